@@ -1,0 +1,103 @@
+# Every target does its own set-up; a second run finds the stamps in .venv and starts at once.
+# make serve ARGS="--port 9000" and make test ARGS="-k anthropic" hand ARGS on.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+# The environment's own tools (and its Node) come first, whatever the machine has.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# pyright's wheel is whole: it needs no word with the registry about newer versions.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# An environment or a tree that somebody has active elsewhere is not ours.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+
+ARGS ?=
+# The folders that hold Python now.
+PYTHONS = $(foreach d,src tests benchmarks examples fuzz tools,$(if $(shell find $(d) -name node_modules -prune -o -name '*.py' -print -quit 2>/dev/null),$(d)))
+# Two workers on two cores; anything but -n0 is too.
+PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: serve
+serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no network, no Node
+	@exec $(BIN)/penstock serve $(ARGS)
+
+.PHONY: test
+test: check .venv/.stamp-node ## everything: the checks, then every test
+	$(PYTEST) $(ARGS)
+
+.PHONY: fast
+fast: .venv/.stamp-dev ## the tests that take less than a minute
+	$(PYTEST) -m "not slow and not corpus and not node" $(ARGS)
+
+.PHONY: check lint format-check mypy pyright contracts
+check: lint format-check mypy pyright contracts ## ruff, format, mypy, pyright, import contracts
+
+lint: .venv/.stamp-dev
+	$(BIN)/ruff check
+
+format-check: .venv/.stamp-dev
+	$(BIN)/ruff format --check
+
+mypy: .venv/.stamp-dev
+	$(BIN)/mypy $(PYTHONS)
+
+pyright: .venv/.stamp-dev
+	$(BIN)/pyright --warnings
+
+contracts: .venv/.stamp-dev
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: .venv/.stamp-dev ## put the code in order: ruff's fixes and its formatter
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: bench
+bench: .venv/.stamp-node ## measure, and write benchmarks/results.md
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# Keeps the pins that still fit; make lock ARGS=--upgrade takes the newest of everything.
+COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
+	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
+.PHONY: lock
+lock: ## write requirements/*.lock anew from pyproject.toml
+	tools/setup.sh venv
+	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet uv
+	@mkdir -p requirements
+	$(COMPILE) --all-extras --group dev -o requirements/dev.lock
+	$(COMPILE) --extra serve --group build -c requirements/dev.lock -o requirements/serve.lock
+	echo uv | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --quiet \
+	  --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  -c requirements/dev.lock -o requirements/uv.lock
+	@! grep -n '://' requirements/*.lock || { echo "an address has come into a lock file" >&2; exit 1; }
+
+.PHONY: clean distclean
+clean: ## remove caches and build output
+	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . \( -name .venv -o -name node_modules -o -name .git \) -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
+
+distclean: clean ## the same, and the environment and npm packages too
+	rm -rf .venv
+	find . -name .git -prune -o \( -name node_modules -o -name .node \) -type d -prune -print0 | xargs -0 rm -rf
+
+# ── set-up ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+.venv/.stamp-serve: requirements/serve.lock pyproject.toml tools/setup.sh
+	@tools/setup.sh packages $<
+	@touch $@
+
+.venv/.stamp-dev: requirements/dev.lock requirements/uv.lock pyproject.toml tools/setup.sh
+	@tools/setup.sh packages $<
+	@tools/setup.sh node
+	@touch $@ .venv/.stamp-serve
+
+# The npm packages of the Node tests, where there are such tests.
+.venv/.stamp-node: .venv/.stamp-dev $(wildcard tests/node/setup.sh tests/node/package-lock.json tests/node/*/package-lock.json)
+	@if [ -f tests/node/setup.sh ]; then bash tests/node/setup.sh; fi
+	@touch $@

@@ -1,0 +1,135 @@
+"""What all codecs share: a table of handlers by payload or event type, and what to do with an odd frame.
+
+A decoder subclass names its protocol, its payload shape and its table; handlers write to `self.ledger`.
+An encoder subclass names its table; handlers append to `self.out`. Neither knows framing or IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import msgspec
+
+from penstock.diagnostics import Diagnostics
+from penstock.framing import Frame
+from penstock.jsontext import fit, loose
+from penstock.parts import Ledger
+
+if TYPE_CHECKING:
+    from penstock.events import AnyEvent
+
+Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
+
+
+class Protocol(msgspec.Struct, frozen=True):
+    """A protocol's row: what it can do and how it is framed. Each protocol folder has one, named `PROTOCOL`."""
+
+    name: str
+    looks: Callable[[str, dict[str, Any]], bool]  # does a frame (its name, its JSON object) look like this protocol?
+    decoder: Callable[..., Decoder] | None = None
+    encoder: Callable[..., Encoder] | None = None
+    reads: str = "sse"
+    writes: str = "sse"
+    sequential: bool = False  # the encoder needs one part open at a time
+    versions: tuple[str, ...] = ()  # what may stand behind an @ in its name
+    body: Callable[[Sequence[Frame]], bytes] | None = None  # an encoder's frames as one non-stream body
+
+
+class Decoder:
+    """Frames to events, for any bytes. The table maps a payload's type to the method that reads it."""
+
+    protocol: ClassVar[str]
+    shape: ClassVar[Any]  # the type of a payload: a Struct, or a union of tagged ones
+    read: ClassVar[Callable[[bytes], Any]]  # msgspec.json.Decoder(shape).decode
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
+    prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
+
+    def __init__(self) -> None:
+        self.diagnostics = Diagnostics(f"{self.protocol} decoder")
+        self.ledger = Ledger(self.diagnostics)
+        self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
+
+    def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
+        read, table = type(self).read, self.table
+        for frame in frames:
+            try:
+                payload = read(frame[1])
+            except (msgspec.DecodeError, RecursionError):
+                self._odd(frame[0], frame[1])
+            else:
+                self.frame = frame
+                table[type(payload)](self, payload)
+        return self.ledger.drain()
+
+    def take(self, payload: Any) -> list[AnyEvent]:
+        """Read one payload that is parsed already: the plain object its JSON would give."""
+        self._fit("", payload, lambda: msgspec.json.encode(payload, enc_hook=repr))
+        return self.ledger.drain()
+
+    def body(self, data: bytes) -> list[AnyEvent]:
+        """Read the whole body of a non-stream answer as one turn."""
+        return [*self.feed([(b"", data)]), *self.finish()]
+
+    def keep(self) -> None:
+        """Let the frame being read out as it is: well formed, but without a canonical word."""
+        name, data = self.frame
+        self.ledger.unknown(self.protocol, data.decode("utf-8", "replace"), name.decode("utf-8", "replace"))
+
+    def finish(self) -> list[AnyEvent]:
+        self.ledger.eof()
+        return self.ledger.drain()
+
+    def named(self, name: str, data: bytes) -> bool:  # noqa: ARG002 — for protocols to override
+        """Read a frame that is not a payload (`[DONE]`, `event: error`). True if it was understood."""
+        return False
+
+    def _odd(self, name: bytes, data: bytes) -> None:
+        label = name.decode("utf-8", "replace")
+        if self.named(label, data):
+            return
+        value = loose(data)
+        if value is None:
+            shown = data[:80].decode("utf-8", "replace")
+            self.diagnostics.add("malformed", f"a frame that is not JSON is skipped: {shown!r}")
+            return
+        self.ledger.mending = True
+        self._fit(label, value, lambda: data)
+
+    def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
+        try:
+            payload, dropped = fit(value, self.shape) if self.prune else (msgspec.convert(value, self.shape), [])
+        except (msgspec.ValidationError, RecursionError):
+            kind: Any = value.get("type") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType]
+            self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or str(kind or ""))
+            return
+        self.frame = (name.encode(), raw())
+        for path in dropped:
+            self.diagnostics.add("wrong-shape", f"{path} is not of the shape it should have and is left out")
+        self.table[type(payload)](self, payload)
+
+
+class Encoder:
+    """Events to frames. Every event type has its row in the table: nothing is left out by forgetting it."""
+
+    protocol: ClassVar[str]
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
+    losses: ClassVar[Losses]
+
+    def __init__(self) -> None:
+        self.diagnostics = Diagnostics(f"{self.protocol} encoder")
+        self.out: list[Frame] = []
+
+    def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
+        self.out = []
+        table = self.table
+        for event in events:
+            table[type(event)](self, event)
+        return self.out
+
+    def finish(self) -> list[Frame]:
+        return []
+
+    def lose(self, what: str) -> None:
+        """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""
+        self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what]}")

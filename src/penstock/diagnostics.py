@@ -1,0 +1,54 @@
+"""Diagnostics: what a stage could not carry or had to mend, said out loud but out of band.
+
+Bounded: the same finding many times is one row with a count, and a row limit guards hostile input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMIT = 200
+
+
+class Diagnostic(msgspec.Struct, gc=False):
+    """One finding. `code` is stable and kebab-case, `where` names the stage or the path."""
+
+    code: str
+    message: str
+    where: str = ""
+    count: int = 1
+
+
+class Diagnostics:
+    """The findings of one stage, in the order they were first seen."""
+
+    __slots__ = ("_rows", "_where")
+
+    def __init__(self, where: str = "") -> None:
+        self._where = where
+        self._rows: dict[tuple[str, str], Diagnostic] = {}
+
+    def add(self, code: str, message: str) -> None:
+        """Note a finding; a repeated one only counts."""
+        row = self._rows.get((code, message))
+        if row is not None:
+            row.count += 1
+        elif len(self._rows) < LIMIT:
+            self._rows[code, message] = Diagnostic(code, message, self._where)
+        else:
+            self._overflow()
+
+    def _overflow(self) -> None:
+        key = ("more", "further findings are not listed one by one")
+        self._rows.setdefault(key, Diagnostic(*key, self._where, count=0)).count += 1
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self._rows.values())
+
+    def __len__(self) -> int:
+        return len(self._rows)

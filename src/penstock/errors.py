@@ -1,0 +1,70 @@
+"""The exceptions penstock raises. In-band trouble is a `Fault` event, not one of these.
+
+    PenstockError
+    ├── InputError            what was given cannot be used; the message names the place and the fix
+    │   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
+    │   ├── FramingError      the bytes are not the framing they were said to be
+    │   └── FrameTooLarge     one frame is larger than the limit
+    ├── MissingExtra          an optional dependency is needed; the message names the extra
+    ├── StreamFault           a `Fault` event, raised because the caller asked for an exception
+    └── GrammarError          a codec broke the event grammar: a bug of ours, please report it
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.events import Fault
+
+
+class PenstockError(Exception):
+    """The root of everything penstock raises on purpose."""
+
+
+class InputError(PenstockError, ValueError):
+    """Something the caller gave cannot be used."""
+
+
+class UnknownProtocol(InputError):
+    """No such protocol, or not in that direction."""
+
+    def __init__(self, name: str, known: Iterable[str], what: str = "protocol") -> None:
+        self.name = name
+        super().__init__(f"unknown {what} {name!r}; known are: {', '.join(sorted(known))}")
+
+
+class FramingError(InputError):
+    """The bytes do not follow their framing."""
+
+
+class FrameTooLarge(InputError):
+    """A single frame grew past the configured limit."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(f"a frame of at least {size} bytes is over the limit of {limit}; raise `limit` to accept it")
+
+
+class MissingExtra(PenstockError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(f"this needs the package {package!r}: pip install 'penstock[{extra}]'")
+
+
+class StreamFault(PenstockError):
+    """A fault of the stream, as an exception."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        super().__init__(f"{fault.kind}: {fault.message}")
+
+
+class GrammarError(PenstockError):
+    """Events came in an order that the grammar forbids."""

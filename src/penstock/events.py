@@ -1,0 +1,288 @@
+"""The canonical events: the one language between every decoder and every encoder.
+
+Grammar (held by `penstock.grammar.Guard`, guaranteed by decoders, assumed by encoders):
+
+    stream = turn*
+    turn   = Start (part | Step | Usage | Data | Unknown)* (Finish | Fault)
+    part   = TextStart TextDelta* TextEnd            | RefusalStart RefusalDelta* RefusalEnd
+           | ReasoningStart ReasoningDelta* ReasoningEnd
+           | CallStart CallDelta* (CallEnd | CallCut) | FileStart FileDelta* FileEnd
+           | Result | Ask | Source | Opaque
+
+Parts are numbered 0, 1, 2 … in the order they open, and may interleave; all are closed before the terminal.
+`extra` is opaque data to echo, keyed by protocol: `{"anthropic": {"signature": "…"}}`.
+Raw JSON travels as text (`json: str`), so that what a model wrote is never reformatted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Extra: TypeAlias = dict[str, dict[str, Any]]
+By: TypeAlias = Literal["client", "provider"]
+CallForm: TypeAlias = Literal["json", "text"]
+ReasoningForm: TypeAlias = Literal["full", "summary", "redacted"]
+Reason: TypeAlias = Literal["stop", "length", "calls", "filter", "refusal", "pause", "other"]
+FaultKind: TypeAlias = Literal[
+    "auth", "permission", "not-found", "invalid", "too-large", "rate-limit", "overloaded", "server", "timeout",
+    "network", "cancelled", "filter", "truncated", "malformed", "grammar", "other",
+]  # fmt: skip
+
+
+def kebab(name: str) -> str:
+    """`TextDelta` → `text-delta`: the tag of an event."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag=kebab, omit_defaults=True):
+    """The root of all canonical events."""
+
+
+class Start(Event, frozen=True, gc=False):
+    """A turn begins."""
+
+    id: str = ""
+    model: str = ""
+    created: int | None = None
+    extra: Extra | None = None
+
+
+class Step(Event, frozen=True, gc=False):
+    """Another model call inside one turn begins (agent loops that stream several answers as one)."""
+
+    number: int
+    extra: Extra | None = None
+
+
+class TextStart(Event, frozen=True, gc=False):
+    index: int
+    item: str = ""
+    choice: int = 0
+    extra: Extra | None = None
+
+
+class TextDelta(Event, frozen=True, gc=False):
+    index: int
+    text: str
+    logprobs: Any = None
+
+
+class TextEnd(Event, frozen=True, gc=False):
+    index: int
+    extra: Extra | None = None
+
+
+class RefusalStart(Event, frozen=True, gc=False):
+    """Text in which the model declines: shown like text, never mistaken for an answer."""
+
+    index: int
+    item: str = ""
+    choice: int = 0
+    extra: Extra | None = None
+
+
+class RefusalDelta(Event, frozen=True, gc=False):
+    index: int
+    text: str
+
+
+class RefusalEnd(Event, frozen=True, gc=False):
+    index: int
+    extra: Extra | None = None
+
+
+class ReasoningStart(Event, frozen=True, gc=False):
+    index: int
+    item: str = ""
+    choice: int = 0
+    form: ReasoningForm = "full"
+    extra: Extra | None = None
+
+
+class ReasoningDelta(Event, frozen=True, gc=False):
+    index: int
+    text: str
+
+
+class ReasoningEnd(Event, frozen=True, gc=False):
+    """`extra` holds what must be echoed next turn: signatures, encrypted content, redacted data."""
+
+    index: int
+    extra: Extra | None = None
+
+
+class CallStart(Event, frozen=True, gc=False):
+    """A tool call begins. `by="provider"`: the provider runs it itself, nobody else may."""
+
+    index: int
+    id: str
+    name: str
+    by: By = "client"
+    form: CallForm = "json"
+    item: str = ""
+    choice: int = 0
+    extra: Extra | None = None
+
+
+class CallDelta(Event, frozen=True, gc=False):
+    """A fragment of the call's input; the fragments of a part joined are the `json` of its end."""
+
+    index: int
+    json: str
+
+
+class CallEnd(Event, frozen=True, gc=False):
+    """The call is whole: the only event that makes a call callable. `json` is all of its input."""
+
+    index: int
+    id: str
+    name: str
+    json: str
+    by: By = "client"
+    form: CallForm = "json"
+    extra: Extra | None = None
+
+
+class CallCut(Event, frozen=True, gc=False):
+    """The call never became whole. A type of its own, so that no consumer can run it by mistake."""
+
+    index: int
+    id: str
+    name: str
+    json: str
+    by: By = "client"
+    form: CallForm = "json"
+    extra: Extra | None = None
+
+
+class Result(Event, frozen=True, gc=False):
+    """The answer of a tool that ran upstream. `partial`: a later one for the same call replaces it."""
+
+    index: int
+    call: str
+    name: str
+    json: str
+    failed: bool = False
+    partial: bool = False
+    extra: Extra | None = None
+
+
+class Ask(Event, frozen=True, gc=False):
+    """The provider asks for approval (`id`) of a call (`call`)."""
+
+    index: int
+    call: str
+    id: str
+    extra: Extra | None = None
+
+
+class FileStart(Event, frozen=True, gc=False):
+    """A file by `url`, or by the base64 `data` of its deltas."""
+
+    index: int
+    media: str
+    url: str = ""
+    item: str = ""
+    choice: int = 0
+    extra: Extra | None = None
+
+
+class FileDelta(Event, frozen=True, gc=False):
+    index: int
+    data: str
+
+
+class FileEnd(Event, frozen=True, gc=False):
+    index: int
+    extra: Extra | None = None
+
+
+class Source(Event, frozen=True, gc=False):
+    """A citation. `of` is the part it belongs to, `span` its code points there; None means all of it."""
+
+    index: int
+    url: str = ""
+    title: str = ""
+    of: int | None = None
+    span: tuple[int, int] | None = None
+    quote: str = ""
+    id: str = ""
+    media: str = ""
+    filename: str = ""
+    extra: Extra | None = None
+
+
+class Opaque(Event, frozen=True, gc=False):
+    """Something only its own protocol understands and wants back next turn (compaction, containers)."""
+
+    index: int
+    protocol: str
+    kind: str
+    data: Any = None
+
+
+class Data(Event, frozen=True, gc=False):
+    """An application's own data beside the answer (`data-*` of the AI SDK)."""
+
+    name: str
+    json: str
+    id: str = ""
+    transient: bool = False
+
+
+class Usage(Event, frozen=True, gc=False):
+    """Tokens. Cumulative: each event holds all that is known so far, None is unknown.
+
+    `input` is the whole prompt with `cached` and `written`; `output` includes `reasoning`.
+    `step` 0 is the turn; n is step n alone, of which only the turn's total is a sum.
+    `exact` is false for an estimate. `extra` keeps the provider's own object.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    written: int | None = None
+    reasoning: int | None = None
+    exact: bool = True
+    step: int = 0
+    extra: Extra | None = None
+
+
+class Finish(Event, frozen=True, gc=False):
+    """The turn ended by itself. `raw` is the provider's word; `others` the reasons of further choices."""
+
+    reason: Reason
+    raw: str = ""
+    others: tuple[Reason, ...] = ()
+    extra: Extra | None = None
+
+
+class Fault(Event, frozen=True, gc=False):
+    """The turn was broken off. `truncated`: the bytes ended before the answer did."""
+
+    kind: FaultKind
+    message: str
+    status: int | None = None
+    code: str = ""
+    request_id: str = ""
+    retry_after: float | None = None
+    extra: Extra | None = None
+
+
+class Unknown(Event, frozen=True, gc=False):
+    """A well-formed payload without a canonical word. The same protocol replays `data` as it was."""
+
+    protocol: str
+    data: str
+    name: str = ""
+
+
+AnyEvent: TypeAlias = (
+    Start | Step | TextStart | TextDelta | TextEnd | RefusalStart | RefusalDelta | RefusalEnd
+    | ReasoningStart | ReasoningDelta | ReasoningEnd | CallStart | CallDelta | CallEnd | CallCut
+    | Result | Ask | FileStart | FileDelta | FileEnd | Source | Opaque | Data | Usage | Finish | Fault | Unknown
+)  # fmt: skip
+EVENTS: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]

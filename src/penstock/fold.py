@@ -1,0 +1,191 @@
+"""Events ↔ whole turns. `fold` and `unfold` are each other's inverse but for where deltas were cut.
+
+Leans on the grammar: it may assume lawful events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock import events as ev
+from penstock import request as rq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+class Fold:
+    """Collects the events of a stream into turns."""
+
+    def __init__(self) -> None:
+        self.turns: list[rq.Turn] = []
+        self._pieces: dict[int, list[str]] = {}
+
+    def feed(self, events: Iterable[Any]) -> None:
+        for event in events:
+            self.table[type(event)](self, event)
+
+    @property
+    def _turn(self) -> rq.Turn:
+        return self.turns[-1]
+
+    def _start(self, event: ev.Start) -> None:
+        self.turns.append(rq.Turn(event.id, event.model, event.created, [], extra=event.extra))
+        self._pieces = {}
+
+    def _open(self, index: int, part: rq.AnyPart) -> None:
+        self._pieces[index] = []
+        self._turn.parts.append(part)
+
+    def _text(self, event: ev.TextStart) -> None:
+        self._open(event.index, rq.Text(choice=event.choice, item=event.item, extra=event.extra))
+
+    def _refusal(self, event: ev.RefusalStart) -> None:
+        self._open(event.index, rq.Text(refusal=True, choice=event.choice, item=event.item, extra=event.extra))
+
+    def _reasoning(self, event: ev.ReasoningStart) -> None:
+        self._open(event.index, rq.Reasoning("", event.form, event.choice, event.item, event.extra))
+
+    def _call(self, event: ev.CallStart) -> None:
+        call = rq.Call(event.id, event.name, "", event.by, event.form, False, event.choice, event.item, event.extra)  # noqa: FBT003
+        self._open(event.index, call)
+
+    def _file(self, event: ev.FileStart) -> None:
+        self._open(event.index, rq.File(event.media, event.url, "", event.choice, event.item, event.extra))
+
+    def _say(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
+        self._pieces[event.index].append(event.text)
+        if type(event) is ev.TextDelta and event.logprobs is not None:
+            part: Any = self._turn.parts[event.index]
+            part.logprobs = [*part.logprobs, event.logprobs]
+
+    def _data_delta(self, event: ev.FileDelta) -> None:
+        self._pieces[event.index].append(event.data)
+
+    def _end(self, event: Any) -> None:
+        part: Any = self._turn.parts[event.index]
+        whole = "".join(self._pieces.pop(event.index))
+        if isinstance(part, rq.File):
+            part.data = whole
+        else:
+            part.text = whole
+        part.extra = event.extra or part.extra
+
+    def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:
+        part: Any = self._turn.parts[event.index]
+        part.json, part.cut, part.extra = event.json, type(event) is ev.CallCut, event.extra or part.extra
+
+    def _atom(self, event: ev.Result | ev.Ask | ev.Source | ev.Opaque) -> None:
+        fields = {name: getattr(event, name) for name in event.__struct_fields__ if name != "index"}
+        self._turn.parts.append(getattr(rq, type(event).__name__)(**fields))
+
+    def _usage(self, event: ev.Usage) -> None:
+        if event.step:
+            self._turn.steps = [*(u for u in self._turn.steps if u.step != event.step), event]
+        else:
+            self._turn.usage = event
+
+    def _finish(self, event: ev.Finish) -> None:
+        self._turn.finish = event
+        if self._turn.usage is None and self._turn.steps:
+            self._turn.usage = total(self._turn.steps)
+
+    def _fault(self, event: ev.Fault) -> None:
+        self._turn.fault = event
+
+    def _data(self, event: ev.Data) -> None:
+        self._turn.data = [*self._turn.data, event]
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        self._turn.unknown = [*self._turn.unknown, event]
+
+    def _nothing(self, _: Any) -> None:
+        """Fragments of a call, whose end repeats them; framing."""
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: _nothing,
+        ev.TextStart: _text, ev.TextDelta: _say, ev.TextEnd: _end,
+        ev.RefusalStart: _refusal, ev.RefusalDelta: _say, ev.RefusalEnd: _end,
+        ev.ReasoningStart: _reasoning, ev.ReasoningDelta: _say, ev.ReasoningEnd: _end,
+        ev.CallStart: _call, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _call_end,
+        ev.FileStart: _file, ev.FileDelta: _data_delta, ev.FileEnd: _end,
+        ev.Result: _atom, ev.Ask: _atom, ev.Source: _atom, ev.Opaque: _atom,
+        ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+    }  # fmt: skip
+
+
+def fold(events: Iterable[Any]) -> list[rq.Turn]:
+    """All turns of a stream; there is normally one."""
+    book = Fold()
+    book.feed(events)
+    return book.turns
+
+
+def total(steps: Iterable[ev.Usage]) -> ev.Usage:
+    """The usage of a whole turn from that of its steps."""
+
+    def add(name: str) -> int | None:
+        known = [value for step in steps if (value := getattr(step, name)) is not None]
+        return sum(known) if known else None
+
+    steps = list(steps)
+    return ev.Usage(add("input"), add("output"), add("cached"), add("written"), add("reasoning"))
+
+
+def unfold(turn: rq.Turn) -> Iterator[ev.AnyEvent]:
+    """The events of a whole turn, each part in one delta."""
+    yield ev.Start(turn.id, turn.model, turn.created, turn.extra)
+    for index, part in enumerate(turn.parts):
+        yield from _WAYS[type(part)](index, part)
+    yield from turn.data
+    yield from turn.unknown
+    yield from turn.steps
+    if turn.usage is not None:
+        yield turn.usage
+    yield turn.fault or turn.finish or ev.Fault("truncated", "the turn has no end")
+
+
+def _text(index: int, part: rq.Text) -> Iterator[ev.AnyEvent]:
+    if part.refusal:
+        yield ev.RefusalStart(index, part.item, part.choice)
+        if part.text:
+            yield ev.RefusalDelta(index, part.text)
+        yield ev.RefusalEnd(index, part.extra)
+        return
+    yield ev.TextStart(index, part.item, part.choice)
+    if part.text:
+        yield ev.TextDelta(index, part.text)
+    yield ev.TextEnd(index, part.extra)
+
+
+def _reasoning(index: int, part: rq.Reasoning) -> Iterator[ev.AnyEvent]:
+    yield ev.ReasoningStart(index, part.item, part.choice, part.form)
+    if part.text:
+        yield ev.ReasoningDelta(index, part.text)
+    yield ev.ReasoningEnd(index, part.extra)
+
+
+def _call(index: int, part: rq.Call) -> Iterator[ev.AnyEvent]:
+    yield ev.CallStart(index, part.id, part.name, part.by, part.form, part.item, part.choice, part.extra)
+    if part.json:
+        yield ev.CallDelta(index, part.json)
+    end = ev.CallCut if part.cut else ev.CallEnd
+    yield end(index, part.id, part.name, part.json, part.by, part.form, part.extra)
+
+
+def _file(index: int, part: rq.File) -> Iterator[ev.AnyEvent]:
+    yield ev.FileStart(index, part.media, part.url, part.item, part.choice)
+    if part.data:
+        yield ev.FileDelta(index, part.data)
+    yield ev.FileEnd(index, part.extra)
+
+
+def _atom(index: int, part: Any) -> Iterator[ev.AnyEvent]:
+    make = getattr(ev, type(part).__name__)
+    yield make(index, *(getattr(part, name) for name in part.__struct_fields__))
+
+
+_WAYS: dict[type, Callable[[int, Any], Iterator[ev.AnyEvent]]] = {
+    rq.Text: _text, rq.Reasoning: _reasoning, rq.Call: _call, rq.File: _file,
+    rq.Result: _atom, rq.Ask: _atom, rq.Source: _atom, rq.Opaque: _atom,
+}  # fmt: skip

@@ -1,0 +1,51 @@
+"""Framing: bytes off the network to frames and back. One module for each framing, each a pair of stages.
+
+Leans on nothing of penstock but its errors. Knows neither protocols nor events: a frame's data is opaque here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.framing.detect import DETECTED, AutoParser, detect
+from penstock.framing.eventstream import BedrockChunks, EventStreamParser, EventStreamWriter
+from penstock.framing.frame import LIMIT, Frame, Parser, Writer
+from penstock.framing.jsonarray import JsonArrayParser, JsonArrayWriter
+from penstock.framing.ndjson import NdjsonParser, NdjsonWriter
+from penstock.framing.sse import KEEP_ALIVE, SseParser, SseWriter
+from penstock.framing.websocket import WebSocketParser, WebSocketWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PARSERS: Mapping[str, type[Parser]] = {**DETECTED, "auto": AutoParser, "websocket": WebSocketParser}
+WRITERS: Mapping[str, type[Writer]] = {
+    "eventstream": EventStreamWriter,
+    "jsonarray": JsonArrayWriter,
+    "ndjson": NdjsonWriter,
+    "sse": SseWriter,
+    "websocket": WebSocketWriter,
+}
+
+__all__ = [
+    "KEEP_ALIVE",
+    "LIMIT",
+    "PARSERS",
+    "WRITERS",
+    "AutoParser",
+    "BedrockChunks",
+    "EventStreamParser",
+    "EventStreamWriter",
+    "Frame",
+    "JsonArrayParser",
+    "JsonArrayWriter",
+    "NdjsonParser",
+    "NdjsonWriter",
+    "Parser",
+    "SseParser",
+    "SseWriter",
+    "WebSocketParser",
+    "WebSocketWriter",
+    "Writer",
+    "detect",
+]

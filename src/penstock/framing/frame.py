@@ -1,0 +1,62 @@
+"""What all framings share: the frame, the two kinds of stage around it, the size limit and the late error.
+
+Leans on nothing but the exception tree. Knows no framing in particular.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.errors import PenstockError
+
+Frame: TypeAlias = tuple[bytes, bytes]
+"""One message as it travelled: `(name, data)`.
+
+The name is the SSE event name or the AWS `:event-type`, `b""` where the framing has none. The data is what a decoder
+reads; it stays bytes, for that is what JSON decoders want. A bare tuple on purpose: one call of a regular expression
+makes any number of them, whereas an object for each frame would cost more than finding the frame did.
+"""
+
+LIMIT = 64 * 1024 * 1024
+"""The default size limit of one frame, in bytes: room for the images that providers send inline, yet an end."""
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Parser(Protocol):
+    """A stage from chunks to frames. How the bytes are cut into chunks never changes the frames."""
+
+    def __init__(self, *, limit: int = LIMIT) -> None: ...
+
+    def feed(self, chunks: Sequence[bytes], /) -> list[Frame]: ...
+
+    def finish(self) -> list[Frame]: ...
+
+
+class Writer(Protocol):
+    """A stage from frames to chunks: one chunk for each batch, or none, so that one read makes one write."""
+
+    def feed(self, frames: Sequence[Frame], /) -> list[bytes]: ...
+
+    def finish(self) -> list[bytes]: ...
+
+
+class FailsLate:
+    """For parsers: the frames that were whole before the trouble leave first, and the next call raises.
+
+    Otherwise it would depend on the cutting which frames a failing stream still delivers.
+    """
+
+    __slots__ = ("_late",)
+
+    def __init__(self) -> None:
+        self._late: PenstockError | None = None
+
+    def _fail(self, frames: list[Frame], error: PenstockError) -> list[Frame]:
+        self._late = error
+        if frames:
+            return frames
+        raise error

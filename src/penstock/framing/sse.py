@@ -1,0 +1,179 @@
+"""Server-sent events: `SseParser` reads them by the WHATWG rules, `SseWriter` writes them.
+
+Leans on `re` for the common shapes, which one C call turns into a list of frames; a line parser takes whatever is left.
+Does not decode text, does not reconnect, does not look into the data.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from penstock.errors import FrameTooLarge
+from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KEEP_ALIVE = b": keep-alive\n"
+"""A comment to send between frames while there is nothing to say.
+
+It ends with one newline, not two: at a blank line some clients (openai-go always, openai-python once it has seen an
+`id`) dispatch an event with empty data and then fail to parse it.
+"""
+
+# Frames of `event` and `data`, or of `data` alone, perhaps after comments. When a frame has another shape, the last
+# alternative takes it and all the rest: the list then ends with a pair of empty groups, which one look can tell, since
+# the data of a real frame is not empty. Only single characters are repeated possessively, because Python before 3.11.5
+# has faults in possessive groups; the count bounds the memory that a repeated group takes.
+_find_common = re.compile(rb"(?::.*+\n\n?+){0,99}(?:event: ?+(.*+)\n)?data: ?+(.++)\n\n++|(?s:.++)").findall
+
+_DATA = b"data: "
+_LF, _CR = b"\n\r"  # as numbers: `_CR in text` is several times as fast as `b"\r" in text`
+_BLANK_LINES = re.compile(rb"\n\n+")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_LONGEST_RETRY = 15  # digits; more is no delay anyone means, and int() refuses thousands of them
+
+
+class SseParser(FailsLate):
+    """Chunks to frames: `(event name or b"", data)`. A frame without its blank line still counts at the end.
+
+    A frame whose data is empty carries no payload and is left out. `last_event_id` and `retry` keep what was sent.
+    """
+
+    __slots__ = ("_after_cr", "_begun", "_limit", "_tail", "last_event_id", "retry")
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        super().__init__()
+        self._limit = limit
+        self._tail = bytearray()  # the beginning of a frame that is not whole yet; never starts with a line end
+        self._begun = False  # whether the place of a byte order mark has passed
+        self._after_cr = False  # whether the last byte was a CR, so that an LF now is not another line end
+        self.last_event_id = b""
+        self.retry: int | None = None
+
+    def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
+        if self._late is not None:
+            raise self._late
+        text = b"".join(chunks)
+        if self._after_cr or not self._begun or _CR in text:
+            text = self._plain(text)
+        tail = self._tail
+        if not tail:
+            text = text.lstrip(b"\n")
+        end = text.rfind(b"\n\n") + 2
+        if end == 1 and not (tail.endswith(b"\n") and text.startswith(b"\n")):
+            # No blank line, nor half of one here and half in the tail. Only what is new is ever searched.
+            tail += text
+            frames = []
+        else:
+            whole = text[:end]
+            if tail:
+                tail += whole
+                whole = bytes(tail)
+                tail.clear()
+            if end < len(text):
+                tail += text[end:]
+            frames = self._parse(whole) if len(whole) <= self._limit else self._parse_bounded(whole)
+        return frames if len(tail) <= self._limit else self._too_large(frames)
+
+    def finish(self) -> list[Frame]:
+        if self._late is not None:
+            raise self._late
+        rest = bytes(self._tail)
+        self._tail.clear()
+        return self._parse(rest + b"\n\n")
+
+    def _plain(self, text: bytes) -> bytes:
+        """The text without a byte order mark at the start of the stream, and with LF for every line end."""
+        if not self._begun:
+            text = bytes(self._tail) + text
+            self._tail.clear()
+            if len(text) < len(BOM) and BOM.startswith(text):
+                self._tail += text
+                return b""
+            self._begun = True
+            text = text.removeprefix(BOM)
+        if self._after_cr and text:
+            text = text.removeprefix(b"\n")
+            self._after_cr = False
+        if _CR in text:
+            self._after_cr = text.endswith(b"\r")
+            text = b"\n".join(text.split(b"\r\n"))  # faster than replace()
+            text = text.replace(b"\r", b"\n")
+        return text
+
+    def _too_large(self, frames: list[Frame]) -> list[Frame]:
+        return frames if self._late else self._fail(frames, FrameTooLarge(len(self._tail), self._limit))
+
+    def _parse_bounded(self, whole: bytes) -> list[Frame]:
+        """More bytes than one frame may have: they may still be many frames."""
+        start = 0
+        for blank in _BLANK_LINES.finditer(whole):
+            size = blank.start() + 1 - start  # with the end of its last line, as it would be in the tail
+            if size > self._limit:
+                return self._fail(self._parse(whole[:start]), FrameTooLarge(size, self._limit))
+            start = blank.end()
+        return self._parse(whole)
+
+    def _parse(self, text: bytes) -> list[Frame]:
+        """Parse bytes that end with a blank line, if there are any."""
+        if text.find(_LF) == len(text) - 2 > len(_DATA) and text.startswith(_DATA):
+            return [(b"", text[len(_DATA) : -2])]  # a frame in a chunk of its own, as live streams mostly have them
+        frames: list[Frame] = _find_common(text)
+        return frames if not frames or frames[-1][1] else self._parse_lines(text)
+
+    def _parse_lines(self, text: bytes) -> list[Frame]:
+        frames: list[Frame] = []
+        name = b""
+        data: list[bytes] = []
+        for line in text.split(b"\n"):
+            if not line:
+                if any(data):
+                    frames.append((name, b"\n".join(data)))
+                name = b""
+                data = []
+                continue
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                data.append(value)
+            elif field == b"event":
+                name = value
+            elif field:  # else a comment
+                self._note(field, value)
+        return frames
+
+    def _note(self, field: bytes, value: bytes) -> None:
+        if field == b"id" and b"\0" not in value:
+            self.last_event_id = value
+        elif field == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
+            self.retry = int(value)
+
+
+class SseWriter:
+    """Frames to chunks. A frame without a name gets no `event` line; each line of the data gets a `data` line."""
+
+    __slots__ = ()
+
+    def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+        if not frames:
+            return []
+        given = b"".join(chain.from_iterable(frames))  # one look for line ends rather than one in each frame
+        if _LF in given or _CR in given:
+            return [b"".join([_by_line(*frame) for frame in frames])]
+        return [
+            b"".join(
+                [b"event: %b\ndata: %b\n\n" % frame if frame[0] else b"data: %b\n\n" % frame[1] for frame in frames]
+            )
+        ]
+
+    def finish(self) -> list[bytes]:
+        return []
+
+
+def _by_line(name: bytes, data: bytes) -> bytes:
+    """One frame whose name or data may hold line ends; those in the name, which has one line, become spaces."""
+    event = b"event: %b\n" % b" ".join(name.splitlines()) if name else b""
+    return b"%b%b\n" % (event, b"".join([b"data: %b\n" % line for line in _LINE_END.split(data)]))

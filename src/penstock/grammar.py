@@ -1,0 +1,127 @@
+"""The grammar of events as tables, and the Guard stage that holds a stream to it.
+
+Decoders keep the grammar by construction (`penstock.parts`); the Guard is the proof at run time. A break is our bug, so
+it becomes a `Fault` that the consumer sees, or an exception with `strict=True`; never a malformed stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import events as ev
+from penstock.errors import GrammarError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# start → (delta, the events that close it)
+PARTS: dict[type[ev.Event], tuple[type[ev.Event], tuple[type[ev.Event], ...]]] = {
+    ev.TextStart: (ev.TextDelta, (ev.TextEnd,)),
+    ev.RefusalStart: (ev.RefusalDelta, (ev.RefusalEnd,)),
+    ev.ReasoningStart: (ev.ReasoningDelta, (ev.ReasoningEnd,)),
+    ev.CallStart: (ev.CallDelta, (ev.CallEnd, ev.CallCut)),
+    ev.FileStart: (ev.FileDelta, (ev.FileEnd,)),
+}
+ATOMS = frozenset({ev.Result, ev.Ask, ev.Source, ev.Opaque})  # parts of a single event
+FREE = frozenset({ev.Step, ev.Usage, ev.Data, ev.Unknown})  # allowed anywhere inside a turn
+TERMINALS = frozenset({ev.Finish, ev.Fault})
+
+_START_OF_DELTA = {delta: start for start, (delta, _) in PARTS.items()}
+_START_OF_END = {end: start for start, (_, ends) in PARTS.items() for end in ends}
+
+
+class Grammar:
+    """The state of a stream by the grammar. `judge` says what is wrong with an event, or takes it."""
+
+    def __init__(self) -> None:
+        self.inside = False
+        self.open: dict[int, type[ev.Event]] = {}
+        self._next = 0
+
+    def judge(self, event: Any) -> str:
+        """An empty string: the event is lawful here and now counted. Otherwise why not, and nothing changed."""
+        kind = type(event)
+        if kind is ev.Start:
+            return self._start()
+        if not self.inside:
+            return "an event outside a turn"
+        if kind in _START_OF_DELTA:
+            return "" if self.open.get(event.index) is _START_OF_DELTA[kind] else "a delta of a part that is not open"
+        if kind in _START_OF_END:
+            return self._end(event.index, _START_OF_END[kind])
+        if kind in TERMINALS:
+            self.inside = bool(self.open)
+            return "an open part" if self.open else ""
+        return "" if kind in FREE else self._place(kind, event)
+
+    def close(self) -> list[Any]:
+        """The events that close every open part."""
+        ends = [_closing(index, start) for index, start in self.open.items()]
+        self.open.clear()
+        return ends
+
+    def _start(self) -> str:
+        if self.inside:
+            return "a turn inside a turn"
+        self.inside, self._next = True, 0
+        return ""
+
+    def _end(self, index: int, wanted: type[ev.Event]) -> str:
+        if self.open.get(index) is not wanted:
+            return "the end of a part that is not open"
+        del self.open[index]
+        return ""
+
+    def _place(self, kind: type[ev.Event], event: Any) -> str:
+        if kind not in PARTS and kind not in ATOMS:
+            return "no event"
+        if event.index != self._next:
+            return f"part {event.index} where {self._next} is next"
+        self._next += 1
+        if kind in PARTS:
+            self.open[event.index] = kind
+        return ""
+
+
+class Guard:
+    """Passes a lawful stream through untouched (the same list) and ends an unlawful one."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+        self._grammar = Grammar()
+        self._dead = False
+        # the part and delta type that were judged last: more of the same needs no second look
+        self._delta: type[ev.Event] | None = None
+        self._index = -1
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        if self._dead:
+            return []
+        for place, event in enumerate(events):
+            kind = type(event)
+            if kind is self._delta and event.index == self._index:
+                continue
+            wrong = self._grammar.judge(event)
+            if wrong:
+                return self._break(list(events[:place]), f"{wrong} at {kind.__name__}")
+            self._delta, self._index = (kind, event.index) if kind in _START_OF_DELTA else (None, -1)
+        return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
+
+    def finish(self) -> list[Any]:
+        if self._grammar.inside and not self._dead:
+            return self._break([], "the stream ended inside a turn")
+        return []
+
+    def _break(self, kept: list[Any], why: str) -> list[Any]:
+        if self._strict:
+            raise GrammarError(why)
+        self._dead = True
+        fault = ev.Fault("grammar", f"internal error, please report it: {why}")
+        return [*kept, *([] if self._grammar.inside else [ev.Start()]), *self._grammar.close(), fault]
+
+
+def _closing(index: int, start: type[ev.Event]) -> Any:
+    if start is ev.CallStart:
+        return ev.CallCut(index, "", "", "")
+    end: Any = PARTS[start][1][0]
+    return end(index)

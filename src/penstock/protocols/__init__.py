@@ -1,0 +1,59 @@
+"""The wire languages, one folder each. They are found by name and imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import UnknownProtocol
+
+if TYPE_CHECKING:
+    from penstock.codec import Decoder, Encoder, Protocol
+
+# name → folder; the order is the one in which a guess asks them, the most particular first
+MODULES: dict[str, str] = {
+    "events": "events",
+    "vscode": "vscode",
+    "responses": "responses",
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "bedrock": "bedrock",
+    "cohere": "cohere",
+    "ollama": "ollama",
+    "openai-chat": "openai_chat",
+    "completions": "completions",
+    "uistream": "uistream",
+    "aisdk": "aisdk",
+}
+
+
+def protocol(name: str) -> Protocol:
+    """The row of a protocol; a version behind an @ is looked up without it."""
+    bare, _, version = name.partition("@")
+    if bare not in MODULES:
+        raise UnknownProtocol(name, MODULES)
+    row: Protocol = import_module(f"penstock.protocols.{MODULES[bare]}").PROTOCOL
+    if version and version not in row.versions:
+        raise UnknownProtocol(name, [f"{bare}@{known}" for known in row.versions] or [bare])
+    return row
+
+
+def decoder(name: str, **options: Any) -> Decoder:
+    """A new decoder of that protocol."""
+    row = protocol(name)
+    if row.decoder is None:
+        raise UnknownProtocol(name, [known for known in MODULES if protocol(known).decoder], "source")
+    return row.decoder(**_versioned(name, options))
+
+
+def encoder(name: str, **options: Any) -> Encoder:
+    """A new encoder of that protocol."""
+    row = protocol(name)
+    if row.encoder is None:
+        raise UnknownProtocol(name, [known for known in MODULES if protocol(known).encoder], "target")
+    return row.encoder(**_versioned(name, options))
+
+
+def _versioned(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    _, _, version = name.partition("@")
+    return {**options, "version": version} if version else options

@@ -1,0 +1,18 @@
+"""Anthropic Messages, as spoken by Claude and by whoever imitates it."""
+
+from typing import Any
+
+from penstock.codec import Protocol
+from penstock.protocols.anthropic.decode import AnthropicDecoder
+from penstock.protocols.anthropic.encode import AnthropicEncoder
+from penstock.protocols.anthropic.whole import body
+
+KINDS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
+
+
+def looks(name: str, payload: dict[str, Any]) -> bool:
+    kind = payload.get("type")
+    return kind in KINDS and not (kind == "message" and "content" not in payload)
+
+
+PROTOCOL = Protocol("anthropic", looks, AnthropicDecoder, AnthropicEncoder, sequential=True, body=body)

@@ -1,0 +1,270 @@
+"""Anthropic Messages → events. Leans on the ledger for the grammar; knows nothing of other protocols.
+
+Blocks open and close by index. Usage is cumulative: each field's last value counts, and the whole prompt is what was
+read, written and neither. A block this file has no word for is kept whole and comes out as `Opaque`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.codec import Decoder
+from penstock.faults import kind_of
+from penstock.protocols.anthropic import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra, Reason
+
+NAME = "anthropic"
+REASONS: dict[str, Reason] = {
+    "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_context_window_exceeded": "length",
+    "tool_use": "calls", "pause_turn": "pause", "refusal": "refusal", "compaction": "pause",
+}  # fmt: skip
+_INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _own(**fields: Any) -> Extra | None:
+    """Extra data of this protocol, without the fields that say nothing."""
+    said = {key: value for key, value in fields.items() if value is not None}
+    return {NAME: said} if said else None
+
+
+class AnthropicDecoder(Decoder):
+    """State: the blocks kept for their end, the names of provider-run calls, and the usage so far."""
+
+    protocol = NAME
+    shape = wire.Payload
+    read = staticmethod(msgspec.json.Decoder(wire.Payload).decode)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._names: dict[str, str] = {}
+        self._usage: dict[str, Any] = {}
+
+    # ── the message ───────────────────────────────────────────────────────────────────────────────
+
+    def _message_start(self, payload: wire.MessageStart) -> None:
+        if self.ledger.finishing:
+            self.ledger.end()
+        self._open(payload.message)
+
+    def _message(self, message: wire.Message) -> None:
+        """The body of a non-stream answer."""
+        self._open(message)
+        self.ledger.end()
+
+    def _open(self, message: wire.Message) -> None:
+        if not self.ledger.inside:
+            self._blocks.clear()
+            self._usage = {}
+            usage = message.usage
+            self.ledger.start(message.id or "", message.model or "", extra=_own(usage=usage))
+        else:
+            self.ledger.close_all()
+            self._blocks.clear()
+        self._count(message.usage)
+        for index, block in enumerate(message.content or ()):
+            self._block_start(wire.ContentBlockStart(index, block))
+            self._block_stop(wire.ContentBlockStop(index))
+        self._stop(message, message.context_management)
+
+    def _message_delta(self, payload: wire.MessageDelta) -> None:
+        self._count(payload.usage)
+        self._stop(payload.delta, payload.context_management)
+
+    def _stop(self, said: wire.StopDelta | wire.Message, edits: dict[str, Any] | None) -> None:
+        if said.stop_reason is None:
+            return
+        extra = _own(stop_sequence=said.stop_sequence, stop_details=said.stop_details, container=said.container,
+                     context_management=edits)  # fmt: skip
+        self.ledger.finish(REASONS.get(said.stop_reason, "other"), said.stop_reason, extra=extra)
+
+    def _message_stop(self, _: wire.MessageStop) -> None:
+        self.ledger.end()
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        """Merge field by field, then add up: a later object may split what an earlier one held in one."""
+        if not usage:
+            return
+        said = {key: value for key, value in usage.items() if value is not None}
+        if not any(said.get(key) for key in _INPUT):
+            said = {key: value for key, value in said.items() if key not in _INPUT or key not in self._usage}
+        self._usage = {**self._usage, **said}
+        try:
+            known = msgspec.convert(self._usage, wire.Usage, strict=False)
+        except msgspec.ValidationError:
+            self.diagnostics.add("wrong-shape", "usage is not of the shape it should have and is left out")
+            return
+        counts = (known.input_tokens, known.cache_read_input_tokens, known.cache_creation_input_tokens)
+        whole = sum(count or 0 for count in counts) if any(count is not None for count in counts) else None
+        details = known.output_tokens_details
+        self.ledger.usage(ev.Usage(
+            whole, known.output_tokens, counts[1], counts[2], details and details.thinking_tokens,
+            extra={NAME: self._usage},
+        ))  # fmt: skip
+
+    def _error(self, payload: wire.Error) -> None:
+        kind, said = payload.error.type or "", payload.error.message or "the provider reported an error"
+        self.ledger.fault(kind_of(kind), said, code=kind, request_id=payload.request_id or "")
+
+    def _ping(self, _: wire.Ping) -> None:
+        """A sign of life: nothing to say."""
+
+    def named(self, name: str, data: bytes) -> bool:
+        if data.strip().upper() == b"[DONE]":
+            self.ledger.end()
+        elif name == "error":
+            self.ledger.fault("other", data.decode("utf-8", "replace"))
+        elif name.endswith("Exception"):
+            self.ledger.fault(kind_of(name), data.decode("utf-8", "replace"), code=name)
+        else:
+            return False
+        return True
+
+    # ── blocks ────────────────────────────────────────────────────────────────────────────────────
+
+    def _block_start(self, payload: wire.ContentBlockStart) -> None:
+        index, block = payload.index, payload.content_block
+        if self._blocks.get(index) == block:
+            self.diagnostics.add("opened-twice", "a block start sent twice is ignored")
+            return
+        if index in self._blocks:
+            self._block_stop(wire.ContentBlockStop(index))
+        self._blocks[index] = block
+        kind = str(block.get("type", ""))
+        self.openings.get(kind, type(self)._result if kind.endswith("_tool_result") else type(self)._keep)(
+            self, index, block
+        )
+
+    def _text(self, index: int, block: dict[str, Any]) -> None:
+        self.ledger.open_text(index)
+        self.ledger.say(index, block.get("text") or "")
+        for citation in block.get("citations") or ():
+            self._cite(index, citation)
+
+    def _thinking(self, index: int, block: dict[str, Any]) -> None:
+        self.ledger.open_reasoning(index)
+        self.ledger.say(index, block.get("thinking") or "")
+        self._sign(index, block.get("signature") or "")
+
+    def _redacted(self, index: int, block: dict[str, Any]) -> None:
+        part = self.ledger.open_reasoning(index, form="redacted")
+        if part:
+            part.extra = _own(redacted=block.get("data") or "")
+
+    def _call(self, index: int, block: dict[str, Any]) -> None:
+        kind = block.get("type")
+        id, name = str(block.get("id") or ""), str(block.get("name") or "")
+        self._names[id] = name
+        extra = _own(**{key: value for key, value in block.items() if key not in ("id", "name", "input")})
+        given = block.get("input")
+        self.ledger.open_call(
+            index, id, name, by="client" if kind == "tool_use" else "provider", given=_json(given) if given else "", extra=extra
+        )
+
+    def _result(self, index: int, block: dict[str, Any]) -> None:
+        call, content = str(block.get("tool_use_id") or ""), block.get("content")
+        failed = bool(block.get("is_error")) or _is_error(content)
+        extra = _own(**{key: value for key, value in block.items() if key != "content"})
+        name = self._names.get(call) or str(block.get("type", "")).removesuffix("_tool_result")
+        self.ledger.atom(ev.Result, call, name, _json(content), failed, False, extra)  # noqa: FBT003
+
+    def _keep(self, index: int, block: dict[str, Any]) -> None:
+        """A block without a canonical word: kept, and let out whole when it ends."""
+        self._blocks[index] = dict(block)
+
+    def _delta(self, payload: wire.ContentBlockDelta) -> None:
+        delta = payload.delta
+        self.deltas.get(delta.type, AnthropicDecoder._other_delta)(self, payload.index, delta)
+
+    def _text_delta(self, index: int, delta: wire.Delta) -> None:
+        if self.ledger.find(index) is None:
+            self.ledger.open_text(index)
+        self.ledger.say(index, delta.text or "")
+
+    def _json_delta(self, index: int, delta: wire.Delta) -> None:
+        self.ledger.add(index, delta.partial_json or "")
+
+    def _thinking_delta(self, index: int, delta: wire.Delta) -> None:
+        if self.ledger.find(index) is None:
+            self.ledger.open_reasoning(index)
+        self.ledger.say(index, delta.thinking or "")
+
+    def _signature_delta(self, index: int, delta: wire.Delta) -> None:
+        self._sign(index, delta.signature or "")
+
+    def _sign(self, index: int, signature: str) -> None:
+        part = self.ledger.find(index)
+        if part and signature:
+            before = (part.extra or {}).get(NAME, {}).get("signature", "")
+            part.extra = _own(signature=before + signature)
+
+    def _citations_delta(self, index: int, delta: wire.Delta) -> None:
+        self._cite(index, delta.citation or {})
+
+    def _cite(self, index: int, citation: dict[str, Any]) -> None:
+        part = self.ledger.find(index)
+        title = citation.get("title") or citation.get("document_title") or ""
+        url, quote = citation.get("url") or citation.get("source") or "", citation.get("cited_text") or ""
+        of = part.index if part else None
+        self.ledger.atom(ev.Source, str(url), str(title), of, None, str(quote), "", "", "", {NAME: citation})
+
+    def _other_delta(self, index: int, delta: wire.Delta) -> None:
+        """A delta of a kept block: strings grow, anything else is replaced."""
+        block = self._blocks.get(index)
+        if block is None or self.ledger.find(index) is not None:
+            self.diagnostics.add("unknown-delta", f"a delta of type {delta.type!r} has no block to belong to")
+            return
+        for key in ("content", "encrypted_content", "text"):
+            value = getattr(delta, key)
+            if value is not None:
+                block[key] = (block.get(key) or "") + value
+
+    def _block_stop(self, payload: wire.ContentBlockStop) -> None:
+        index = payload.index
+        block = self._blocks.pop(index, None)
+        if self.ledger.find(index) is not None:
+            self.ledger.close(index)
+        elif block is not None and not str(block.get("type", "")).endswith("_tool_result"):
+            self.ledger.atom(ev.Opaque, NAME, str(block.get("type", "")), block)
+
+    deltas: ClassVar[Mapping[str, Callable[[Any, int, wire.Delta], None]]] = {
+        "text_delta": _text_delta,
+        "input_json_delta": _json_delta,
+        "thinking_delta": _thinking_delta,
+        "signature_delta": _signature_delta,
+        "citations_delta": _citations_delta,
+    }
+    openings: ClassVar[Mapping[str, Callable[[Any, int, dict[str, Any]], None]]] = {
+        "text": _text,
+        "thinking": _thinking,
+        "redacted_thinking": _redacted,
+        "tool_use": _call,
+        "server_tool_use": _call,
+        "mcp_tool_use": _call,
+    }
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        wire.MessageStart: _message_start,
+        wire.ContentBlockStart: _block_start,
+        wire.ContentBlockDelta: _delta,
+        wire.ContentBlockStop: _block_stop,
+        wire.MessageDelta: _message_delta,
+        wire.MessageStop: _message_stop,
+        wire.Ping: _ping,
+        wire.Error: _error,
+        wire.Message: _message,
+    }
+
+
+def _is_error(content: Any) -> bool:
+    return isinstance(content, dict) and str(content.get("type", "")).endswith("_error")  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

@@ -1,0 +1,242 @@
+"""Events → Anthropic Messages frames. Needs one part open at a time (shaping `sequence`), so indices are contiguous.
+
+Thinking opens with an empty signature, which readers insist on, and gets a signature delta only if there is one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.codec import Encoder, Losses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra, FaultKind, Reason
+
+NAME = "anthropic"
+STOPS: dict[Reason, str] = {
+    "stop": "end_turn", "length": "max_tokens", "calls": "tool_use", "filter": "refusal", "refusal": "refusal",
+    "pause": "pause_turn", "other": "end_turn",
+}  # fmt: skip
+ERRORS: dict[FaultKind, str] = {
+    "auth": "authentication_error", "permission": "permission_error", "not-found": "not_found_error",
+    "invalid": "invalid_request_error", "filter": "invalid_request_error", "too-large": "request_too_large",
+    "rate-limit": "rate_limit_error", "overloaded": "overloaded_error", "timeout": "timeout_error",
+}  # fmt: skip
+LOSSES: Losses = {
+    "choice": "only the first of several choices is written",
+    "data": "an application's own data has no block",
+    "file": "a file made by the model has no block",
+    "provider-call": "another provider's own tool run has no block here",
+    "approval": "a request for approval has no block",
+    "opaque": "another protocol's opaque state is not written",
+    "source-outside-text": "a citation needs an open text block",
+    "unknown": "another protocol's unknown payload is not written",
+    "logprobs": "log probabilities have no field",
+}
+_encode = msgspec.json.Encoder().encode
+
+
+class AnthropicEncoder(Encoder):
+    """State: the part whose block is open, the number of blocks, the usage so far."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(self, *, id: str = "msg", model: str = "unknown") -> None:
+        super().__init__()
+        self._id, self._model = id, model
+        self._usage: dict[str, Any] = {}
+        self._block = -1
+        self._part = -1
+
+    def _send(self, payload: dict[str, Any]) -> None:
+        self.out.append((payload["type"].encode(), _encode(payload)))
+
+    def _own(self, extra: Extra | None) -> dict[str, Any]:
+        return (extra or {}).get(NAME, {})
+
+    # ── the message ───────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, event: ev.Start) -> None:
+        self._block = self._part = -1
+        self._usage = {"input_tokens": 0, "output_tokens": 0, **(self._own(event.extra).get("usage") or {})}
+        message = {
+            "id": event.id or self._id, "type": "message", "role": "assistant", "model": event.model or self._model,
+            "content": [], "stop_reason": None, "stop_sequence": None, "usage": self._usage,
+        }  # fmt: skip
+        self._send({"type": "message_start", "message": message})
+
+    def _usage_event(self, event: ev.Usage) -> None:
+        if event.step:
+            return
+        own = self._own(event.extra)
+        if own:
+            self._usage = {**self._usage, **own}
+            return
+        cached, written = event.cached or 0, event.written or 0
+        self._usage["input_tokens"] = max((event.input or 0) - cached - written, 0)
+        self._usage["output_tokens"] = event.output or 0
+        if event.cached is not None:
+            self._usage["cache_read_input_tokens"] = cached
+        if event.written is not None:
+            self._usage["cache_creation_input_tokens"] = written
+        if event.reasoning is not None:
+            self._usage["output_tokens_details"] = {"thinking_tokens": event.reasoning}
+
+    def _finish(self, event: ev.Finish) -> None:
+        own = self._own(event.extra)
+        raw = event.raw if STOPS.get(event.reason) and own else ""
+        stop: dict[str, Any] = {"stop_reason": raw or STOPS[event.reason], "stop_sequence": own.get("stop_sequence")}
+        stop.update({key: own[key] for key in ("stop_details", "container") if own.get(key)})
+        payload = {"type": "message_delta", "delta": stop, "usage": self._usage}
+        if own.get("context_management"):
+            payload["context_management"] = own["context_management"]
+        self._send(payload)
+        self._send({"type": "message_stop"})
+        if event.others:
+            self.lose("choice")
+
+    def _fault(self, event: ev.Fault) -> None:
+        error = {"type": ERRORS.get(event.kind, "api_error"), "message": event.message}
+        payload: dict[str, Any] = {"type": "error", "error": error}
+        if event.request_id:
+            payload["request_id"] = event.request_id
+        self._send(payload)
+
+    # ── blocks ────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, index: int, choice: int, block: dict[str, Any]) -> None:
+        if choice:
+            self.lose("choice")
+            return
+        self._block += 1
+        self._part = index
+        self._send({"type": "content_block_start", "index": self._block, "content_block": block})
+
+    def _close(self, event: Any) -> None:
+        if event.index == self._part:
+            self._part = -1
+            self.out.append((b"content_block_stop", b'{"type":"content_block_stop","index":%d}' % self._block))
+
+    def _whole(self, block: dict[str, Any]) -> None:
+        """A block of a single event, which must not fall inside another."""
+        self._open(-2, 0, block)
+        self._close(ev.TextEnd(-2))
+
+    def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        self._open(event.index, event.choice, {"type": "text", "text": ""})
+
+    def _text_delta(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
+        if event.index == self._part:
+            self.out.append((
+                b"content_block_delta",
+                b'{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%b}}'
+                % (self._block, _encode(event.text)),
+            ))  # fmt: skip
+
+    def _reasoning_start(self, event: ev.ReasoningStart) -> None:
+        if event.form != "redacted":
+            self._open(event.index, event.choice, {"type": "thinking", "thinking": "", "signature": ""})
+
+    def _reasoning_delta(self, event: ev.ReasoningDelta) -> None:
+        if event.index == self._part:
+            self.out.append((
+                b"content_block_delta",
+                b'{"type":"content_block_delta","index":%d,"delta":{"type":"thinking_delta","thinking":%b}}'
+                % (self._block, _encode(event.text)),
+            ))  # fmt: skip
+
+    def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        own = self._own(event.extra)
+        if "redacted" in own:
+            self._whole({"type": "redacted_thinking", "data": own["redacted"]})
+        elif event.extra and not own:
+            self.lose("opaque")
+        if own.get("signature") and event.index == self._part:
+            delta = {"type": "signature_delta", "signature": own["signature"]}
+            self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
+        self._close(event)
+
+    def _call_start(self, event: ev.CallStart) -> None:
+        own = self._own(event.extra)
+        if event.by == "provider" and not own:
+            self.lose("provider-call")
+            return
+        block = {"type": "tool_use", **own, "id": event.id, "name": event.name, "input": {}}
+        self._open(event.index, event.choice, block)
+
+    def _call_delta(self, event: ev.CallDelta) -> None:
+        if event.index == self._part:
+            self.out.append((
+                b"content_block_delta",
+                b'{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%b}}'
+                % (self._block, _encode(event.json)),
+            ))  # fmt: skip
+
+    def _result(self, event: ev.Result) -> None:
+        own = self._own(event.extra)
+        if own:
+            self._whole({**own, "content": msgspec.Raw(event.json.encode())})
+        else:
+            self.lose("provider-call")
+
+    def _source(self, event: ev.Source) -> None:
+        if self._part < 0 or event.of not in (None, self._part):
+            self.lose("source-outside-text")
+            return
+        citation = self._own(event.extra) or {
+            "type": "web_search_result_location", "url": event.url, "title": event.title, "cited_text": event.quote,
+            "encrypted_index": "",
+        }  # fmt: skip
+        delta = {"type": "citations_delta", "citation": citation}
+        self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
+
+    def _opaque(self, event: ev.Opaque) -> None:
+        if event.protocol != NAME:
+            self.lose("opaque")
+        elif event.kind == "compaction":
+            self._compaction(event.data)
+        else:
+            self._whole(event.data)
+
+    def _compaction(self, block: dict[str, Any]) -> None:
+        """Its content may only travel as a delta."""
+        content = {key: value for key, value in block.items() if key != "type" and value is not None}
+        self._open(-2, 0, {**block, **dict.fromkeys(content)})
+        delta = {"type": "compaction_delta", **content}
+        self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
+        self._close(ev.TextEnd(-2))
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        if event.protocol == NAME:
+            self.out.append((event.name.encode(), event.data.encode()))
+        else:
+            self.lose("unknown")
+
+    def _file(self, _: ev.FileStart) -> None:
+        self.lose("file")
+
+    def _ask(self, _: ev.Ask) -> None:
+        self.lose("approval")
+
+    def _data(self, _: ev.Data) -> None:
+        self.lose("data")
+
+    def _nothing(self, _: Any) -> None:
+        """Framing, or the rest of something whose loss was said at its start."""
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: _nothing,
+        ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _close,
+        ev.RefusalStart: _text_start, ev.RefusalDelta: _text_delta, ev.RefusalEnd: _close,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning_delta, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _close, ev.CallCut: _close,
+        ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,
+        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
+        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+    }  # fmt: skip

@@ -1,0 +1,152 @@
+"""Tool calls of one choice, put together from fragments that may lack index, id or name.
+
+A fragment belongs to the call at its index, else to the call of its id, else to the last one; a new id, or a name after
+complete input, begins another call even where the index says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.jsontext import is_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.events import Extra
+    from penstock.parts import Ledger
+    from penstock.protocols.openai_chat import wire
+
+EMPTY = "{}"
+
+
+class Slot:
+    """One call. It is opened in the ledger once its name is known; until then its input waits."""
+
+    __slots__ = ("extra", "form", "id", "key", "name", "opened", "pieces", "twin")
+
+    def __init__(self, key: tuple[int, int], id: str, form: str, extra: Extra | None) -> None:
+        self.key = key
+        self.id = id
+        self.name = ""
+        self.form = form
+        self.extra = extra
+        self.opened = False
+        self.pieces: list[str] = []
+        self.twin: Slot | None = None  # an earlier call of the same id, at another index
+
+
+class Calls:
+    """The calls of one choice."""
+
+    def __init__(self, ledger: Ledger, choice: int, mint: Callable[[int], str]) -> None:
+        self._ledger = ledger
+        self._choice = choice
+        self._mint = mint
+        self._slots: list[Slot] = []
+        self._at: dict[int, Slot] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def add(self, call: wire.ToolCall) -> None:
+        """Take one fragment."""
+        said: Any = call.function or call.custom
+        name: str = (said and said.name) or ""
+        given: Any = None if said is None else call.custom.input if call.custom else said.arguments
+        text: str = given if isinstance(given, str) else "" if given is None else msgspec.json.encode(given).decode()
+        slot = self._find(call, name)
+        if slot is None:
+            slot = self._new(call)
+        if name and not slot.name:
+            slot.name = name
+        self._grow(slot, text)
+
+    def close(self) -> None:
+        """The choice ended: open what never could be, so that it is reported; the ledger closes the rest."""
+        for slot in self._slots:
+            if not slot.opened:
+                self._open_late(slot)
+
+    def _find(self, call: wire.ToolCall, name: str) -> Slot | None:
+        slot = None
+        if call.index is not None:
+            slot = self._at.get(call.index)
+        elif call.id:
+            slot = next((one for one in self._slots if one.id == call.id), None)
+        elif self._slots and not name:
+            slot = self._slots[-1]
+        if slot is None or (call.id and slot.id != call.id):
+            return next((one for one in self._slots if call.id and one.id == call.id and call.index is None), None)
+        if name and not call.id and slot.name and is_json("".join(slot.pieces)):
+            return None
+        return slot
+
+    def _new(self, call: wire.ToolCall) -> Slot:
+        number = len(self._slots)
+        if self._slots:
+            self._close_whole(self._slots[-1])
+        extra = {"openai-chat": {"extra_content": call.extra_content}} if call.extra_content else None
+        form = "text" if call.custom else "json"
+        slot = Slot((self._choice, number), call.id or self._mint(number), form, extra)
+        slot.twin = next((one for one in self._slots if call.id and one.id == call.id), None)
+        self._slots.append(slot)
+        self._at[number if call.index is None else call.index] = slot
+        return slot
+
+    def _close_whole(self, slot: Slot) -> None:
+        """A call whose input is complete ends as soon as another begins, so that it can be delivered."""
+        if slot.opened and slot.form == "json" and slot.pieces and is_json("".join(slot.pieces)):
+            self._ledger.close(slot.key)
+
+    def _grow(self, slot: Slot, text: str) -> None:
+        if text and not self._repeats(slot, text):
+            slot.pieces.append(text)
+            if slot.opened:
+                self._say(slot, text)
+        if slot.name and not slot.opened and slot.twin is None:
+            self._open(slot)
+
+    def _repeats(self, slot: Slot, text: str) -> bool:
+        """Some send the whole input again at the end: after complete input nothing more can belong to it."""
+        if slot.form == "text" or not slot.pieces or not text.lstrip().startswith("{"):
+            return False
+        so_far = "".join(slot.pieces)
+        if so_far == EMPTY:
+            slot.pieces.clear()  # it was a placeholder: the real input follows
+            return False
+        if not is_json(so_far):
+            return False
+        self._ledger.diagnostics.add("input-twice", f"call {slot.id!r}: more input after it was complete is ignored")
+        return True
+
+    def _open(self, slot: Slot) -> None:
+        slot.opened = True
+        form = "text" if slot.form == "text" else "json"
+        given = EMPTY if slot.pieces == [EMPTY] else ""
+        self._ledger.open_call(
+            slot.key, slot.id, slot.name, form=form, choice=self._choice, given=given, extra=slot.extra
+        )
+        for text in slot.pieces:
+            self._say(slot, text)
+
+    def _say(self, slot: Slot, text: str) -> None:
+        """An empty object first may be a placeholder: it is held back, and stands if nothing follows."""
+        part = self._ledger.find(slot.key)
+        if part is not None and text == EMPTY and not part.pieces:
+            part.given = EMPTY
+        else:
+            self._ledger.add(slot.key, text)
+
+    def _open_late(self, slot: Slot) -> None:
+        twin = slot.twin
+        if twin is not None and twin.name == slot.name and twin.pieces == slot.pieces:
+            self._ledger.diagnostics.add("call-twice", f"call {slot.id!r} came again and is ignored")
+            return
+        if twin is not None:
+            slot.id = f"{slot.id}-{slot.key[1]}"
+        if not slot.name:
+            self._ledger.diagnostics.add("call-unnamed", f"call {slot.id!r} never got a name")
+        self._open(slot)

@@ -1,0 +1,298 @@
+"""OpenAI Chat Completions and its dialects → events: a fixed sequence of small readers per choice.
+
+There are no block marks, so a part ends when another kind begins; calls stay open until the choice ends, because
+fragments of parallel calls may interleave. Text may open with `<think>` tags, which become reasoning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.codec import Decoder
+from penstock.faults import kind_of
+from penstock.parts import Ledger
+from penstock.protocols.openai_chat import wire
+from penstock.protocols.openai_chat.calls import Calls
+from penstock.protocols.openai_chat.extras import Extras
+from penstock.protocols.openai_chat.usage import read_usage
+from penstock.shaping.think import ThinkTags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Reason
+
+NAME = "openai-chat"
+REASONS: dict[str, Reason] = {
+    "stop": "stop", "end_turn": "stop", "eos": "stop", "eos_token": "stop", "complete": "stop", "stop_sequence": "stop",
+    "length": "length", "max_tokens": "length", "model_length": "length", "max_output_tokens": "length",
+    "tool_calls": "calls", "function_call": "calls", "tool_use": "calls", "tool_call": "calls",
+    "content_filter": "filter", "safety": "filter", "sensitive": "filter", "recitation": "filter",
+    "refusal": "refusal",
+}  # fmt: skip
+_FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
+_ALIVE = frozenset({"ping", "keepalive"})
+_PLAIN = wire.Delta()  # what is left of a delta of text once its text is taken
+
+
+class Voice:
+    """What one choice is saying: the kind of its open part, its calls, its `<think>` reader."""
+
+    __slots__ = ("calls", "extras", "index", "key", "kind", "think")
+
+    def __init__(self, index: int, calls: Calls, extras: Extras, *, think: bool) -> None:
+        self.index = index
+        self.kind = ""
+        self.key: tuple[int, str] | None = None
+        self.think: ThinkTags | None = ThinkTags() if think else None
+        self.calls = calls
+        self.extras = extras
+
+
+class ChatDecoder(Decoder):
+    """State: a voice per choice, what is to be said with the finish, and whether `[DONE]` came."""
+
+    protocol = NAME
+    shape = wire.Chunk
+    read = staticmethod(msgspec.json.Decoder(wire.Chunk).decode)
+
+    def __init__(self, *, think: bool = True) -> None:
+        super().__init__()
+        self._think = think
+        self._done = False
+        self._id = ""
+        self._voices: dict[int, Voice] = {}
+        self._notes: dict[str, Any] = {}
+
+    # ── the chunk ─────────────────────────────────────────────────────────────────────────────────
+
+    def _chunk(self, chunk: wire.Chunk) -> None:
+        if not chunk.choices and not self._bare(chunk):
+            return
+        if not self.ledger.inside and not self._begin(chunk):
+            return
+        for choice in chunk.choices or ():
+            self._choice(choice)
+        if chunk.citations is not None or chunk.search_results is not None:
+            self._voice(0).extras.found(chunk.search_results or (), chunk.citations or ())
+        if chunk.usage is not None:
+            self._count(chunk.usage)
+        elif chunk.x_groq is not None:
+            self._count(chunk.x_groq.get("usage"))
+        if chunk.error is not None:
+            self._error(chunk.error)
+
+    def _bare(self, chunk: wire.Chunk) -> bool:
+        """A chunk without choices: usage, a sign of life, an error in other words, or something unknown."""
+        if chunk.prompt_filter_results is not None:
+            self._notes["prompt_filter_results"] = chunk.prompt_filter_results
+        if chunk.type in _ALIVE:
+            return False
+        if chunk.error is None and (chunk.type == "error" or self.frame[0] == b"error"):
+            message = chunk.message or chunk.detail or self.frame[1].decode("utf-8", "replace")
+            self._error({"message": message, "type": chunk.type})
+            return False
+        if chunk.usage is None and chunk.error is None and chunk.citations is None:
+            if chunk.choices is None:
+                self.keep()
+            return False
+        return True
+
+    def _begin(self, chunk: wire.Chunk) -> bool:
+        """Open a turn. After the end only a new answer behind a `[DONE]` opens another."""
+        if self.ledger.turns:
+            if not self._done or not chunk.choices:
+                self.diagnostics.add("after-end", "a chunk after the end of the turn is ignored")
+                return False
+            self._voices.clear()
+            self._notes.clear()
+            self._done = False
+        self._id = chunk.id or ""
+        created = None if chunk.created is None else int(chunk.created)
+        said = {key: value for key in ("service_tier", "system_fingerprint") if (value := getattr(chunk, key))}
+        return self.ledger.start(self._id, chunk.model or "", created, {NAME: said} if said else None)
+
+    def _count(self, raw: Any) -> None:
+        usage = read_usage(raw) if isinstance(raw, dict) else None  # pyright: ignore[reportUnknownArgumentType]
+        if usage is not None:
+            self.ledger.usage(usage)
+
+    def _error(self, error: dict[str, Any] | str) -> None:
+        said: dict[str, Any] = {"message": error} if isinstance(error, str) else error
+        code, kind = said.get("code"), said.get("type")
+        status = next((value for value in (said.get("status_code"), code) if isinstance(value, int)), None)
+        message = str(said.get("message") or "the provider reported an error")
+        self.ledger.fault(
+            kind_of(code, kind, status=status), message, status=status, code=str(code or kind or ""), extra={NAME: said}
+        )
+
+    def named(self, name: str, data: bytes) -> bool:
+        word = data.strip()
+        if word.upper() == b"[DONE]":
+            self._flush_all()
+            self.ledger.end()
+            self._done = True
+        elif name == "error":
+            self._error(word.decode("utf-8", "replace"))
+        else:
+            return False
+        return True
+
+    def finish(self) -> list[ev.AnyEvent]:
+        self._flush_all()
+        return super().finish()
+
+    # ── one choice ────────────────────────────────────────────────────────────────────────────────
+
+    def _voice(self, index: int) -> Voice:
+        voice = self._voices.get(index)
+        if voice is None:
+            calls = Calls(self.ledger, index, lambda number: f"call_{self._id or 'turn'}_{index}_{number}")
+            voice = self._voices[index] = Voice(index, calls, Extras(self.ledger, index), think=self._think)
+        return voice
+
+    def _choice(self, choice: wire.Choice) -> None:
+        index = choice.index or 0
+        voice = self._voices.get(index) or self._voice(index)
+        delta = choice.delta
+        if delta is None:
+            delta = choice.message or _PLAIN
+        content = delta.content
+        if voice.kind == "text" and type(content) is str and voice.think is None:
+            # nine chunks in ten: more text and nothing else, which one comparison tells
+            delta.content = None
+            self.ledger.say(voice.key, content, choice.logprobs)
+        if delta != _PLAIN:
+            self._delta(voice, delta, choice.logprobs)
+        if choice.finish_reason or choice.content_filter_results or choice.error:
+            self._close(voice, choice)
+
+    def _close(self, voice: Voice, choice: wire.Choice) -> None:
+        if choice.content_filter_results:
+            self._notes["content_filter_results"] = choice.content_filter_results
+        if choice.finish_reason:
+            self._finish(voice, choice.finish_reason)
+        if choice.error is not None:
+            self._error(choice.error)
+
+    def _delta(self, voice: Voice, delta: wire.Delta, logprobs: Any) -> None:
+        if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+            self._reason(voice, delta)
+        content = delta.content
+        if content:
+            if type(content) is str:
+                self._text(voice, content, logprobs)
+            else:
+                self._items(voice, content)
+        if delta.tool_calls:
+            self._silence(voice)
+            for call in delta.tool_calls:
+                voice.calls.add(call)
+        if delta.refusal:
+            self._say(voice, "refusal", delta.refusal)
+        self._rare(voice, delta)
+
+    def _rare(self, voice: Voice, delta: wire.Delta) -> None:
+        if delta.function_call is not None:
+            self._silence(voice)
+            voice.calls.add(wire.ToolCall(index=0, function=delta.function_call))
+        if delta.annotations:
+            part = self.ledger.find(voice.key) if voice.key else None
+            voice.extras.annotate(delta.annotations, part.index if part else None)
+        if delta.audio is not None:
+            if delta.audio.transcript:
+                self._say(voice, "text", delta.audio.transcript)
+            voice.extras.hear(delta.audio)
+        if delta.images:
+            voice.extras.show(delta.images)
+        if delta.executed_tools:
+            self._silence(voice)
+            voice.extras.ran(delta.executed_tools)
+
+    def _text(self, voice: Voice, text: str, logprobs: Any) -> None:
+        if voice.think is None:
+            self._say(voice, "text", text, logprobs)
+            return
+        for kind, piece in voice.think.feed(text):
+            self._say(voice, kind, piece, logprobs)
+        if voice.think.done:
+            voice.think = None
+
+    def _items(self, voice: Voice, content: list[dict[str, Any]]) -> None:
+        """Content as a list (Mistral): text, thinking, references."""
+        for item in content:
+            kind = item.get("type")
+            if kind == "thinking":
+                for inner in item.get("thinking") or ():
+                    self._say(voice, "reasoning", str(inner.get("text") or ""))
+            elif "text" in item:
+                self._say(voice, "text", str(item.get("text") or ""))
+            elif kind == "reference":
+                voice.extras.refer(item)
+            else:
+                self.diagnostics.add("unknown-content", f"content of type {kind!r} is left out")
+
+    def _reason(self, voice: Voice, delta: wire.Delta) -> None:
+        details = delta.reasoning_details or ()
+        text = delta.reasoning_content or delta.reasoning or voice.extras.told(details)
+        if text:
+            self._say(voice, "reasoning", text)
+        elif details and voice.kind != "reasoning":
+            self._silence(voice)
+            voice.kind, voice.key = "reasoning", (voice.index, "reasoning")
+            self.ledger.open_reasoning(voice.key, choice=voice.index, form="redacted")
+        part = self.ledger.find(voice.key) if voice.key else None
+        if details and part is not None:
+            part.extra = voice.extras.remember(details)
+
+    def _say(self, voice: Voice, kind: str, text: str, logprobs: Any = None) -> None:
+        """Speak on, or end the part of another kind and begin one of this."""
+        if voice.kind != kind or self.ledger.find(voice.key) is None:
+            if not text:
+                return
+            self._silence(voice)
+            voice.kind, voice.key = kind, (voice.index, kind)
+            self.openings[kind](self.ledger, voice.key, choice=voice.index)
+        self.ledger.say(voice.key, text, logprobs if kind == "text" else None)
+
+    def _silence(self, voice: Voice) -> None:
+        if voice.key is not None:
+            self.ledger.close(voice.key)
+            voice.kind, voice.key = "", None
+            voice.extras.forget()
+
+    def _finish(self, voice: Voice, word: str) -> None:
+        self._flush(voice)
+        lower = word.lower()
+        if lower in _FAILED:
+            self.ledger.fault("server", f"the provider ended the answer with {word!r}", code=word)
+            return
+        reason = REASONS.get(lower)
+        if reason is None:
+            self.diagnostics.add("unknown-reason", f"finish reason {word!r} is read as a normal stop")
+        extra = {NAME: self._notes} if self._notes else None
+        self.ledger.finish(reason or "stop", word, choice=voice.index, extra=extra)
+        voice.kind, voice.key = "", None
+
+    def _flush(self, voice: Voice) -> None:
+        """Say what the tag reader held back, and open calls that waited for a name."""
+        if voice.think is not None and not self.ledger.ended:
+            for kind, piece in voice.think.finish():
+                self._say(voice, kind, piece)
+            voice.think = None
+        if not self.ledger.ended:
+            voice.calls.close()
+
+    def _flush_all(self) -> None:
+        for voice in self._voices.values():
+            self._flush(voice)
+
+    openings: ClassVar[Mapping[str, Callable[..., Any]]] = {
+        "text": Ledger.open_text,
+        "reasoning": Ledger.open_reasoning,
+        "refusal": Ledger.open_refusal,
+    }
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk}

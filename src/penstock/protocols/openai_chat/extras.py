@@ -1,0 +1,133 @@
+"""What the dialects add beside text and calls: citations, reasoning details, audio, images, tools run upstream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.events import Extra
+    from penstock.parts import Ledger
+    from penstock.protocols.openai_chat import wire
+
+NAME = "openai-chat"
+
+
+class Extras:
+    """The extras of one choice."""
+
+    def __init__(self, ledger: Ledger, choice: int) -> None:
+        self._ledger = ledger
+        self._choice = choice
+        self._seen: set[str] = set()
+        self._details: list[dict[str, Any]] = []
+
+    # ── citations ─────────────────────────────────────────────────────────────────────────────────
+
+    def found(self, results: Sequence[dict[str, Any]], urls: Sequence[Any]) -> None:
+        """Search results and bare links are repeated on every chunk (Perplexity): each counts once."""
+        for result in results:
+            self._cite(str(result.get("url") or ""), str(result.get("title") or ""), {NAME: {"search_result": result}})
+        for url in urls:
+            self._cite(str(url), "", None)
+
+    def _cite(self, url: str, title: str, extra: Extra | None) -> None:
+        if url and url not in self._seen:
+            self._seen.add(url)
+            self._ledger.atom(ev.Source, url, title, None, None, "", "", "", "", extra)
+
+    def annotate(self, annotations: Sequence[dict[str, Any]], of: int | None) -> None:
+        for annotation in annotations:
+            kind = str(annotation.get("type") or "")
+            said: dict[str, Any] = annotation.get(kind) or annotation
+            first, last = said.get("start_index"), said.get("end_index")
+            span = (first, last) if isinstance(first, int) and isinstance(last, int) and last > first else None
+            url, title = str(said.get("url") or ""), str(said.get("title") or said.get("filename") or "")
+            extra = {NAME: {"annotation": annotation}}
+            quote, id = str(said.get("content") or ""), str(said.get("file_id") or "")
+            self._ledger.atom(ev.Source, url, title, of, span, quote, id, "", "", extra)
+
+    def refer(self, item: dict[str, Any]) -> None:
+        for id in item.get("reference_ids") or ():
+            self._ledger.atom(ev.Source, "", "", None, None, "", str(id), "", "", {NAME: {"reference": item}})
+
+    # ── reasoning details (OpenRouter) ────────────────────────────────────────────────────────────
+
+    def told(self, details: Sequence[dict[str, Any]]) -> str:
+        """The words of the details, where no plain field repeats them."""
+        return "".join(str(one.get("text") or one.get("summary") or "") for one in details)
+
+    def remember(self, details: Sequence[dict[str, Any]]) -> Extra:
+        """Put fragments together, so that the next request can send the details back as they were."""
+        for one in details:
+            same = self._details[-1] if self._details and _continues(self._details[-1], one) else None
+            if same is None:
+                self._details.append(dict(one))
+            else:
+                _grow(same, one)
+        return {NAME: {"reasoning_details": self._details}}
+
+    def forget(self) -> None:
+        """The part that the details belonged to has ended."""
+        self._details = []
+
+    # ── files and tools ───────────────────────────────────────────────────────────────────────────
+
+    def hear(self, audio: wire.Audio) -> None:
+        key = ("audio", self._choice)
+        if self._ledger.find(key) is None:
+            self._ledger.open_file(key, "audio", choice=self._choice, extra={NAME: {"id": audio.id}})
+        self._ledger.say(key, audio.data or "")
+
+    def show(self, images: Sequence[dict[str, Any]]) -> None:
+        for number, image in enumerate(images):
+            url = str((image.get("image_url") or {}).get("url") or "")
+            media, data = _data_url(url)
+            key = ("image", self._choice, number)
+            self._ledger.open_file(key, media, "" if data else url, choice=self._choice)
+            self._ledger.say(key, data)
+            self._ledger.close(key)
+
+    def ran(self, tools: Sequence[dict[str, Any]]) -> None:
+        """Tools that the provider ran; the list comes again, with more in it, as they finish."""
+        for tool in tools:
+            id = f"executed_{tool.get('index') or 0}"
+            name = str(tool.get("name") or tool.get("type") or "tool")
+            key = ("executed", self._choice, id)
+            if not self._ledger.seen(id, self._choice):
+                extra = {NAME: {"executed_tool": tool}}
+                self._ledger.open_call(key, id, name, by="provider", choice=self._choice, extra=extra)
+                self._ledger.end_call(key, str(tool.get("arguments") or ""))
+            if tool.get("output") is not None and id not in self._seen:
+                self._seen.add(id)
+                output = msgspec.json.encode(tool["output"]).decode()
+                self._ledger.atom(ev.Result, id, name, output, False, False, {NAME: {"executed_tool": tool}})  # noqa: FBT003
+
+
+def _continues(before: dict[str, Any], one: dict[str, Any]) -> bool:
+    """A fragment continues the detail before it: same index and type, and no other id."""
+    ids = before.get("id"), one.get("id")
+    return before.get("type") == one.get("type") and before.get("index") == one.get("index") and (
+        None in ids or ids[0] == ids[1]
+    )  # fmt: skip
+
+
+def _grow(detail: dict[str, Any], more: dict[str, Any]) -> None:
+    for key, value in more.items():
+        if key in ("text", "summary", "data") and isinstance(value, str):
+            detail[key] = (detail.get(key) or "") + value
+        elif value is not None:
+            detail[key] = value
+
+
+def _data_url(url: str) -> tuple[str, str]:
+    """(media type, base64) of a data URL; other URLs are of no known type."""
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:"):
+        return "image/*", ""
+    return head[5:].split(";")[0] or "application/octet-stream", data

@@ -1,0 +1,35 @@
+"""Chat usage objects → canonical usage, for all the dialects that count differently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock import events as ev
+from penstock.protocols.openai_chat import wire
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
+    """None when the object holds no counts at all, or is of another shape."""
+    try:
+        said = msgspec.convert(raw, wire.Usage, strict=False)
+    except msgspec.ValidationError:
+        return None
+    prompt, completion = said.prompt_tokens, said.completion_tokens
+    if prompt is None and completion is None:
+        return None
+    of_prompt = said.prompt_tokens_details or wire.PromptDetails()
+    of_completion = said.completion_tokens_details or wire.CompletionDetails()
+    reasoning = _first(of_completion.reasoning_tokens, said.reasoning_tokens)
+    cached = _first(
+        of_prompt.cached_tokens, said.cached_tokens, said.prompt_cache_hit_tokens, said.cache_read_input_tokens
+    )
+    written = _first(of_prompt.cache_write_tokens, said.cache_creation_input_tokens)
+    if reasoning and prompt and completion is not None and said.total_tokens == prompt + completion + reasoning:
+        completion += reasoning  # a dialect that leaves reasoning out of the completion (xAI)
+    return ev.Usage(prompt, completion, cached, written, reasoning, extra={"openai-chat": raw})

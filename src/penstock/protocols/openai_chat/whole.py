@@ -1,0 +1,71 @@
+"""The chunks of an encoded stream as one completion: what a client gets that did not ask for a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.framing import Frame
+
+_LISTS = ("annotations", "images", "reasoning_details")
+
+
+def body(frames: Sequence[Frame]) -> bytes:
+    """Fold the encoder's own frames, so that stream and body cannot disagree."""
+    whole: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for _, data in frames:
+        if data == b"[DONE]":
+            continue
+        chunk = msgspec.json.decode(data)
+        if "error" in chunk:
+            return data
+        for choice in chunk.pop("choices"):
+            _grow(choices, choice)
+        whole.update(chunk)
+    whole.update(object="chat.completion", choices=[choices[index] for index in sorted(choices)])
+    for choice in choices.values():
+        _settle(choice["message"])
+    return msgspec.json.encode(whole)
+
+
+def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
+    choice = choices.setdefault(more["index"], {
+        "index": more["index"], "message": {"role": "assistant", "content": None, "refusal": None}, "logprobs": None,
+        "finish_reason": None,
+    })  # fmt: skip
+    message: dict[str, Any] = choice["message"]
+    for key, value in more["delta"].items():
+        if key == "tool_calls":
+            _call(message.setdefault("tool_calls", {}), value[0])
+        elif key in _LISTS:
+            message[key] = [*message.get(key, ()), *value]
+        elif key == "audio":
+            message["audio"] = {"data": message.get("audio", {}).get("data", "") + value["data"]}
+        elif key != "role":
+            message[key] = (message.get(key) or "") + value
+    if more["logprobs"]:
+        said = choice["logprobs"] or {}
+        choice["logprobs"] = {key: [*(said.get(key) or ()), *(value or ())] for key, value in more["logprobs"].items()}
+    choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
+
+
+def _call(calls: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
+    index = more.pop("index")
+    if index not in calls:
+        calls[index] = more
+        return
+    for kind, field in (("function", "arguments"), ("custom", "input")):
+        if kind in more:
+            calls[index][kind][field] += more[kind][field]
+
+
+def _settle(message: dict[str, Any]) -> None:
+    if message["content"] == "" and (message.get("tool_calls") or message["refusal"]):
+        message["content"] = None
+    if "tool_calls" in message:
+        message["tool_calls"] = list(message["tool_calls"].values())

@@ -1,0 +1,1 @@
+"""Event → event stages that make a stream fit its consumer."""

@@ -1,0 +1,74 @@
+"""Un-interleave: one part open at a time, for consumers that know no parallel parts.
+
+The part that opened first streams on; what belongs to others waits and follows in order of opening when it closes.
+A citation of the open part passes at once. Numbers are left as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import events as ev
+from penstock.grammar import ATOMS, PARTS, TERMINALS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as Batch
+
+_ENDS = frozenset(end for _, ends in PARTS.values() for end in ends)
+
+
+class Sequence:
+    """Holds back the events of every part but the current one."""
+
+    def __init__(self) -> None:
+        self._current: int | None = None
+        self._delta: type | None = None
+        self._held: dict[int, list[Any]] = {}
+        self._releasing = False
+
+    def feed(self, events: Batch[Any], /) -> list[Any]:
+        out: list[Any] = []
+        for event in events:
+            kind = type(event)
+            if kind is self._delta and event.index == self._current:
+                out.append(event)
+            else:
+                self._place(kind, event, out)
+        return out
+
+    def finish(self) -> list[Any]:
+        return []
+
+    def _place(self, kind: type[ev.Event], event: Any, out: list[Any]) -> None:
+        if kind in PARTS and self._current is None:
+            self._current, self._delta = event.index, PARTS[kind][0]
+            out.append(event)
+        elif kind in TERMINALS or self._current is None:
+            out.append(event)
+        elif kind in PARTS or kind in ATOMS:
+            self._wait(kind, event, out)
+        elif getattr(event, "index", self._current) == self._current:
+            out.append(event)
+            if kind in _ENDS:
+                self._release(out)
+        else:
+            self._held[event.index].append(event)
+
+    def _wait(self, kind: type[ev.Event], event: Any, out: list[Any]) -> None:
+        if kind is ev.Source and event.of in (None, self._current):
+            out.append(event)
+        elif kind is ev.Source and event.of in self._held:
+            self._held[event.of].append(event)
+        else:
+            self._held[event.index] = [event]
+
+    def _release(self, out: list[Any]) -> None:
+        """Let the waiting parts follow: whole ones at once, the first unfinished one becomes current."""
+        self._current = self._delta = None
+        if self._releasing:
+            return
+        self._releasing = True
+        while self._held and self._current is None:
+            for event in self._held.pop(next(iter(self._held))):
+                self._place(type(event), event, out)
+        self._releasing = False

@@ -1,0 +1,53 @@
+"""What every test shares: the Hypothesis profiles, and the rule that a continuous-integration run skips nothing.
+
+A missing tool, package or host fails the run there, where it would otherwise hide a whole suite behind a green result.
+Only the recorded corpus, which is not part of the repository, may be absent.
+"""
+
+import os
+
+import hypothesis
+import pytest
+
+CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
+ABSENT = "corpus absent"
+
+hypothesis.settings.register_profile("dev", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if CI else "dev")
+
+
+class NoSkips:
+    """Collects the skips that have no excuse and fails the session for them; knows nothing of why they happened."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+
+    def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        # An expected failure is reported as skipped too; xfail_strict keeps those honest.
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        where = report.longrepr
+        reason = (where[2] if isinstance(where, tuple) else str(where)).removeprefix("Skipped: ")
+        if not reason.startswith(ABSENT):
+            self.found[report.nodeid] = reason
+
+    pytest_runtest_logreport = note
+    pytest_collectreport = note
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.found and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.found:
+            terminalreporter.section("skips that are failures here", red=True, bold=True)
+            for nodeid, reason in sorted(self.found.items()):
+                terminalreporter.line(f"{nodeid}: {reason}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Workers report to the process that started them; only that one judges.
+    if CI and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(NoSkips(), "penstock-no-skips")
