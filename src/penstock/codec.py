@@ -15,11 +15,14 @@ from penstock.diagnostics import Diagnostics
 from penstock.framing import Frame
 from penstock.jsontext import fit, loose
 from penstock.parts import Ledger
+from penstock.pick import as_object, text
 
 if TYPE_CHECKING:
     from penstock.events import AnyEvent
 
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
+ILL_SHAPED = (TypeError, AttributeError, LookupError, ValueError, OverflowError, RecursionError)
+STRICT = False  # tests over well-formed streams switch this on: there an ill-shaped payload is a bug of ours
 
 
 class Protocol(msgspec.Struct, frozen=True):
@@ -41,7 +44,7 @@ class Decoder:
 
     protocol: ClassVar[str]
     shape: ClassVar[Any]  # the type of a payload: a Struct, or a union of tagged ones
-    read: ClassVar[Callable[[bytes], Any]]  # msgspec.json.Decoder(shape).decode
+    read: ClassVar[Any]  # msgspec.json.Decoder(shape).decode
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
 
@@ -57,9 +60,12 @@ class Decoder:
                 payload = read(frame[1])
             except (msgspec.DecodeError, RecursionError):
                 self._odd(frame[0], frame[1])
-            else:
-                self.frame = frame
+                continue
+            self.frame = frame
+            try:
                 table[type(payload)](self, payload)
+            except ILL_SHAPED as error:
+                self._ill(error)
         return self.ledger.drain()
 
     def take(self, payload: Any) -> list[AnyEvent]:
@@ -80,7 +86,7 @@ class Decoder:
         self.ledger.eof()
         return self.ledger.drain()
 
-    def named(self, name: str, data: bytes) -> bool:  # noqa: ARG002 — for protocols to override
+    def named(self, name: str, data: bytes) -> bool:
         """Read a frame that is not a payload (`[DONE]`, `event: error`). True if it was understood."""
         return False
 
@@ -96,17 +102,26 @@ class Decoder:
         self.ledger.mending = True
         self._fit(label, value, lambda: data)
 
+    def _ill(self, error: Exception) -> None:
+        """A payload whose insides are of no shape anyone foresaw costs itself, not the stream."""
+        if STRICT:
+            raise error
+        self.diagnostics.add("wrong-shape", f"a payload could not be read to its end ({type(error).__name__})")
+
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:
             payload, dropped = fit(value, self.shape) if self.prune else (msgspec.convert(value, self.shape), [])
         except (msgspec.ValidationError, RecursionError):
-            kind: Any = value.get("type") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownMemberType]
-            self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or str(kind or ""))
+            kind = text(as_object(value), "type")
+            self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or kind)
             return
         self.frame = (name.encode(), raw())
         for path in dropped:
             self.diagnostics.add("wrong-shape", f"{path} is not of the shape it should have and is left out")
-        self.table[type(payload)](self, payload)
+        try:
+            self.table[type(payload)](self, payload)
+        except ILL_SHAPED as error:
+            self._ill(error)
 
 
 class Encoder:

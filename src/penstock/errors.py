@@ -1,13 +1,13 @@
 """The exceptions penstock raises. In-band trouble is a `Fault` event, not one of these.
 
-    PenstockError
-    ├── InputError            what was given cannot be used; the message names the place and the fix
-    │   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
-    │   ├── FramingError      the bytes are not the framing they were said to be
-    │   └── FrameTooLarge     one frame is larger than the limit
-    ├── MissingExtra          an optional dependency is needed; the message names the extra
-    ├── StreamFault           a `Fault` event, raised because the caller asked for an exception
-    └── GrammarError          a codec broke the event grammar: a bug of ours, please report it
+PenstockError
+├── InputError            what was given cannot be used; the message names the place and the fix
+│   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
+│   ├── FramingError      the bytes are not the framing they were said to be
+│   └── FrameTooLarge     one frame is larger than the limit
+├── MissingExtra          an optional dependency is needed; the message names the extra
+├── StreamFault           a `Fault` event, raised because the caller asked for an exception
+└── GrammarError          a codec broke the event grammar: a bug of ours, please report it
 """
 
 from __future__ import annotations

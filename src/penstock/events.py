@@ -17,7 +17,7 @@ Raw JSON travels as text (`json: str`), so that what a model wrote is never refo
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -285,4 +285,4 @@ AnyEvent: TypeAlias = (
     | ReasoningStart | ReasoningDelta | ReasoningEnd | CallStart | CallDelta | CallEnd | CallCut
     | Result | Ask | FileStart | FileDelta | FileEnd | Source | Opaque | Data | Usage | Finish | Fault | Unknown
 )  # fmt: skip
-EVENTS: tuple[type[Event], ...] = AnyEvent.__args__  # type: ignore[attr-defined]
+EVENTS: tuple[type[Event], ...] = get_args(AnyEvent)

@@ -20,7 +20,7 @@ WORDS: dict[str, FaultKind] = {
     "resourcenotfoundexception": "not-found", "deploymentnotfound": "not-found", "modelnotreadyexception": "overloaded",
     "invalidrequesterror": "invalid", "invalidargument": "invalid", "badrequest": "invalid",
     "badrequesterror": "invalid", "validationexception": "invalid", "failedprecondition": "invalid",
-    "unprocessableentity": "invalid", "invalidprompt": "invalid", "tooluserfailed": "invalid", "toolusefailed": "invalid",
+    "unprocessableentity": "invalid", "invalidprompt": "invalid", "toolusefailed": "invalid",
     "requesttoolarge": "too-large", "contextlengthexceeded": "too-large", "contextwindowexceeded": "too-large",
     "stringabovemaxlength": "too-large", "payloadtoolarge": "too-large",
     "ratelimiterror": "rate-limit", "ratelimitexceeded": "rate-limit", "toomanyrequests": "rate-limit",

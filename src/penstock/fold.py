@@ -64,11 +64,7 @@ class Fold:
 
     def _end(self, event: Any) -> None:
         part: Any = self._turn.parts[event.index]
-        whole = "".join(self._pieces.pop(event.index))
-        if isinstance(part, rq.File):
-            part.data = whole
-        else:
-            part.text = whole
+        setattr(part, "data" if type(event) is ev.FileEnd else "text", "".join(self._pieces.pop(event.index)))
         part.extra = event.extra or part.extra
 
     def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:

@@ -40,7 +40,7 @@ class Grammar:
 
     def judge(self, event: Any) -> str:
         """An empty string: the event is lawful here and now counted. Otherwise why not, and nothing changed."""
-        kind = type(event)
+        kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
         if kind is ev.Start:
             return self._start()
         if not self.inside:
@@ -98,7 +98,7 @@ class Guard:
         if self._dead:
             return []
         for place, event in enumerate(events):
-            kind = type(event)
+            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is self._delta and event.index == self._index:
                 continue
             wrong = self._grammar.judge(event)

@@ -67,14 +67,15 @@ def _drop(value: Any, path: str) -> bool:
         return False
     try:
         for step in steps[:-1]:
-            value = value[int(step)] if isinstance(value, list) else value[step]
-        if isinstance(value, list):
-            del value[int(steps[-1])]
-        else:
-            del value[steps[-1]]
+            value = value[_at(value, step)]
+        del value[_at(value, steps[-1])]
     except (KeyError, IndexError, TypeError, ValueError):
         return False
     return True
+
+
+def _at(value: Any, step: str) -> Any:
+    return int(step) if isinstance(value, list) else step
 
 
 def _clean(value: Any) -> Any:

@@ -161,7 +161,7 @@ class Ledger:
         elif self.inside or not self.turns:
             self.fault("truncated", TRUNCATED)
 
-    def fault(  # noqa: PLR0913 — the fields of a Fault
+    def fault(
         self, kind: FaultKind, message: str, *, status: int | None = None, code: str = "", request_id: str = "",
         retry_after: float | None = None, extra: Extra | None = None,
     ) -> None:  # fmt: skip
@@ -177,7 +177,9 @@ class Ledger:
             reason = "calls"
         elif reason == "calls" and not self.calls:
             reason = "length" if self.cuts else "stop"
-        others = tuple(self._others.get(n, "other") for n in range(1, max(self._others, default=0) + 1))
+        unsaid: Reason = "other"
+        places = range(1, max(self._others, default=0) + 1)
+        others: tuple[Reason, ...] = tuple([self._others.get(place, unsaid) for place in places])
         self._leave(ev.Finish(reason, raw, others, extra))
 
     def _leave(self, terminal: ev.Finish | ev.Fault) -> None:
@@ -194,7 +196,9 @@ class Ledger:
     def open_refusal(
         self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
     ) -> Part | None:
-        return self._open(key, ev.RefusalStart, (item, choice, extra), ev.RefusalDelta, ev.RefusalEnd, choice, keep=keep)
+        return self._open(
+            key, ev.RefusalStart, (item, choice, extra), ev.RefusalDelta, ev.RefusalEnd, choice, keep=keep
+        )
 
     def open_reasoning(
         self, key: Hashable, *, item: str = "", choice: int = 0, form: ReasoningForm = "full",
@@ -208,7 +212,7 @@ class Ledger:
     ) -> Part | None:
         return self._open(key, ev.FileStart, (media, url, item, choice, extra), ev.FileDelta, ev.FileEnd, choice)
 
-    def _open(  # noqa: PLR0913 — one place where parts of every kind begin
+    def _open(
         self, key: Hashable, start: Any, fields: tuple[Any, ...], delta: Any, end: Any, choice: int, *,
         keep: bool = False,
     ) -> Part | None:  # fmt: skip
@@ -248,7 +252,7 @@ class Ledger:
             return
         streamed = part.so_far
         if whole.startswith(streamed):
-            self.say(key, whole[len(streamed):])
+            self.say(key, whole[len(streamed) :])
         elif whole:
             self.diagnostics.add("conflict", "the closing text of a part differs from what was streamed; streamed wins")
 
@@ -277,7 +281,7 @@ class Ledger:
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def open_call(  # noqa: PLR0913 — the fields of a CallStart
+    def open_call(
         self, key: Hashable, id: str, name: str, *, by: By = "client", form: CallForm = "json", item: str = "",
         choice: int = 0, given: str = "", extra: Extra | None = None,
     ) -> Part | None:  # fmt: skip
@@ -327,7 +331,7 @@ class Ledger:
         if not final.strip() and part.form == "json" and whole:
             final = "{}"
         if part.form == "json" and final.startswith(streamed) and len(final) > len(streamed):
-            self.out.append(ev.CallDelta(part.index, final[len(streamed):]))
+            self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
         good = usable(final) if part.form == "json" else final if whole else None
         extra = extra or part.extra
         if good is not None:

@@ -17,6 +17,8 @@ class Part(msgspec.Struct, tag_field="type", tag=kebab, omit_defaults=True):
 
 
 class Text(Part):
+    """What the model said; `refusal` when it declined."""
+
     text: str = ""
     refusal: bool = False
     choice: int = 0
@@ -26,6 +28,8 @@ class Text(Part):
 
 
 class Reasoning(Part):
+    """What the model thought; `extra` holds the state that must be sent back."""
+
     text: str = ""
     form: ReasoningForm = "full"
     choice: int = 0
@@ -48,6 +52,8 @@ class Call(Part):
 
 
 class Result(Part):
+    """What a tool answered."""
+
     call: str
     name: str
     json: str
@@ -57,6 +63,8 @@ class Result(Part):
 
 
 class Ask(Part):
+    """A request for approval of a call."""
+
     call: str
     id: str
     extra: Extra | None = None
@@ -88,6 +96,8 @@ class Source(Part):
 
 
 class Opaque(Part):
+    """State that only its protocol understands."""
+
     protocol: str
     kind: str
     data: Any = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostic
 
 In = TypeVar("In", contravariant=True)
-Out = TypeVar("Out", covariant=True)
+Out = TypeVar("Out")
 
 
 class Stage(Protocol[In, Out]):

@@ -11,11 +11,12 @@ import pytest
 
 from tests import corpus, keypaths
 from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses, samples
-from tests.oracles.outcome import Outcome
 from tests.oracles.samples import SAID
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.oracles.outcome import Outcome
 
 READERS: list[tuple[str, tuple[str, ...], Callable[[bytes], list[Outcome]]]] = [
     ("openai-chat", ("openai-chat", "mistral"), openai_chat_sdk.outcomes),
@@ -109,6 +110,7 @@ def test_key_paths_that_stop_nowhere_go_all_the_way() -> None:
 
 
 @pytest.mark.corpus
+@pytest.mark.slow
 @pytest.mark.parametrize(("label", "protocols", "read"), READERS, ids=[row[0] for row in READERS])
 def test_oracles_read_nearly_every_recorded_stream(
     label: str, protocols: tuple[str, ...], read: Callable[[bytes], list[Outcome]]

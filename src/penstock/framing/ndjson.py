@@ -56,6 +56,7 @@ class NdjsonParser(FailsLate):
             whole = b"".join((tail, text[:end]))
             tail[:] = text[end:]
             lines = whole.split(b"\n")
+            lines.pop()  # what follows the last newline: nothing
             frames = self._take(lines) if len(whole) <= self._limit else self._take_bounded(lines)
         else:
             tail += text

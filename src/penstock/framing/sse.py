@@ -101,7 +101,8 @@ class SseParser(FailsLate):
         if _CR in text:
             self._after_cr = text.endswith(b"\r")
             text = b"\n".join(text.split(b"\r\n"))  # faster than replace()
-            text = text.replace(b"\r", b"\n")
+            if _CR in text:
+                text = text.replace(b"\r", b"\n")
         return text
 
     def _too_large(self, frames: list[Frame]) -> list[Frame]:

@@ -29,7 +29,7 @@ class Sequence:
     def feed(self, events: Batch[Any], /) -> list[Any]:
         out: list[Any] = []
         for event in events:
-            kind = type(event)
+            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is self._delta and event.index == self._current:
                 out.append(event)
             else:
@@ -70,5 +70,6 @@ class Sequence:
         self._releasing = True
         while self._held and self._current is None:
             for event in self._held.pop(next(iter(self._held))):
-                self._place(type(event), event, out)
+                kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
+                self._place(kind, event, out)
         self._releasing = False

@@ -10,7 +10,8 @@ from penstock.protocols.anthropic.whole import body
 KINDS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
 
 
-def looks(name: str, payload: dict[str, Any]) -> bool:
+def looks(_: str, payload: dict[str, Any]) -> bool:
+    """Whether a payload is of this protocol."""
     kind = payload.get("type")
     return kind in KINDS and not (kind == "message" and "content" not in payload)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
+from penstock import pick
 from penstock.codec import Decoder
 from penstock.faults import kind_of
 from penstock.protocols.anthropic import wire
@@ -18,7 +19,7 @@ from penstock.protocols.anthropic import wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import Extra, Reason
+    from penstock.events import By, Extra, Reason
 
 NAME = "anthropic"
 REASONS: dict[str, Reason] = {
@@ -107,9 +108,9 @@ class AnthropicDecoder(Decoder):
             return
         counts = (known.input_tokens, known.cache_read_input_tokens, known.cache_creation_input_tokens)
         whole = sum(count or 0 for count in counts) if any(count is not None for count in counts) else None
-        details = known.output_tokens_details
+        details = known.output_tokens_details or wire.OutputDetails()
         self.ledger.usage(ev.Usage(
-            whole, known.output_tokens, counts[1], counts[2], details and details.thinking_tokens,
+            whole, known.output_tokens, counts[1], counts[2], details.thinking_tokens,
             extra={NAME: self._usage},
         ))  # fmt: skip
 
@@ -141,42 +142,40 @@ class AnthropicDecoder(Decoder):
         if index in self._blocks:
             self._block_stop(wire.ContentBlockStop(index))
         self._blocks[index] = block
-        kind = str(block.get("type", ""))
-        self.openings.get(kind, type(self)._result if kind.endswith("_tool_result") else type(self)._keep)(
+        kind = pick.text(block, "type")
+        self.openings.get("*_tool_result" if kind.endswith("_tool_result") else kind, self.openings["*"])(
             self, index, block
         )
 
     def _text(self, index: int, block: dict[str, Any]) -> None:
         self.ledger.open_text(index)
-        self.ledger.say(index, block.get("text") or "")
-        for citation in block.get("citations") or ():
+        self.ledger.say(index, pick.text(block, "text"))
+        for citation in pick.rows(block, "citations"):
             self._cite(index, citation)
 
     def _thinking(self, index: int, block: dict[str, Any]) -> None:
         self.ledger.open_reasoning(index)
-        self.ledger.say(index, block.get("thinking") or "")
-        self._sign(index, block.get("signature") or "")
+        self.ledger.say(index, pick.text(block, "thinking"))
+        self._sign(index, pick.text(block, "signature"))
 
     def _redacted(self, index: int, block: dict[str, Any]) -> None:
         part = self.ledger.open_reasoning(index, form="redacted")
         if part:
-            part.extra = _own(redacted=block.get("data") or "")
+            part.extra = _own(redacted=pick.text(block, "data"))
 
     def _call(self, index: int, block: dict[str, Any]) -> None:
-        kind = block.get("type")
-        id, name = str(block.get("id") or ""), str(block.get("name") or "")
-        self._names[id] = name
+        call, name = pick.text(block, "id"), pick.text(block, "name")
+        self._names[call] = name
         extra = _own(**{key: value for key, value in block.items() if key not in ("id", "name", "input")})
         given = block.get("input")
-        self.ledger.open_call(
-            index, id, name, by="client" if kind == "tool_use" else "provider", given=_json(given) if given else "", extra=extra
-        )
+        by: By = "client" if block.get("type") == "tool_use" else "provider"
+        self.ledger.open_call(index, call, name, by=by, given=_json(given) if given else "", extra=extra)
 
     def _result(self, index: int, block: dict[str, Any]) -> None:
-        call, content = str(block.get("tool_use_id") or ""), block.get("content")
-        failed = bool(block.get("is_error")) or _is_error(content)
+        call, content = pick.text(block, "tool_use_id"), block.get("content")
+        failed = bool(block.get("is_error")) or pick.text(pick.as_object(content), "type").endswith("_error")
         extra = _own(**{key: value for key, value in block.items() if key != "content"})
-        name = self._names.get(call) or str(block.get("type", "")).removesuffix("_tool_result")
+        name = self._names.get(call) or pick.text(block, "type").removesuffix("_tool_result")
         self.ledger.atom(ev.Result, call, name, _json(content), failed, False, extra)  # noqa: FBT003
 
     def _keep(self, index: int, block: dict[str, Any]) -> None:
@@ -214,10 +213,9 @@ class AnthropicDecoder(Decoder):
 
     def _cite(self, index: int, citation: dict[str, Any]) -> None:
         part = self.ledger.find(index)
-        title = citation.get("title") or citation.get("document_title") or ""
-        url, quote = citation.get("url") or citation.get("source") or "", citation.get("cited_text") or ""
-        of = part.index if part else None
-        self.ledger.atom(ev.Source, str(url), str(title), of, None, str(quote), "", "", "", {NAME: citation})
+        title, url = pick.text(citation, "title", "document_title"), pick.text(citation, "url", "source")
+        of, quote = part.index if part else None, pick.text(citation, "cited_text")
+        self.ledger.atom(ev.Source, url, title, of, None, quote, "", "", "", {NAME: citation})
 
     def _other_delta(self, index: int, delta: wire.Delta) -> None:
         """A delta of a kept block: strings grow, anything else is replaced."""
@@ -228,15 +226,15 @@ class AnthropicDecoder(Decoder):
         for key in ("content", "encrypted_content", "text"):
             value = getattr(delta, key)
             if value is not None:
-                block[key] = (block.get(key) or "") + value
+                block[key] = pick.text(block, key) + value
 
     def _block_stop(self, payload: wire.ContentBlockStop) -> None:
         index = payload.index
         block = self._blocks.pop(index, None)
         if self.ledger.find(index) is not None:
             self.ledger.close(index)
-        elif block is not None and not str(block.get("type", "")).endswith("_tool_result"):
-            self.ledger.atom(ev.Opaque, NAME, str(block.get("type", "")), block)
+        elif block is not None and not pick.text(block, "type").endswith("_tool_result"):
+            self.ledger.atom(ev.Opaque, NAME, pick.text(block, "type"), block)
 
     deltas: ClassVar[Mapping[str, Callable[[Any, int, wire.Delta], None]]] = {
         "text_delta": _text_delta,
@@ -252,6 +250,8 @@ class AnthropicDecoder(Decoder):
         "tool_use": _call,
         "server_tool_use": _call,
         "mcp_tool_use": _call,
+        "*_tool_result": _result,
+        "*": _keep,
     }
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         wire.MessageStart: _message_start,
@@ -264,7 +264,3 @@ class AnthropicDecoder(Decoder):
         wire.Error: _error,
         wire.Message: _message,
     }
-
-
-def _is_error(content: Any) -> bool:
-    return isinstance(content, dict) and str(content.get("type", "")).endswith("_error")  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

@@ -65,7 +65,7 @@ class AnthropicEncoder(Encoder):
     def _start(self, event: ev.Start) -> None:
         self._block = self._part = -1
         self._usage = {"input_tokens": 0, "output_tokens": 0, **(self._own(event.extra).get("usage") or {})}
-        message = {
+        message: dict[str, Any] = {
             "id": event.id or self._id, "type": "message", "role": "assistant", "model": event.model or self._model,
             "content": [], "stop_reason": None, "stop_sequence": None, "usage": self._usage,
         }  # fmt: skip
@@ -167,7 +167,7 @@ class AnthropicEncoder(Encoder):
         if event.by == "provider" and not own:
             self.lose("provider-call")
             return
-        block = {"type": "tool_use", **own, "id": event.id, "name": event.name, "input": {}}
+        block: dict[str, Any] = {"type": "tool_use", **own, "id": event.id, "name": event.name, "input": {}}
         self._open(event.index, event.choice, block)
 
     def _call_delta(self, event: ev.CallDelta) -> None:

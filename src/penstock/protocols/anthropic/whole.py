@@ -50,4 +50,6 @@ def _settle(block: dict[str, Any]) -> None:
         try:
             block["input"] = msgspec.json.decode("".join(pieces))
         except msgspec.DecodeError:
-            block["input"] = {}  # a cut call: the stop reason says so, and it must not look callable with half its input
+            block[
+                "input"
+            ] = {}  # a cut call: the stop reason says so, and it must not look callable with half its input

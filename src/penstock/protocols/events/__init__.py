@@ -59,7 +59,8 @@ class EventsEncoder(Encoder):
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = dict.fromkeys(ev.EVENTS, _any)
 
 
-def looks(name: str, payload: dict[str, Any]) -> bool:
+def looks(_: str, payload: dict[str, Any]) -> bool:
+    """Whether a payload is of this protocol."""
     return payload.get("type") == "start" and bool({"model", "created"} & set(payload))
 
 

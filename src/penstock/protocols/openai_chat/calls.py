@@ -15,7 +15,7 @@ from penstock.jsontext import is_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.events import Extra
+    from penstock.events import CallForm, Extra
     from penstock.parts import Ledger
     from penstock.protocols.openai_chat import wire
 
@@ -27,11 +27,11 @@ class Slot:
 
     __slots__ = ("extra", "form", "id", "key", "name", "opened", "pieces", "twin")
 
-    def __init__(self, key: tuple[int, int], id: str, form: str, extra: Extra | None) -> None:
+    def __init__(self, key: tuple[int, int], id: str, form: CallForm, extra: Extra | None) -> None:
         self.key = key
         self.id = id
         self.name = ""
-        self.form = form
+        self.form: CallForm = form
         self.extra = extra
         self.opened = False
         self.pieces: list[str] = []
@@ -89,7 +89,7 @@ class Calls:
         if self._slots:
             self._close_whole(self._slots[-1])
         extra = {"openai-chat": {"extra_content": call.extra_content}} if call.extra_content else None
-        form = "text" if call.custom else "json"
+        form: CallForm = "text" if call.custom else "json"
         slot = Slot((self._choice, number), call.id or self._mint(number), form, extra)
         slot.twin = next((one for one in self._slots if call.id and one.id == call.id), None)
         self._slots.append(slot)
@@ -124,10 +124,9 @@ class Calls:
 
     def _open(self, slot: Slot) -> None:
         slot.opened = True
-        form = "text" if slot.form == "text" else "json"
         given = EMPTY if slot.pieces == [EMPTY] else ""
         self._ledger.open_call(
-            slot.key, slot.id, slot.name, form=form, choice=self._choice, given=given, extra=slot.extra
+            slot.key, slot.id, slot.name, form=slot.form, choice=self._choice, given=given, extra=slot.extra
         )
         for text in slot.pieces:
             self._say(slot, text)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from penstock import events as ev
 from penstock.codec import Decoder
 from penstock.faults import kind_of
 from penstock.parts import Ledger
@@ -23,7 +22,7 @@ from penstock.shaping.think import ThinkTags
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import Reason
+    from penstock.events import AnyEvent, Reason
 
 NAME = "openai-chat"
 REASONS: dict[str, Reason] = {
@@ -141,7 +140,7 @@ class ChatDecoder(Decoder):
             return False
         return True
 
-    def finish(self) -> list[ev.AnyEvent]:
+    def finish(self) -> list[AnyEvent]:
         self._flush_all()
         return super().finish()
 
@@ -183,7 +182,7 @@ class ChatDecoder(Decoder):
             self._reason(voice, delta)
         content = delta.content
         if content:
-            if type(content) is str:
+            if isinstance(content, str):
                 self._text(voice, content, logprobs)
             else:
                 self._items(voice, content)

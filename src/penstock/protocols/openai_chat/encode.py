@@ -59,7 +59,7 @@ class ChatEncoder(Encoder):
     protocol = NAME
     losses = LOSSES
 
-    def __init__(  # noqa: PLR0913 — what clients differ in
+    def __init__(
         self, *, id: str = "chatcmpl", model: str = "unknown", created: int = 0, include_usage: bool = True,
         whole_calls: bool = False,
         reasoning: Literal["reasoning_content", "reasoning"] = "reasoning_content",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import events as ev
+from penstock import pick
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ class Extras:
     def found(self, results: Sequence[dict[str, Any]], urls: Sequence[Any]) -> None:
         """Search results and bare links are repeated on every chunk (Perplexity): each counts once."""
         for result in results:
-            self._cite(str(result.get("url") or ""), str(result.get("title") or ""), {NAME: {"search_result": result}})
+            self._cite(pick.text(result, "url"), pick.text(result, "title"), {NAME: {"search_result": result}})
         for url in urls:
             self._cite(str(url), "", None)
 
@@ -43,24 +44,23 @@ class Extras:
 
     def annotate(self, annotations: Sequence[dict[str, Any]], of: int | None) -> None:
         for annotation in annotations:
-            kind = str(annotation.get("type") or "")
-            said: dict[str, Any] = annotation.get(kind) or annotation
-            first, last = said.get("start_index"), said.get("end_index")
-            span = (first, last) if isinstance(first, int) and isinstance(last, int) and last > first else None
-            url, title = str(said.get("url") or ""), str(said.get("title") or said.get("filename") or "")
+            said = pick.table(annotation, pick.text(annotation, "type")) or annotation
+            first, last = pick.number(said, "start_index"), pick.number(said, "end_index")
+            span = (first, last) if first is not None and last is not None and last > first else None
+            url, title = pick.text(said, "url"), pick.text(said, "title", "filename")
+            quote, file = pick.text(said, "content"), pick.text(said, "file_id")
             extra = {NAME: {"annotation": annotation}}
-            quote, id = str(said.get("content") or ""), str(said.get("file_id") or "")
-            self._ledger.atom(ev.Source, url, title, of, span, quote, id, "", "", extra)
+            self._ledger.atom(ev.Source, url, title, of, span, quote, file, "", "", extra)
 
     def refer(self, item: dict[str, Any]) -> None:
-        for id in item.get("reference_ids") or ():
-            self._ledger.atom(ev.Source, "", "", None, None, "", str(id), "", "", {NAME: {"reference": item}})
+        for reference in pick.listed(item, "reference_ids"):
+            self._ledger.atom(ev.Source, "", "", None, None, "", str(reference), "", "", {NAME: {"reference": item}})
 
     # ── reasoning details (OpenRouter) ────────────────────────────────────────────────────────────
 
     def told(self, details: Sequence[dict[str, Any]]) -> str:
         """The words of the details, where no plain field repeats them."""
-        return "".join(str(one.get("text") or one.get("summary") or "") for one in details)
+        return "".join(pick.text(one, "text", "summary") for one in details)
 
     def remember(self, details: Sequence[dict[str, Any]]) -> Extra:
         """Put fragments together, so that the next request can send the details back as they were."""
@@ -86,7 +86,7 @@ class Extras:
 
     def show(self, images: Sequence[dict[str, Any]]) -> None:
         for number, image in enumerate(images):
-            url = str((image.get("image_url") or {}).get("url") or "")
+            url = pick.text(pick.table(image, "image_url"), "url")
             media, data = _data_url(url)
             key = ("image", self._choice, number)
             self._ledger.open_file(key, media, "" if data else url, choice=self._choice)
@@ -96,17 +96,17 @@ class Extras:
     def ran(self, tools: Sequence[dict[str, Any]]) -> None:
         """Tools that the provider ran; the list comes again, with more in it, as they finish."""
         for tool in tools:
-            id = f"executed_{tool.get('index') or 0}"
-            name = str(tool.get("name") or tool.get("type") or "tool")
-            key = ("executed", self._choice, id)
-            if not self._ledger.seen(id, self._choice):
+            call = f"executed_{pick.number(tool, 'index') or 0}"
+            name = pick.text(tool, "name", "type") or "tool"
+            key = ("executed", self._choice, call)
+            if not self._ledger.seen(call, self._choice):
                 extra = {NAME: {"executed_tool": tool}}
-                self._ledger.open_call(key, id, name, by="provider", choice=self._choice, extra=extra)
-                self._ledger.end_call(key, str(tool.get("arguments") or ""))
-            if tool.get("output") is not None and id not in self._seen:
-                self._seen.add(id)
+                self._ledger.open_call(key, call, name, by="provider", choice=self._choice, extra=extra)
+                self._ledger.end_call(key, pick.text(tool, "arguments"))
+            if tool.get("output") is not None and call not in self._seen:
+                self._seen.add(call)
                 output = msgspec.json.encode(tool["output"]).decode()
-                self._ledger.atom(ev.Result, id, name, output, False, False, {NAME: {"executed_tool": tool}})  # noqa: FBT003
+                self._ledger.atom(ev.Result, call, name, output, False, False, {NAME: {"executed_tool": tool}})  # noqa: FBT003
 
 
 def _continues(before: dict[str, Any], one: dict[str, Any]) -> bool:
@@ -120,7 +120,7 @@ def _continues(before: dict[str, Any], one: dict[str, Any]) -> bool:
 def _grow(detail: dict[str, Any], more: dict[str, Any]) -> None:
     for key, value in more.items():
         if key in ("text", "summary", "data") and isinstance(value, str):
-            detail[key] = (detail.get(key) or "") + value
+            detail[key] = pick.text(detail, key) + value
         elif value is not None:
             detail[key] = value
 

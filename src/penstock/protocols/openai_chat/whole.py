@@ -49,7 +49,7 @@ def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
         elif key != "role":
             message[key] = (message.get(key) or "") + value
     if more["logprobs"]:
-        said = choice["logprobs"] or {}
+        said: dict[str, Any] = choice["logprobs"] or {}
         choice["logprobs"] = {key: [*(said.get(key) or ()), *(value or ())] for key, value in more["logprobs"].items()}
     choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
 

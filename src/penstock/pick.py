@@ -1,0 +1,51 @@
+"""Reading out of JSON objects that nobody promised a shape for: the wrong type counts as absent.
+
+For what codecs keep as plain objects because it is echoed as it was; payloads of a known shape are Structs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, cast
+
+Object: TypeAlias = dict[str, Any]
+
+
+def text(source: Object, *keys: str) -> str:
+    """The first of these keys that holds a non-empty string."""
+    for key in keys:
+        value = source.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def number(source: Object, key: str) -> int | None:
+    """The integer under a key; true and false are none."""
+    value = source.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def table(source: Object, key: str) -> Object:
+    """The object under a key, or an empty one."""
+    return as_object(source.get(key))
+
+
+def rows(source: Object, key: str) -> list[Object]:
+    """The objects in the list under a key; what is not an object is left out."""
+    return objects(source.get(key))
+
+
+def listed(source: Object, key: str) -> list[Any]:
+    """The list under a key, or an empty one."""
+    value: list[Any] | Any = source.get(key)
+    return value if isinstance(value, list) else []
+
+
+def as_object(value: Any) -> Object:
+    """The value if it is an object, else an empty one."""
+    return cast("Object", value) if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[Object]:
+    """The objects in a list; nothing if it is no list."""
+    return [as_object(item) for item in listed({"": value}, "") if isinstance(item, dict)]
