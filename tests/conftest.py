@@ -1,4 +1,5 @@
-"""What every test shares: the Hypothesis profiles, and the rule that a continuous-integration run skips nothing.
+"""What every test shares: the Hypothesis profiles, the strict mode of codecs, the tables that tests print at the end, and
+the rule that a continuous-integration run skips nothing.
 
 A missing tool, package or host fails the run there, where it would otherwise hide a whole suite behind a green result.
 Only the recorded corpus, which is not part of the repository, may be absent.
@@ -8,6 +9,8 @@ import os
 
 import hypothesis
 import pytest
+
+from penstock import codec
 
 CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 ABSENT = "corpus absent"
@@ -47,7 +50,33 @@ class NoSkips:
                 terminalreporter.line(f"{nodeid}: {reason}")
 
 
+class Tables:
+    """Shows what tests have recorded as `table` (`record_property`) once all is done, whichever process ran them."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        tables = [str(text) for name, text in report.user_properties if name == "table"]
+        if report.when == "call" and tables:
+            self.found[report.nodeid] = "\n".join(tables)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.found:
+            terminalreporter.section("tables")
+            for _, text in sorted(self.found.items()):
+                terminalreporter.line(text)
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For well-formed streams: what a decoder could not read to its end is an exception, not a diagnostic."""
+    monkeypatch.setattr(codec, "STRICT", True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Tables(), "penstock-tables")
     # Workers report to the process that started them; only that one judges.
     if CI and not hasattr(config, "workerinput"):
         config.pluginmanager.register(NoSkips(), "penstock-no-skips")

@@ -596,7 +596,7 @@ def test_a_small_chunk_costs_the_same_however_much_is_held(case: str) -> None:
     parser = PARSERS[framing]()
     tracemalloc.start()
     try:
-        at, peaks = 0, []
+        at, peaks = 0, list[list[int]]()
         for held in (SOME // 8, SOME // 4, SOME // 2 - 200):
             parser.feed([body[at:held]])
             peaks.append(sorted(_peak(parser, body[held + n : held + n + 1]) for n in range(99)))
@@ -617,6 +617,7 @@ def _peak(parser: Parser, chunk: bytes) -> int:
 SIZED: dict[str, Callable[[int], bytes]] = {
     "sse": lambda size: b"data: " + b"x" * (size - 7) + b"\n\n",
     "sse crlf": lambda size: b"data: " + b"x" * (size - 7) + b"\r\n\r\n",
+    "sse after a newline": lambda size: b"\n" + b"data: " + b"x" * (size - 7) + b"\n\n",
     "sse lines": lambda size: b"data:\n" * ((size - 8) // 6) + b"data: " + b"x" * ((size - 8) % 6) + b"y\n\n",
     "ndjson": lambda size: b'"' + b"x" * (size - 2) + b'"\n',
     "jsonarray": lambda size: b'["' + b"x" * (size - 2) + b'"]',

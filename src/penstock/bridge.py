@@ -11,6 +11,7 @@ from penstock import protocols
 from penstock.errors import UnknownProtocol
 from penstock.framing import PARSERS, WRITERS
 from penstock.grammar import Guard
+from penstock.guess import Guess
 from penstock.shaping.sequence import Sequence
 from penstock.stage import Pipe
 
@@ -31,9 +32,15 @@ def bridge(
     source: str, target: str, *, framing: str = "auto", shaping: tuple[Stage[Any, Any], ...] = (),
     source_options: Mapping[str, Any] | None = None, target_options: Mapping[str, Any] | None = None,
 ) -> Pipe:  # fmt: skip
-    """A new pipe for one stream. `shaping` are further event → event stages."""
+    """A new pipe for one stream. `shaping` are further event → event stages; the source `auto` is found out."""
+    options = source_options or {}
+    decode: Stage[Any, Any] = Guess(options) if source == "auto" else protocols.decoder(source, **options)
+    return Pipe(parser(framing), decode, Guard(), *shaping, *encoding(target, target_options).stages)
+
+
+def encoding(target: str, options: Mapping[str, Any] | None = None, *, frames: bool = False) -> Pipe:
+    """The second half of a bridge: events in, the target's bytes out (or its frames)."""
     row = protocols.protocol(target)
-    decode = protocols.decoder(source, **(source_options or {}))
-    encode = protocols.encoder(target, **(target_options or {}))
     order: tuple[Stage[Any, Any], ...] = (Sequence(),) if row.sequential else ()
-    return Pipe(parser(framing), decode, Guard(), *shaping, *order, encode, WRITERS[row.writes]())
+    encode = protocols.encoder(target, **(options or {}))
+    return Pipe(*order, encode) if frames else Pipe(*order, encode, WRITERS[row.writes]())

@@ -63,8 +63,9 @@ class Fold:
         self._pieces[event.index].append(event.data)
 
     def _end(self, event: Any) -> None:
-        part: Any = self._turn.parts[event.index]
-        setattr(part, "data" if type(event) is ev.FileEnd else "text", "".join(self._pieces.pop(event.index)))
+        index: int = event.index
+        part: Any = self._turn.parts[index]
+        setattr(part, "data" if type(event) is ev.FileEnd else "text", "".join(self._pieces.pop(index)))
         part.extra = event.extra or part.extra
 
     def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:

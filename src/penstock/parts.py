@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
     from penstock.events import AnyEvent, By, CallForm, Extra, FaultKind, Reason, ReasoningForm
 
+CUT_OFF = ("length", "filter")
 TRUNCATED = "the stream ended before the answer was finished"
 
 
@@ -132,10 +133,13 @@ class Ledger:
             self.out.append(ev.Unknown(protocol, data, name))
 
     def finish(self, reason: Reason, raw: str = "", *, choice: int = 0, extra: Extra | None = None) -> None:
-        """Note why the choice ended and close its parts. The first word wins; `end` or `eof` lets it out."""
+        """Note why the choice ended and close its parts. The first word wins; `end` or `eof` lets it out.
+
+        An answer that was cut off leaves no call behind whose input had not even begun.
+        """
         if not self._enter("a finish"):
             return
-        self.close_all(choice)
+        self.close_all(choice, whole=reason not in CUT_OFF)
         if choice:
             self._others.setdefault(choice, reason)
         elif self._finish is None:

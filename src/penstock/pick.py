@@ -37,8 +37,8 @@ def rows(source: Object, key: str) -> list[Object]:
 
 def listed(source: Object, key: str) -> list[Any]:
     """The list under a key, or an empty one."""
-    value: list[Any] | Any = source.get(key)
-    return value if isinstance(value, list) else []
+    value: Any = source.get(key)
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def as_object(value: Any) -> Object:

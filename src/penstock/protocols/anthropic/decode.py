@@ -40,7 +40,7 @@ def _own(**fields: Any) -> Extra | None:
 
 
 class AnthropicDecoder(Decoder):
-    """State: the blocks kept for their end, the names of provider-run calls, and the usage so far."""
+    """State: the blocks kept for their end, the names of calls, the usage so far, an ended call without input."""
 
     protocol = NAME
     shape = wire.Payload
@@ -51,6 +51,7 @@ class AnthropicDecoder(Decoder):
         self._blocks: dict[int, dict[str, Any]] = {}
         self._names: dict[str, str] = {}
         self._usage: dict[str, Any] = {}
+        self._waiting: int | None = None
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
 
@@ -86,6 +87,7 @@ class AnthropicDecoder(Decoder):
     def _stop(self, said: wire.StopDelta | wire.Message, edits: dict[str, Any] | None) -> None:
         if said.stop_reason is None:
             return
+        self._waiting = None
         extra = _own(stop_sequence=said.stop_sequence, stop_details=said.stop_details, container=said.container,
                      context_management=edits)  # fmt: skip
         self.ledger.finish(REASONS.get(said.stop_reason, "other"), said.stop_reason, extra=extra)
@@ -141,6 +143,7 @@ class AnthropicDecoder(Decoder):
             return
         if index in self._blocks:
             self._block_stop(wire.ContentBlockStop(index))
+        self._release()
         self._blocks[index] = block
         kind = pick.text(block, "type")
         self.openings.get("*_tool_result" if kind.endswith("_tool_result") else kind, self.openings["*"])(
@@ -231,10 +234,19 @@ class AnthropicDecoder(Decoder):
     def _block_stop(self, payload: wire.ContentBlockStop) -> None:
         index = payload.index
         block = self._blocks.pop(index, None)
-        if self.ledger.find(index) is not None:
+        part = self.ledger.find(index)
+        if part is not None and part.is_call and not part.pieces and not part.given:
+            self._waiting = index
+        elif part is not None:
             self.ledger.close(index)
         elif block is not None and not pick.text(block, "type").endswith("_tool_result"):
             self.ledger.atom(ev.Opaque, NAME, pick.text(block, "type"), block)
+
+    def _release(self) -> None:
+        """A call that ended without input has none if more follows; if the output limit does, it was cut off."""
+        if self._waiting is not None:
+            self.ledger.close(self._waiting)
+            self._waiting = None
 
     deltas: ClassVar[Mapping[str, Callable[[Any, int, wire.Delta], None]]] = {
         "text_delta": _text_delta,

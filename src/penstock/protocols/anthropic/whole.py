@@ -26,11 +26,15 @@ def body(frames: Sequence[Frame]) -> bytes:
             message["content"].append(payload["content_block"])
         elif kind == "content_block_delta":
             _grow(message["content"][-1], payload["delta"])
-        elif kind == "content_block_stop":
-            _settle(message["content"][-1])
         elif kind == "message_delta":
             message.update(payload["delta"])
             message["usage"] = payload["usage"]
+    last = len(message["content"]) - 1
+    kept = [
+        _settle(block, cut=place == last and message["stop_reason"] == "max_tokens")
+        for place, block in enumerate(message["content"])
+    ]
+    message["content"] = [block for block in kept if block is not None]
     return msgspec.json.encode(message)
 
 
@@ -44,12 +48,13 @@ def _grow(block: dict[str, Any], delta: dict[str, Any]) -> None:
             block[key] = (block.get(key) or "") + value
 
 
-def _settle(block: dict[str, Any]) -> None:
-    pieces = block.pop("_json", None)
-    if pieces:
-        try:
-            block["input"] = msgspec.json.decode("".join(pieces))
-        except msgspec.DecodeError:
-            block[
-                "input"
-            ] = {}  # a cut call: the stop reason says so, and it must not look callable with half its input
+def _settle(block: dict[str, Any], *, cut: bool) -> dict[str, Any] | None:
+    """The block with its input put together; None for a call that was cut off, which must not look callable."""
+    pieces = "".join(block.pop("_json", ()))
+    if not pieces:
+        return None if cut and block["type"] == "tool_use" else block
+    try:
+        block["input"] = msgspec.json.decode(pieces)
+    except msgspec.DecodeError:
+        return None
+    return block

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.jsontext import is_json
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,7 +31,7 @@ def body(frames: Sequence[Frame]) -> bytes:
         whole.update(chunk)
     whole.update(object="chat.completion", choices=[choices[index] for index in sorted(choices)])
     for choice in choices.values():
-        _settle(choice["message"])
+        _settle(choice["message"], cut=choice["finish_reason"] in ("length", "content_filter"))
     return msgspec.json.encode(whole)
 
 
@@ -64,8 +66,17 @@ def _call(calls: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
             calls[index][kind][field] += more[kind][field]
 
 
-def _settle(message: dict[str, Any]) -> None:
+def _settle(message: dict[str, Any], *, cut: bool) -> None:
+    """Calls in a row; those cut off are left out, because a body has no way to say that they are not whole."""
     if message["content"] == "" and (message.get("tool_calls") or message["refusal"]):
         message["content"] = None
     if "tool_calls" in message:
-        message["tool_calls"] = list(message["tool_calls"].values())
+        kept = [call for call in message.pop("tool_calls").values() if _whole(call, cut=cut)]
+        message.update({"tool_calls": kept} if kept else {})
+
+
+def _whole(call: dict[str, Any], *, cut: bool) -> bool:
+    if "custom" in call:
+        return not cut
+    given = call["function"]["arguments"]
+    return is_json(given) if given else not cut

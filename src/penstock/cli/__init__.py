@@ -1,0 +1,101 @@
+"""The command line: `main` finds the command and turns errors into one line and an exit code.
+
+A command is a module of this package with `arguments(parser)`, which describes its options, and `run(options) -> int`,
+which does the work and returns the exit code. Only the command that was asked for is imported, so that help is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "translate": "turn one protocol's stream into another's",
+    "inspect": "show a stream: its frames, what they mean, what comes of them",
+    "serve": "play packaged streams to any client, with no key and no network",
+}
+BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as a shell reports SIGINT and SIGPIPE
+EXAMPLES = """\
+examples:
+  penstock translate --from anthropic --to openai-chat answer.sse
+  curl -sN … | penstock translate --to vscode
+  penstock inspect answer.sse
+
+`penstock COMMAND --help` tells more about each.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and give its exit code: 2 for input that cannot be used."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(given)
+        sys.stdout.flush()  # here, where a reader that went away is still expected
+    except BrokenPipeError:
+        # Whoever read our output has had enough. What is still buffered must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if not _expected(error):
+            raise
+        print(f"penstock: {_one_line(error)}", file=sys.stderr)
+        return BAD_INPUT
+    return code
+
+
+def _run(given: list[str]) -> int:
+    wanted = next((word for word in given if not word.startswith("-")), "")
+    parser, commands = _parser()
+    run = None
+    for name, about in COMMANDS.items():
+        sub = commands.add_parser(
+            name, help=about, description=f"{about[0].upper()}{about[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        if name == wanted:
+            module = import_module(f"penstock.cli.{name}")
+            module.arguments(sub)
+            run = module.run
+    try:
+        options = parser.parse_args(given)
+    except SystemExit as left:  # argparse has said what there is to say
+        return left.code if isinstance(left.code, int) else BAD_INPUT
+    if run is None:
+        parser.print_help()
+        return BAD_INPUT
+    code: int = run(options)
+    return code
+
+
+def _parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
+    from penstock._version import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="penstock", description="Any model's stream in, exactly what a client expects out.", epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"penstock {__version__}")
+    return parser, parser.add_subparsers(title="commands", metavar="COMMAND")
+
+
+def _expected(error: Exception) -> bool:
+    """Whether the error is about what we were given rather than about us."""
+    if isinstance(error, OSError):
+        return True
+    from penstock.errors import GrammarError, PenstockError
+
+    return isinstance(error, PenstockError) and not isinstance(error, GrammarError)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,102 @@
+"""Which protocol is it? Every protocol is shown the first frames, and the first to know one of them has it.
+
+Leans on each protocol's `looks` and on the framings' own recognition. `Guess` is the stage for streams that have not
+arrived yet: it holds frames until they are known, then decodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import protocols
+from penstock.errors import InputError
+from penstock.framing import AutoParser, BedrockChunks
+from penstock.jsontext import loose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from penstock.codec import Decoder
+    from penstock.diagnostics import Diagnostic
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+
+FRAMES = 64
+"""How many frames are looked at before giving up."""
+
+_READ = 64 * 1024  # bytes are parsed in pieces: the first one nearly always tells
+
+
+class Unrecognised(InputError):
+    """No protocol knows the stream."""
+
+    def __init__(self, frames: int) -> None:
+        seen = "no protocol knows what is in it" if frames else "there is nothing in it"
+        super().__init__(f"cannot tell the protocol of the stream: {seen}; known are: {', '.join(protocols.MODULES)}")
+
+
+def guess(prefix: bytes) -> str:
+    """The protocol of a stream that begins so; raises an `InputError` that lists the known names."""
+    seen = 0
+    for batch in _batches(prefix):
+        name = guess_frames(batch)
+        if name:
+            return name
+        seen += len(batch)
+        if seen >= FRAMES:
+            break
+    raise Unrecognised(seen)
+
+
+def guess_frames(frames: Iterable[Frame]) -> str | None:
+    """The protocol of a stream that begins with these frames, if they tell."""
+    for label, data in BedrockChunks().feed(list(frames)):
+        payload = loose(data)
+        if isinstance(payload, dict):
+            name = _name(label.decode("utf-8", "replace"), payload)  # pyright: ignore[reportUnknownArgumentType]
+            if name:
+                return name
+    return None
+
+
+def _batches(data: bytes) -> Iterator[list[Frame]]:
+    parser = AutoParser()
+    for start in range(0, len(data), _READ):
+        yield parser.feed([data[start : start + _READ]])
+    yield parser.finish()
+
+
+def _name(label: str, payload: dict[str, Any]) -> str | None:
+    return next((name for name in protocols.MODULES if protocols.protocol(name).looks(label, payload)), None)
+
+
+class Guess:
+    """Frames to events of a protocol that shows itself. `protocol` is its name, once known."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.protocol: str | None = None
+        self._options = dict(options or {})
+        self._decoder: Decoder | None = None
+        self._held: list[Frame] = []
+
+    def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
+        if self._decoder is not None:
+            return self._decoder.feed(frames)
+        self._held += frames
+        self.protocol = guess_frames(frames)
+        if self.protocol is not None:
+            self._decoder = protocols.decoder(self.protocol, **self._options)
+            held, self._held = self._held, []
+            return self._decoder.feed(held)
+        if len(self._held) >= FRAMES:
+            raise Unrecognised(len(self._held))
+        return []
+
+    def finish(self) -> list[AnyEvent]:
+        if self._decoder is None:
+            raise Unrecognised(len(self._held))
+        return self._decoder.finish()
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return list(self._decoder.diagnostics) if self._decoder is not None else []

@@ -1,0 +1,167 @@
+"""`penstock.translate`: bytes of one protocol in, bytes of another out, for plain and async iterables alike.
+
+Leans on `bridge`, which does the work; here are only the loop, its two colours, and what happens when the source breaks.
+The module is not called `translate`, so that `penstock.translate` can only be the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+from penstock.bridge import bridge
+from penstock.diagnostics import Diagnostic
+from penstock.errors import InputError
+from penstock.events import Fault, FaultKind, Start
+from penstock.stage import Pipe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Errors: TypeAlias = Literal["raise", "fault"]
+Report: TypeAlias = Callable[[Diagnostic], None]
+_END: Any = object()  # in place of a chunk, where there are no more
+
+
+@overload
+def translate(
+    chunks: bytes | Iterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
+    on_diagnostic: Report | None = ..., **options: Any,
+) -> Generator[bytes, None, None]: ...  # fmt: skip
+
+
+@overload
+def translate(
+    chunks: AsyncIterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
+    on_diagnostic: Report | None = ..., **options: Any,
+) -> AsyncGenerator[bytes, None]: ...  # fmt: skip
+
+
+def translate(
+    chunks: bytes | Iterable[bytes] | AsyncIterable[bytes], source: str = "auto", target: str = "events", *,
+    errors: Errors = "raise", on_diagnostic: Report | None = None, **options: Any,
+) -> Generator[bytes, None, None] | AsyncGenerator[bytes, None]:  # fmt: skip
+    """Translate a stream: a generator of bytes, async if `chunks` is; at most one chunk out for each chunk in.
+
+    `source="auto"` finds the protocol out. `options` are those of `bridge`: `framing`, `shaping`, `source_options`,
+    `target_options`. `on_diagnostic` is given every finding once the stream is over.
+
+    When `chunks` raises, or its bytes cannot be read on, what was begun is ended by a fault in the target's own way, and
+    then the error is raised. With `errors="fault"` it is not raised: the fault is written, whether or not anything was.
+    """
+    if errors not in {"raise", "fault"}:
+        raise InputError(f"errors is 'raise' or 'fault', not {errors!r}")
+    run = _Run(source, target, options, errors, on_diagnostic)
+    if isinstance(chunks, AsyncIterable):
+        return _translate_async(chunks, run)
+    whole = isinstance(chunks, bytes | bytearray | memoryview)
+    return _translate([chunks] if whole else chunks, run)  # type: ignore[list-item]  # pyright: ignore
+
+
+def _translate(chunks: Iterable[bytes], run: _Run) -> Generator[bytes, None, None]:
+    feed = iter(chunks)
+    try:
+        while run.going:
+            try:
+                out = run.take(next(feed, _END))
+            except Exception as error:  # noqa: BLE001  whatever a source raises is what ended it
+                out = run.broken(error)
+            if out:
+                yield out
+        run.leave()
+    finally:
+        run.report()
+        if isinstance(feed, Generator):
+            feed.close()
+
+
+async def _translate_async(chunks: AsyncIterable[bytes], run: _Run) -> AsyncGenerator[bytes, None]:
+    feed = aiter(chunks)
+    try:
+        while run.going:
+            try:
+                out = run.take(await anext(feed, _END))
+            except Exception as error:  # noqa: BLE001  as above
+                out = run.broken(error)
+            if out:
+                yield out
+        run.leave()
+    finally:
+        run.report()
+        if isinstance(feed, AsyncGenerator):
+            await feed.aclose()
+
+
+class _Run:
+    """One translation: its pipe, whether it goes on, and the error that ended it."""
+
+    def __init__(
+        self, source: str, target: str, options: dict[str, Any], errors: Errors, on_diagnostic: Report | None
+    ) -> None:
+        self._cause = _Cause()
+        options["shaping"] = (self._cause, *options.get("shaping", ()))
+        self._pipe = bridge(source, target, **options)
+        self._errors = errors
+        self._on_diagnostic = on_diagnostic
+        self._error: Exception | None = None
+        self._begun = False
+        self.going = True
+
+    def take(self, chunk: bytes) -> bytes:
+        if chunk is _END:
+            self.going = False
+            return b"".join(self._pipe.finish())
+        out = b"".join(self._pipe.feed([chunk]))
+        self._begun = self._begun or bool(out)
+        return out
+
+    def broken(self, error: Exception) -> bytes:
+        """The bytes that end what was begun."""
+        self.going, self._error = False, error
+        if not self._begun and self._errors == "raise":
+            return b""
+        fault = self._cause.fault = _fault(error)
+        _, *rest = self._pipe.stages  # the parser may be what broke
+        try:
+            return b"".join(Pipe(*rest).finish())
+        except InputError:  # the protocol was never found out, so there is no decoder either
+            after = Pipe(*rest[1:])
+            return b"".join([*after.feed([Start(), fault]), *after.finish()])
+
+    def leave(self) -> None:
+        """Raise the error that ended the stream, if it is to be raised."""
+        if self._error is not None and self._errors == "raise":
+            raise self._error
+
+    def report(self) -> None:
+        if self._on_diagnostic is None:
+            return
+        for row in self._pipe.diagnostics:
+            self._on_diagnostic(row)
+        if self._error is not None and self._errors == "fault":
+            self._on_diagnostic(Diagnostic("source-broke", f"{type(self._error).__name__}: {self._error}", "source"))
+
+
+class _Cause:
+    """Event → event: where a stream was broken off rather than merely ended, the fault at its end says why."""
+
+    def __init__(self) -> None:
+        self.fault: Fault | None = None
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        fault = self.fault
+        if fault is None:
+            return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
+        return [fault if type(event) is Fault and event.kind == "truncated" else event for event in events]
+
+    def finish(self) -> list[Any]:
+        return []
+
+
+def _fault(error: Exception) -> Fault:
+    """Our own errors tell all; of foreign ones only the name goes to the consumer, for their text may hold addresses."""
+    if isinstance(error, InputError):
+        return Fault("malformed", str(error))
+    name = type(error).__name__
+    kind: FaultKind = "timeout" if "timeout" in name.lower() else "network"
+    return Fault(kind, f"the connection to the source broke off ({name})")

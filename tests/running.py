@@ -1,0 +1,154 @@
+"""How the tests run a stream: bytes to lawful events in any cutting, events to frames and bytes, whatever the protocol.
+
+Leans on the public stages alone. The guard is strict here: an unlawful event is an exception, never a fault.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from penstock import protocols
+from penstock.framing import PARSERS, WRITERS, BedrockChunks
+from penstock.grammar import Guard
+from penstock.shaping.sequence import Sequence as Sequential
+from penstock.stage import Pipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from penstock.codec import Decoder, Encoder, Protocol
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+    from penstock.stage import Stage
+
+NAMES = tuple(name for name, folder in protocols.MODULES.items() if find_spec(f"penstock.protocols.{folder}"))
+"""Every protocol there is. FOR NOW: those whose folder exists."""
+
+
+def row(name: str) -> Protocol:
+    return protocols.protocol(name)
+
+
+def sources() -> list[str]:
+    return [name for name in NAMES if row(name).decoder]
+
+
+def targets() -> list[str]:
+    return [name for name in NAMES if row(name).encoder]
+
+
+# ── bytes → events ────────────────────────────────────────────────────────────────────────────────
+
+
+def batches(chunks: Iterable[bytes], framing: str = "auto") -> list[list[Frame]]:
+    """The frames that each chunk completes, and last those that the end does."""
+    parser, inner = PARSERS[framing](), BedrockChunks()
+    found = [parser.feed([chunk]) for chunk in chunks]
+    return [inner.feed(frames) for frames in [*found, parser.finish()]]
+
+
+class Run:
+    """One decoder's reading of a stream: its events and what it noted."""
+
+    def __init__(self, decoder: Decoder, *, strict: bool = True) -> None:
+        self.decoder = decoder
+        self.events: list[AnyEvent] = []
+        self._guard = Guard(strict=strict)
+
+    def feed(self, frames: Sequence[Frame]) -> None:
+        self.events += self._guard.feed(self.decoder.feed(frames))
+
+    def finish(self) -> Run:
+        self.events += self._guard.feed(self.decoder.finish())
+        self.events += self._guard.finish()
+        return self
+
+    @property
+    def codes(self) -> set[str]:
+        return {finding.code for finding in self.decoder.diagnostics}
+
+
+def run(
+    source: str, batches: Iterable[Sequence[Frame]], options: Mapping[str, Any] | None = None, *, strict: bool = True
+) -> Run:
+    """Read batches of frames to the end."""
+    book = Run(protocols.decoder(source, **(options or {})), strict=strict)
+    for frames in batches:
+        book.feed(frames)
+    return book.finish()
+
+
+def decode(
+    source: str, body: bytes, framing: str = "auto", options: Mapping[str, Any] | None = None, *, strict: bool = True
+) -> list[AnyEvent]:
+    """The events of a whole stream, fed in one piece."""
+    return run(source, batches([body], framing), options, strict=strict).events
+
+
+def decode_body(source: str, body: bytes, options: Mapping[str, Any] | None = None) -> list[AnyEvent]:
+    """The events of an answer that was not streamed."""
+    decoder, guard = protocols.decoder(source, **(options or {})), Guard(strict=True)
+    return [*guard.feed(decoder.body(body)), *guard.finish()]
+
+
+# ── cutting ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def halves(body: bytes, places: Iterable[int] | None = None) -> Iterator[list[bytes]]:
+    """The body cut in two, at every place or at those."""
+    return ([body[:at], body[at:]] for at in places or range(1, len(body)))
+
+
+def singles(body: bytes) -> list[bytes]:
+    return [body[at : at + 1] for at in range(len(body))]
+
+
+def steady(
+    source: str, body: bytes, framing: str = "auto", options: Mapping[str, Any] | None = None,
+    places: Iterable[int] | None = None,
+) -> list[AnyEvent]:  # fmt: skip
+    """The events of a stream, having made sure that they are the same cut in two anywhere, and byte by byte.
+
+    What a decoder does depends on its batches alone, so equal batches need no second run.
+    """
+    frames, events, known = _joined(batches([body], framing)), decode(source, body, framing, options), set[Any]()
+    for chunks in [*halves(body, places), singles(body)]:
+        found = batches(chunks, framing)
+        assert _joined(found) == frames
+        shape = tuple(map(len, found))
+        if shape not in known:
+            known.add(shape)
+            assert run(source, found, options).events == events
+    return events
+
+
+def _joined(batches: Iterable[Sequence[Frame]]) -> list[Frame]:
+    return [frame for batch in batches for frame in batch]
+
+
+# ── events → bytes ────────────────────────────────────────────────────────────────────────────────
+
+
+def encode(target: str, events: Sequence[AnyEvent], options: Mapping[str, Any] | None = None) -> list[Frame]:
+    """The frames that a target is sent, all events given at once."""
+    return encoded(protocols.encoder(target, **(options or {})), events, sequential=row(target).sequential)
+
+
+def encoded(encoder: Encoder, events: Sequence[AnyEvent], *, sequential: bool) -> list[Frame]:
+    order = Sequential()
+    ready = [*order.feed(events), *order.finish()] if sequential else events
+    return [*encoder.feed(ready), *encoder.finish()]
+
+
+def write(target: str, events: Sequence[AnyEvent], options: Mapping[str, Any] | None = None) -> bytes:
+    """The bytes that a target is sent."""
+    writer = WRITERS[row(target).writes]()
+    return b"".join([*writer.feed(encode(target, events, options)), *writer.finish()])
+
+
+def write_slowly(target: str, events: Sequence[AnyEvent], options: Mapping[str, Any] | None = None) -> bytes:
+    """The same, one event at a time."""
+    order: list[Stage[Any, Any]] = [Sequential()] if row(target).sequential else []
+    pipe = Pipe(*order, protocols.encoder(target, **(options or {})), WRITERS[row(target).writes]())
+    return b"".join([*(chunk for event in events for chunk in pipe.feed([event])), *pipe.finish()])

@@ -1,0 +1,45 @@
+"""Writes what the golden cases expect anew from what the code does now; the difference is then read in git.
+
+`python -m tests.streams_rewrite` takes every case and every file it has; with an argument, the cases whose name begins so
+(`anthropic/tool`); with `--to openai-chat`, it adds what one more target is sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from penstock import codec
+from tests import running
+from tests.cases import Case, cases, lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def rewrite(case: Case, more: list[str]) -> list[Path]:
+    """Write the case's files; gives those that changed."""
+    events = case.decoded()
+    wanted = {case.book: lines(events)}
+    targets = case.outputs() | {name: case.path / f"to-{name}.{running.row(name).writes}" for name in more}
+    wanted |= {path: case.written(target, events) for target, path in targets.items()}
+    changed = [path for path, data in wanted.items() if not path.exists() or path.read_bytes() != data]
+    for path in changed:
+        path.write_bytes(wanted[path])
+    return changed
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("cases", nargs="*", default=[""], help="how their names begin")
+    ask.add_argument("--to", nargs="*", default=[], help="write what these targets are sent, too")
+    args = ask.parse_args()
+    codec.STRICT = True
+    for case in cases():
+        if case.id.startswith(tuple(args.cases)):
+            for path in rewrite(case, args.to):
+                print(path.relative_to(path.parents[4]))  # noqa: T201  (its output is its product)
+
+
+if __name__ == "__main__":
+    main()

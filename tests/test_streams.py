@@ -1,0 +1,73 @@
+"""The golden cases: the events they mean, in every cutting, and the bytes that other protocols are sent for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import running
+from tests.cases import Case, cases, lines
+
+pytestmark = pytest.mark.usefixtures("strict")
+KEYS = {"what", "rows", "source", "options", "diagnostics", "targets"}
+
+
+def proving(case: Case, *more: str) -> object:
+    """The case as a parameter, marked with the rows that it proves."""
+    marks = [pytest.mark.row(row) for row in case.rows]
+    return pytest.param(case, *more, id="→".join([case.id, *more]), marks=marks)
+
+
+CASES = cases()
+STREAMED = [case for case in CASES if case.streamed]
+OUTPUTS = [proving(case, target) for case in CASES for target in case.outputs()]
+
+
+def test_every_protocol_that_is_read_has_cases() -> None:
+    lacking = [name for name in running.sources() if not any(case.protocol == name for case in CASES)]
+    assert lacking == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_case_says_what_it_shows(case: Case) -> None:
+    assert case.about["what"]
+    assert set(case.about) <= KEYS
+    assert case.source.partition("@")[0] == case.protocol
+
+
+@pytest.mark.parametrize("case", map(proving, CASES))
+def test_events(case: Case) -> None:
+    found = case.decoded()
+    if found != case.expected():
+        assert lines(found).decode() == case.book.read_text()
+
+
+@pytest.mark.parametrize("case", map(proving, STREAMED))
+def test_events_in_every_cutting(case: Case) -> None:
+    assert running.steady(case.source, case.body, case.framing, case.options) == case.decoded()
+
+
+@pytest.mark.parametrize("case", STREAMED, ids=lambda case: case.id)
+def test_the_framing_is_recognised(case: Case) -> None:
+    assert running.decode(case.source, case.body, "auto", case.options) == case.decoded()
+
+
+@pytest.mark.parametrize("case", [case for case in STREAMED if "diagnostics" in case.about], ids=lambda case: case.id)
+def test_diagnostics(case: Case) -> None:
+    run = running.run(case.source, running.batches([case.body], case.framing), case.options)
+    assert run.codes == set(case.about["diagnostics"])
+
+
+@pytest.mark.parametrize(("case", "target"), OUTPUTS)
+def test_output(case: Case, target: str) -> None:
+    written = case.written(target, case.expected())
+    assert written.decode(errors="backslashreplace") == case.outputs()[target].read_bytes().decode(
+        errors="backslashreplace"
+    )
+
+
+@pytest.mark.parametrize(("case", "target"), OUTPUTS)
+def test_output_does_not_depend_on_batches(case: Case, target: str) -> None:
+    """One event at a time gives the bytes that all at once do."""
+    assert running.write_slowly(target, case.expected(), case.about.get("targets", {}).get(target)) == (
+        case.outputs()[target].read_bytes()
+    )
