@@ -1,5 +1,65 @@
-"""penstock: any model's stream in, exactly what a client expects out."""
+"""penstock: any model's stream in, exactly what a client expects out.
+
+Only names live here, and none is imported before it is used: `import penstock` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from penstock._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from penstock import errors, events
+    from penstock.bridge import bridge
+    from penstock.diagnostics import Diagnostic
+    from penstock.errors import PenstockError, StreamFault
+    from penstock.events import Usage
+    from penstock.fold import fold, unfold
+    from penstock.guess import guess
+    from penstock.request import Turn
+    from penstock.stage import Hop, Pipe, Stage
+    from penstock.translating import translate
+    from penstock.vscode import VSCodeStreamAdapter
+
+# name → the module it is in; a module's own name is the module
+_NAMES = {
+    "Diagnostic": "diagnostics", "Hop": "stage", "PenstockError": "errors", "Pipe": "stage", "Stage": "stage",
+    "StreamFault": "errors", "Turn": "request", "Usage": "events", "VSCodeStreamAdapter": "vscode", "bridge": "bridge",
+    "fold": "fold", "guess": "guess", "translate": "translating", "unfold": "fold",
+}  # fmt: skip
+_MODULES = ("errors", "events")
+__all__ = [
+    "Diagnostic", "Hop", "PenstockError", "Pipe", "Stage", "StreamFault", "Turn", "Usage", "VSCodeStreamAdapter",
+    "__version__", "bridge", "errors", "events", "fold", "guess", "translate", "unfold",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Python hangs every submodule on its package when it is first imported: here `fold` the module would take the place
+    of `fold` the function, depending on who imported what before. The public name keeps its place.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _NAMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

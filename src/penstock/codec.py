@@ -44,7 +44,7 @@ class Decoder:
 
     protocol: ClassVar[str]
     shape: ClassVar[Any]  # the type of a payload: a Struct, or a union of tagged ones
-    read: ClassVar[Any]  # msgspec.json.Decoder(shape).decode
+    read: Any  # msgspec.json.Decoder(shape).decode
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
 
@@ -54,7 +54,7 @@ class Decoder:
         self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
 
     def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
-        read, table = type(self).read, self.table
+        read, table = self.read, self.table
         for frame in frames:
             try:
                 payload = read(frame[1])

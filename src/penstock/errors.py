@@ -3,6 +3,7 @@
 PenstockError
 ├── InputError            what was given cannot be used; the message names the place and the fix
 │   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
+│   ├── Unrecognised      the protocol was to be found out, and no protocol knows the stream
 │   ├── FramingError      the bytes are not the framing they were said to be
 │   └── FrameTooLarge     one frame is larger than the limit
 ├── MissingExtra          an optional dependency is needed; the message names the extra
@@ -34,6 +35,14 @@ class UnknownProtocol(InputError):
     def __init__(self, name: str, known: Iterable[str], what: str = "protocol") -> None:
         self.name = name
         super().__init__(f"unknown {what} {name!r}; known are: {', '.join(sorted(known))}")
+
+
+class Unrecognised(InputError):
+    """No protocol knows the stream."""
+
+    def __init__(self, frames: int, known: Iterable[str]) -> None:
+        seen = "no protocol knows what is in it" if frames else "there is nothing in it"
+        super().__init__(f"cannot tell the protocol of the stream: {seen}; known are: {', '.join(sorted(known))}")
 
 
 class FramingError(InputError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
-from penstock.errors import InputError
+from penstock.errors import Unrecognised
 from penstock.framing import AutoParser, BedrockChunks
 from penstock.jsontext import loose
 
@@ -27,14 +27,6 @@ FRAMES = 64
 _READ = 64 * 1024  # bytes are parsed in pieces: the first one nearly always tells
 
 
-class Unrecognised(InputError):
-    """No protocol knows the stream."""
-
-    def __init__(self, frames: int) -> None:
-        seen = "no protocol knows what is in it" if frames else "there is nothing in it"
-        super().__init__(f"cannot tell the protocol of the stream: {seen}; known are: {', '.join(protocols.MODULES)}")
-
-
 def guess(prefix: bytes) -> str:
     """The protocol of a stream that begins so; raises an `InputError` that lists the known names."""
     seen = 0
@@ -45,7 +37,7 @@ def guess(prefix: bytes) -> str:
         seen += len(batch)
         if seen >= FRAMES:
             break
-    raise Unrecognised(seen)
+    raise Unrecognised(seen, protocols.MODULES)
 
 
 def guess_frames(frames: Iterable[Frame]) -> str | None:
@@ -67,7 +59,14 @@ def _batches(data: bytes) -> Iterator[list[Frame]]:
 
 
 def _name(label: str, payload: dict[str, Any]) -> str | None:
-    return next((name for name in protocols.MODULES if protocols.protocol(name).looks(label, payload)), None)
+    for name in protocols.MODULES:
+        try:
+            row = protocols.protocol(name)
+        except ModuleNotFoundError:
+            continue
+        if row.looks(label, payload):
+            return name
+    return None
 
 
 class Guess:
@@ -89,12 +88,12 @@ class Guess:
             held, self._held = self._held, []
             return self._decoder.feed(held)
         if len(self._held) >= FRAMES:
-            raise Unrecognised(len(self._held))
+            raise Unrecognised(len(self._held), protocols.MODULES)
         return []
 
     def finish(self) -> list[AnyEvent]:
         if self._decoder is None:
-            raise Unrecognised(len(self._held))
+            raise Unrecognised(len(self._held), protocols.MODULES)
         return self._decoder.finish()
 
     @property

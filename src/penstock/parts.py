@@ -70,7 +70,7 @@ class Ledger:
         self._parts: dict[Hashable, Part] = {}
         self._next = 0
         self._ids: set[tuple[int, str]] = set()
-        self.calls = 0  # client calls delivered
+        self.calls = 0  # client calls delivered, of the first choice, whose finish reason they decide
         self.cuts = 0
         self._usage: dict[int, ev.Usage] = {}
         self._finish: tuple[Reason, str, Extra | None] | None = None
@@ -242,6 +242,8 @@ class Ledger:
             return
         if self.mending:
             text, part.half = mend(part.half + text)
+            if not text:
+                return
         if part.pieces is not None:
             part.pieces.append(text)
         if logprobs is None:
@@ -317,6 +319,8 @@ class Ledger:
             return
         if self.mending:
             json, part.half = mend(part.half + json)
+            if not json:
+                return
         part.pieces.append(json)
         self.out.append(ev.CallDelta(part.index, json))
 
@@ -333,16 +337,16 @@ class Ledger:
         streamed = part.so_far
         final = self._final(part, streamed, json) or part.given
         if not final.strip() and part.form == "json" and whole:
-            final = "{}"
-        if part.form == "json" and final.startswith(streamed) and len(final) > len(streamed):
+            final = streamed + "{}"
+        if final.startswith(streamed) and len(final) > len(streamed):
             self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
         good = usable(final) if part.form == "json" else final if whole else None
         extra = extra or part.extra
         if good is not None:
-            self.calls += part.by == "client"
+            self.calls += part.by == "client" and not part.choice
             self.out.append(ev.CallEnd(part.index, part.id, part.name, good, part.by, part.form, extra))
         else:
-            self.cuts += part.by == "client"
+            self.cuts += part.by == "client" and not part.choice
             self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input")
             self.out.append(ev.CallCut(part.index, part.id, part.name, final, part.by, part.form, extra))
 

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; the usage is a `--help` away."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
 def _run(given: list[str]) -> int:
     wanted = next((word for word in given if not word.startswith("-")), "")
     parser, commands = _parser()
@@ -78,7 +85,7 @@ def _run(given: list[str]) -> int:
 def _parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
     from penstock._version import __version__
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="penstock", description="Any model's stream in, exactly what a client expects out.", epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip

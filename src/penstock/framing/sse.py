@@ -23,14 +23,21 @@ It ends with one newline, not two: at a blank line some clients (openai-go alway
 `id`) dispatch an event with empty data and then fail to parse it.
 """
 
-# Frames of `event` and `data`, or of `data` alone, perhaps after comments. When a frame has another shape, the last
-# alternative takes it and all the rest: the list then ends with a pair of empty groups, which one look can tell, since
-# the data of a real frame is not empty. Only single characters are repeated possessively, because Python before 3.11.5
-# has faults in possessive groups; the count bounds the memory that a repeated group takes.
-_find_common = re.compile(rb"(?::.*+\n\n?+){0,99}(?:event: ?+(.*+)\n)?data: ?+(.++)\n\n++|(?s:.++)").findall
+# Frames of `event` and `data`, or of `data` alone. When a frame has another shape, the last alternative takes it and
+# all the rest: the list then ends with empty groups, which one look can tell, since a real frame's data is not empty.
+# Only single characters are repeated possessively, because Python before 3.11.5 has faults in possessive groups.
+_find_common = re.compile(rb"(?:event: ?+(.*+)\n)?data: ?+(.++)\n\n++|(?s:.++)").findall
+
+# The same with an `id` in either of the places where servers put it, and comments around the frame. The counts bound
+# the memory that a repeated group takes.
+_COMMENTS = rb"(?::.*+\n\n?+){0,99}"
+_ID = rb"(?:id: ?+(.++)\n)?"
+_find_fuller = re.compile(
+    _COMMENTS + _ID + rb"(?:event: ?+(.*+)\n)?data: ?+(.++)\n" + _ID + rb"\n++" + _COMMENTS + rb"|(?s:.++)"
+).findall
 
 _DATA = b"data: "
-_LF, _CR = b"\n\r"  # as numbers: `_CR in text` is several times as fast as `b"\r" in text`
+_LF, _CR, _NUL = b"\n\r\0"  # as numbers: `_CR in text` is several times as fast as `b"\r" in text`
 _BLANK_LINES = re.compile(rb"\n\n+")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _LONGEST_RETRY = 15  # digits; more is no delay anyone means, and int() refuses thousands of them
@@ -99,7 +106,7 @@ class SseParser(FailsLate):
             text = text.removeprefix(b"\n")
             self._after_cr = False
         if _CR in text:
-            self._after_cr = text.endswith(b"\r")
+            self._after_cr = text[-1] == _CR
             text = b"\n".join(text.split(b"\r\n"))  # faster than replace()
             if _CR in text:
                 text = text.replace(b"\r", b"\n")
@@ -123,7 +130,17 @@ class SseParser(FailsLate):
         if text.find(_LF) == len(text) - 2 > len(_DATA) and text.startswith(_DATA):
             return [(b"", text[len(_DATA) : -2])]  # a frame in a chunk of its own, as live streams mostly have them
         frames: list[Frame] = _find_common(text)
-        return frames if not frames or frames[-1][1] else self._parse_lines(text)
+        return frames if not frames or frames[-1][1] else self._parse_fuller(text)
+
+    def _parse_fuller(self, text: bytes) -> list[Frame]:
+        found: list[tuple[bytes, bytes, bytes, bytes]] = _find_fuller(text)
+        if not found[-1][2] or _NUL in text:
+            return self._parse_lines(text)
+        for before, _, _, after in reversed(found):
+            if before or after:
+                self.last_event_id = after or before
+                break
+        return [(name, data) for _, name, data, _ in found]
 
     def _parse_lines(self, text: bytes) -> list[Frame]:
         frames: list[Frame] = []
@@ -137,7 +154,8 @@ class SseParser(FailsLate):
                 data = []
                 continue
             field, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
+            if value[:1] == b" ":
+                value = value[1:]
             if field == b"data":
                 data.append(value)
             elif field == b"event":

@@ -14,6 +14,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
 from penstock.faults import kind_of
+from penstock.jsontext import loose
 from penstock.protocols.anthropic import wire
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ class AnthropicDecoder(Decoder):
         self._waiting = None
         extra = _own(stop_sequence=said.stop_sequence, stop_details=said.stop_details, container=said.container,
                      context_management=edits)  # fmt: skip
-        self.ledger.finish(REASONS.get(said.stop_reason, "other"), said.stop_reason, extra=extra)
+        reason = REASONS.get(said.stop_reason)
+        if reason is None:
+            self.diagnostics.add("unknown-reason", f"stop reason {said.stop_reason!r} is read as a normal stop")
+        self.ledger.finish(reason or "stop", said.stop_reason, extra=extra)
 
     def _message_stop(self, _: wire.MessageStop) -> None:
         self.ledger.end()
@@ -126,10 +130,9 @@ class AnthropicDecoder(Decoder):
     def named(self, name: str, data: bytes) -> bool:
         if data.strip().upper() == b"[DONE]":
             self.ledger.end()
-        elif name == "error":
-            self.ledger.fault("other", data.decode("utf-8", "replace"))
-        elif name.endswith("Exception"):
-            self.ledger.fault(kind_of(name), data.decode("utf-8", "replace"), code=name)
+        elif name == "error" or name.endswith("Exception"):
+            said = pick.text(pick.as_object(loose(data)), "message") or data.decode("utf-8", "replace")
+            self.ledger.fault(kind_of(name), said, code="" if name == "error" else name)
         else:
             return False
         return True

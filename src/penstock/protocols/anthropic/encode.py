@@ -36,7 +36,7 @@ LOSSES: Losses = {
     "opaque": "another protocol's opaque state is not written",
     "source-outside-text": "a citation needs an open text block",
     "unknown": "another protocol's unknown payload is not written",
-    "logprobs": "log probabilities have no field",
+    "free-text": "the free text of a custom tool is written as JSON with one field, `input`",
 }
 _encode = msgspec.json.Encoder().encode
 
@@ -53,6 +53,8 @@ class AnthropicEncoder(Encoder):
         self._usage: dict[str, Any] = {}
         self._block = -1
         self._part = -1
+        self._head = b""
+        self._free_text = False
 
     def _send(self, payload: dict[str, Any]) -> None:
         self.out.append((payload["type"].encode(), _encode(payload)))
@@ -110,12 +112,14 @@ class AnthropicEncoder(Encoder):
 
     # ── blocks ────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, index: int, choice: int, block: dict[str, Any]) -> None:
+    def _open(self, index: int, choice: int, block: dict[str, Any], delta: bytes = b"") -> None:
+        """Begin a block; `delta` is how its deltas begin, up to the string that varies."""
         if choice:
             self.lose("choice")
             return
         self._block += 1
         self._part = index
+        self._head = b'{"type":"content_block_delta","index":%d,"delta":%b' % (self._block, delta)
         self._send({"type": "content_block_start", "index": self._block, "content_block": block})
 
     def _close(self, event: Any) -> None:
@@ -129,27 +133,16 @@ class AnthropicEncoder(Encoder):
         self._close(ev.TextEnd(-2))
 
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
-        self._open(event.index, event.choice, {"type": "text", "text": ""})
+        self._open(event.index, event.choice, {"type": "text", "text": ""}, b'{"type":"text_delta","text":')
 
-    def _text_delta(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
+    def _text_delta(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         if event.index == self._part:
-            self.out.append((
-                b"content_block_delta",
-                b'{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%b}}'
-                % (self._block, _encode(event.text)),
-            ))  # fmt: skip
+            self.out.append((b"content_block_delta", self._head + _encode(event.text) + b"}}"))
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         if event.form != "redacted":
-            self._open(event.index, event.choice, {"type": "thinking", "thinking": "", "signature": ""})
-
-    def _reasoning_delta(self, event: ev.ReasoningDelta) -> None:
-        if event.index == self._part:
-            self.out.append((
-                b"content_block_delta",
-                b'{"type":"content_block_delta","index":%d,"delta":{"type":"thinking_delta","thinking":%b}}'
-                % (self._block, _encode(event.text)),
-            ))  # fmt: skip
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+            self._open(event.index, event.choice, block, b'{"type":"thinking_delta","thinking":')
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         own = self._own(event.extra)
@@ -168,15 +161,19 @@ class AnthropicEncoder(Encoder):
             self.lose("provider-call")
             return
         block: dict[str, Any] = {"type": "tool_use", **own, "id": event.id, "name": event.name, "input": {}}
-        self._open(event.index, event.choice, block)
+        self._open(event.index, event.choice, block, b'{"type":"input_json_delta","partial_json":')
+        self._free_text = event.form == "text"
 
     def _call_delta(self, event: ev.CallDelta) -> None:
-        if event.index == self._part:
-            self.out.append((
-                b"content_block_delta",
-                b'{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%b}}'
-                % (self._block, _encode(event.json)),
-            ))  # fmt: skip
+        if event.index == self._part and not self._free_text:
+            self.out.append((b"content_block_delta", self._head + _encode(event.json) + b"}}"))
+
+    def _call_end(self, event: ev.CallEnd) -> None:
+        if event.form == "text" and event.index == self._part:
+            self.lose("free-text")
+            given = _encode({"input": event.json}).decode()
+            self.out.append((b"content_block_delta", self._head + _encode(given) + b"}}"))
+        self._close(event)
 
     def _result(self, event: ev.Result) -> None:
         own = self._own(event.extra)
@@ -234,8 +231,8 @@ class AnthropicEncoder(Encoder):
         ev.Start: _start, ev.Step: _nothing,
         ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _close,
         ev.RefusalStart: _text_start, ev.RefusalDelta: _text_delta, ev.RefusalEnd: _close,
-        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning_delta, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _close, ev.CallCut: _close,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _text_delta, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _close,
         ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,
         ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,

@@ -34,7 +34,11 @@ REASONS: dict[str, Reason] = {
 }  # fmt: skip
 _FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
 _ALIVE = frozenset({"ping", "keepalive"})
+_BARE = wire.More()  # what is left of a chunk once its choices are taken
 _PLAIN = wire.Delta()  # what is left of a delta of text once its text is taken
+
+_read_chunk = msgspec.json.Decoder(wire.Chunk).decode
+_read_more = msgspec.json.Decoder(wire.More).decode
 
 
 class Voice:
@@ -56,7 +60,7 @@ class ChatDecoder(Decoder):
 
     protocol = NAME
     shape = wire.Chunk
-    read = staticmethod(msgspec.json.Decoder(wire.Chunk).decode)
+    read = staticmethod(_read_chunk)
 
     def __init__(self, *, think: bool = True) -> None:
         super().__init__()
@@ -71,10 +75,25 @@ class ChatDecoder(Decoder):
     def _chunk(self, chunk: wire.Chunk) -> None:
         if not chunk.choices and not self._bare(chunk):
             return
-        if not self.ledger.inside and not self._begin(chunk):
-            return
+        if self.ledger.inside or self._begin(chunk):
+            self._all(chunk)
+            self.read = _read_more
+
+    def _more(self, chunk: wire.More) -> None:
+        if not self.ledger.inside:
+            self._chunk(_read_chunk(self.frame[1]))
+        elif chunk.choices or self._bare(chunk):
+            self._all(chunk)
+
+    def _all(self, chunk: wire.More) -> None:
         for choice in chunk.choices or ():
             self._choice(choice)
+        chunk.choices = None
+        if chunk != _BARE:
+            self._rest(chunk)
+
+    def _rest(self, chunk: wire.More) -> None:
+        """What stands beside the choices."""
         if chunk.citations is not None or chunk.search_results is not None:
             self._voice(0).extras.found(chunk.search_results or (), chunk.citations or ())
         if chunk.usage is not None:
@@ -84,7 +103,7 @@ class ChatDecoder(Decoder):
         if chunk.error is not None:
             self._error(chunk.error)
 
-    def _bare(self, chunk: wire.Chunk) -> bool:
+    def _bare(self, chunk: wire.More) -> bool:
         """A chunk without choices: usage, a sign of life, an error in other words, or something unknown."""
         if chunk.prompt_filter_results is not None:
             self._notes["prompt_filter_results"] = chunk.prompt_filter_results
@@ -122,7 +141,8 @@ class ChatDecoder(Decoder):
     def _error(self, error: dict[str, Any] | str) -> None:
         said: dict[str, Any] = {"message": error} if isinstance(error, str) else error
         code, kind = said.get("code"), said.get("type")
-        status = next((value for value in (said.get("status_code"), code) if isinstance(value, int)), None)
+        places = (said.get("status_code"), code, said.get("status"))
+        status = next((value for value in places if isinstance(value, int)), None)
         message = str(said.get("message") or "the provider reported an error")
         self.ledger.fault(
             kind_of(code, kind, status=status), message, status=status, code=str(code or kind or ""), extra={NAME: said}
@@ -294,4 +314,4 @@ class ChatDecoder(Decoder):
         "reasoning": Ledger.open_reasoning,
         "refusal": Ledger.open_refusal,
     }
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk}
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk, wire.More: _more}

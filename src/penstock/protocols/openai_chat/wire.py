@@ -62,12 +62,9 @@ class Choice(Struct, gc=False):
     error: dict[str, Any] | None = None
 
 
-class Chunk(Struct, gc=False):
-    """One payload, or a whole completion, or an error object in either's place."""
+class More(Struct, gc=False):
+    """A payload inside a turn: what names the turn is not read again. An error may stand in its place."""
 
-    id: str | None = None
-    model: str | None = None
-    created: float | None = None
     choices: list[Choice] | None = None
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | str | None = None
@@ -77,9 +74,17 @@ class Chunk(Struct, gc=False):
     citations: list[Any] | None = None
     search_results: list[dict[str, Any]] | None = None
     prompt_filter_results: list[Any] | None = None
+    x_groq: dict[str, Any] | None = None
+
+
+class Chunk(More, gc=False):
+    """The payload that begins a turn, or a whole completion."""
+
+    id: str | None = None
+    model: str | None = None
+    created: float | None = None
     service_tier: str | None = None
     system_fingerprint: str | None = None
-    x_groq: dict[str, Any] | None = None
 
 
 class Usage(Struct, gc=False):

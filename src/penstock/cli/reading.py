@@ -1,0 +1,114 @@
+"""What the commands read: a file or standard input, and settings of the form `key=value`.
+
+Leans on nothing but the standard library until a setting has to be typed. Errors are `InputError`s or the system's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Callable, Iterable, Iterator
+    from io import BufferedReader
+
+SIZE = 64 * 1024
+
+
+def source_arguments(parser: ArgumentParser) -> None:
+    """The arguments of every command that reads a stream."""
+    from penstock.protocols import MODULES
+
+    names = ", ".join(sorted(MODULES))
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the stream; - or nothing: standard input")
+    parser.add_argument(
+        "--from", dest="source", metavar="PROTOCOL", default="auto",
+        help=f"what the stream speaks: {names}; auto finds out (default)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--framing", metavar="FRAMING", default="auto",
+        help="how it is framed: sse, ndjson, jsonarray, eventstream; auto finds out (default)",
+    )
+    parser.add_argument(
+        "--from-option", dest="source_options", metavar="KEY=VALUE", action="append", default=[],
+        help="a setting of the decoder; may be given more than once",
+    )  # fmt: skip
+    parser.add_argument(
+        "--option", dest="target_options", metavar="KEY=VALUE", action="append", default=[],
+        help="a setting of the encoder, such as model=mine; may be given more than once",
+    )  # fmt: skip
+
+
+@contextmanager
+def opened(name: str) -> Iterator[BufferedReader]:
+    """The named file, or standard input for `-`."""
+    if name == "-":
+        if sys.stdin.isatty():
+            print("penstock: reading from the terminal; Ctrl-D ends it", file=sys.stderr)
+        yield sys.stdin.buffer  # type: ignore[misc]  # pyright: ignore
+    else:
+        with open(name, "rb") as file:  # noqa: PTH123  a path as it was typed
+            yield file
+
+
+def chunks(file: BufferedReader) -> Iterator[bytes]:
+    """What there is to read as soon as it is there; an input without a single byte is an error."""
+    chunk = file.read1(SIZE)
+    if not chunk:
+        from penstock.errors import InputError
+
+        raise InputError("the input is empty")
+    while chunk:
+        yield chunk
+        chunk = file.read1(SIZE)
+
+
+def settings(pairs: Iterable[str], make: Callable[..., Any] | None) -> dict[str, Any]:
+    """`key=value` pairs as the keyword arguments of a codec, each of the type that the codec wants."""
+    from penstock.errors import InputError
+
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"an option is KEY=VALUE, not {pair!r}")
+        given[key.replace("-", "_")] = value
+    if not given:
+        return {}
+    wanted = _wanted(make)
+    for key, value in given.items():
+        if key not in wanted:
+            raise InputError(f"unknown option {key!r}; there is: {', '.join(sorted(wanted)) or 'none'}")
+        given[key] = _typed(key, value, wanted[key])
+    return given
+
+
+def _wanted(make: Callable[..., Any] | None) -> dict[str, Any]:
+    """The keyword arguments of a codec and their types."""
+    import inspect
+    from typing import get_type_hints
+
+    if make is None:
+        return {}
+    init = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
+    names = [name for name, row in inspect.signature(make).parameters.items() if row.kind is row.KEYWORD_ONLY]
+    try:
+        hints = get_type_hints(init)
+    except NameError:  # a type that is imported for type checkers only
+        hints = {}
+    return {name: hints.get(name, Any) for name in names}
+
+
+def _typed(key: str, value: str, type: Any) -> Any:
+    import msgspec
+
+    from penstock.errors import InputError
+
+    try:
+        return msgspec.convert(value, type, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(f"option {key}={value}: {error}") from error
+    except TypeError as error:
+        raise InputError(f"option {key!r} cannot be given on the command line") from error

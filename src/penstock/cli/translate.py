@@ -1,0 +1,115 @@
+"""`penstock translate`: one protocol's stream in, another's out, as it arrives.
+
+Leans on `penstock.translate`. Writes what is findings and not output to standard error, one line each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import reading
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+    from typing import BinaryIO
+
+    from penstock.diagnostics import Diagnostic
+
+EPILOG = """\
+examples:
+  penstock translate --to openai-chat answer.sse
+  penstock translate --from gemini --to anthropic --option model=mine answer.json -o answer.sse
+  curl -sN https://… | penstock translate --to vscode
+
+The output flows as the input does. Findings (what the target cannot say, what was odd) go to standard error.
+Exit code: 0, also for a stream that ends in a fault of its own; 2 for input that cannot be used.
+"""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    reading.source_arguments(parser)
+    parser.add_argument("--to", dest="target", metavar="PROTOCOL", required=True, help="what the output is to speak")
+    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write; - is standard output")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no findings on standard error")
+
+
+def run(options: Namespace) -> int:
+    from penstock import protocols, translate
+    from penstock.errors import InputError
+
+    if options.output != "-" and _same(options.file, options.output):
+        raise InputError(f"{options.output}: the output would overwrite the input")
+    source = None if options.source == "auto" else protocols.protocol(options.source).decoder
+    seen = _Seen()
+    with reading.opened(options.file) as file, _Output(options.output) as output:
+        for chunk in translate(
+            reading.chunks(file), options.source, options.target,
+            framing=options.framing, shaping=(seen,), on_diagnostic=None if options.quiet else _tell,
+            source_options=reading.settings(options.source_options, source),
+            target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
+        ):  # fmt: skip
+            output.write(chunk)
+    if not seen.understood:
+        raise InputError(f"there is nothing of {options.source} in the input")
+    if seen.fault and not options.quiet:
+        print(f"penstock: the stream ends in a fault: {seen.fault}", file=sys.stderr)
+    return 0
+
+
+class _Seen:
+    """Event → event: notes whether the decoder understood anything, and the last fault."""
+
+    def __init__(self) -> None:
+        self.understood = False
+        self.fault = ""
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        from penstock.events import Fault, Start
+
+        for event in events:
+            if type(event) is Fault:
+                self.fault = f"{event.kind}: {event.message}"
+                self.understood = self.understood or event.kind != "truncated"
+            elif type(event) is not Start:
+                self.understood = True
+        return list(events)
+
+    def finish(self) -> list[Any]:
+        return []
+
+
+class _Output:
+    """Standard output, or a file that is opened when there is something to write."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._file: BinaryIO | None = sys.stdout.buffer if name == "-" else None
+
+    def __enter__(self) -> _Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None and self._name != "-":
+            self._file.close()
+
+    def write(self, chunk: bytes) -> None:
+        if self._file is None:
+            self._file = open(self._name, "wb")  # noqa: PTH123, SIM115  closed in __exit__
+        self._file.write(chunk)
+        self._file.flush()
+
+
+def _tell(row: Diagnostic) -> None:
+    times = f" ({row.count} times)" if row.count > 1 else ""
+    print(f"penstock: {row.code}: {row.message}{times}", file=sys.stderr)
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)  # noqa: PTH121  paths as they were typed
+    except OSError:
+        return False
