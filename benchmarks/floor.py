@@ -17,27 +17,39 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChatDelta(msgspec.Struct, gc=False):
+    """As sent."""
+
     content: str | None = None
 
 
 class ChatChoice(msgspec.Struct, gc=False):
+    """As sent."""
+
     delta: ChatDelta
 
 
 class ChatChunk(msgspec.Struct, gc=False):
+    """As sent."""
+
     choices: list[ChatChoice] = []
 
 
 class TextDelta(msgspec.Struct, gc=False, tag_field="type", tag="text_delta"):
+    """As sent."""
+
     text: str
 
 
 class BlockDelta(msgspec.Struct, gc=False, tag_field="type", tag="content_block_delta"):
+    """As sent."""
+
     index: int
     delta: TextDelta
 
 
 class OutputDelta(msgspec.Struct, gc=False, tag_field="type", tag="response.output_text.delta"):
+    """As sent."""
+
     item_id: str
     output_index: int
     content_index: int
@@ -46,10 +58,14 @@ class OutputDelta(msgspec.Struct, gc=False, tag_field="type", tag="response.outp
 
 
 class PartLine(msgspec.Struct, gc=False, tag_field="kind", tag="text"):
+    """As sent."""
+
     value: str
 
 
 class UiDelta(msgspec.Struct, gc=False, tag_field="type", tag="text-delta"):
+    """As sent."""
+
     id: str
     delta: str
 
@@ -109,7 +125,8 @@ def stream(pair: Pair, events: int, size: int = 4096) -> list[bytes]:
 
 def run(pair: Pair, chunks: list[bytes]) -> int:
     """Translate by the shortest way; gives the number of bytes made."""
-    decode, at, build = msgspec.json.Decoder(pair.shape).decode, len(pair.head), pair.build
+    decode: Callable[[bytes], Any] = msgspec.json.Decoder(pair.shape).decode
+    at, build = len(pair.head), pair.build
     rest, made = b"", 0
     for chunk in chunks:
         frames = (rest + chunk).split(b"\n\n")

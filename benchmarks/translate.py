@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import floor
@@ -31,25 +32,27 @@ def ours(pair: Pair, chunks: list[bytes]) -> int:
 
 def against_the_floor() -> tuple[list[list[str]], float]:
     """A row per pair, and the worst ratio."""
-    rows, worst = [], 0.0
+    rows: list[list[str]] = []
+    worst = 0.0
     for pair in floor.PAIRS:
         chunks = floor.stream(pair, EVENTS)
         best = interleaved(
-            {"floor": lambda p=pair, c=chunks: floor.run(p, c), "ours": lambda p=pair, c=chunks: ours(p, c)}, ROUNDS
+            {"floor": partial(floor.run, pair, chunks), "ours": partial(ours, pair, chunks)},
+            ROUNDS,
         )
         ratio = best["ours"] / best["floor"]
         worst = max(worst, ratio)
         micros = [f"{best[name] / EVENTS * 1e6:.2f}" for name in ("floor", "ours")]
-        rows.append([f"{pair.source} → {pair.target}", *micros, f"{ratio:.2f}×"])
+        rows.append([f"{pair.source} → {pair.target}", *micros, f"{ratio:.2f}x"])
     return rows, worst
 
 
 def flatness() -> list[list[str]]:
     """µs per event as the stream grows."""
-    rows = []
+    rows: list[list[str]] = []
     for pair in floor.PAIRS:
         bodies = {str(size): floor.stream(pair, size) for size in SIZES}
-        best = interleaved({size: lambda p=pair, c=body: ours(p, c) for size, body in bodies.items()}, 5)
+        best = interleaved({size: partial(ours, pair, body) for size, body in bodies.items()}, 5)
         rows.append([f"{pair.source} → {pair.target}", *(f"{best[str(n)] / n * 1e6:.2f}" for n in SIZES)])
     return rows
 

@@ -14,7 +14,7 @@ KEYS = {"what", "rows", "source", "options", "diagnostics", "targets"}
 def proving(case: Case, *more: str) -> object:
     """The case as a parameter, marked with the rows that it proves."""
     marks = [pytest.mark.row(row) for row in case.rows]
-    return pytest.param(case, *more, id="→".join([case.id, *more]), marks=marks)
+    return pytest.param(case, *more, id=" to ".join([case.id, *more]), marks=marks)
 
 
 CASES = cases()
@@ -34,14 +34,14 @@ def test_a_case_says_what_it_shows(case: Case) -> None:
     assert case.source.partition("@")[0] == case.protocol
 
 
-@pytest.mark.parametrize("case", map(proving, CASES))
+@pytest.mark.parametrize("case", [proving(case) for case in CASES])
 def test_events(case: Case) -> None:
     found = case.decoded()
     if found != case.expected():
         assert lines(found).decode() == case.book.read_text()
 
 
-@pytest.mark.parametrize("case", map(proving, STREAMED))
+@pytest.mark.parametrize("case", [proving(case) for case in STREAMED])
 def test_events_in_every_cutting(case: Case) -> None:
     assert running.steady(case.source, case.body, case.framing, case.options) == case.decoded()
 

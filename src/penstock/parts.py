@@ -238,8 +238,11 @@ class Ledger:
     def say(self, key: Hashable, text: str, logprobs: Any = None) -> None:
         """A delta of an open part of text, refusal or reasoning. Nothing is written for an empty one."""
         part = self._parts.get(key)
-        if part is None or not text or part.muted:
-            return
+        if part is not None and text and not part.muted:
+            self.tell(part, text, logprobs)
+
+    def tell(self, part: Part, text: str, logprobs: Any = None) -> None:
+        """`say` for whoever holds the open part itself and has something to say."""
         if self.mending:
             text, part.half = mend(part.half + text)
             if not text:

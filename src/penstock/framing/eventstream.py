@@ -1,7 +1,7 @@
 """The AWS event stream: binary messages of headers, a payload and two checksums, as Bedrock sends them.
 
 Reading leans on botocore (the `aws` extra), loaded when a parser is made; writing needs the standard library alone.
-Does not interpret payloads, but for `BedrockChunks`, which takes an inner stream's payloads out of their base64.
+Does not interpret payloads, but for taking an inner stream's payloads out of their base64.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ PRELUDE = struct.Struct(">III")
 """How a message begins: its length, the length of its headers, the checksum of these two."""
 
 _STRING = 7  # the header type of a string
+_CHUNK = b"chunk"  # the event type of `InvokeModel`, whatever the model
 
 
 def prelude_length(prelude: bytes) -> int | None:
@@ -36,7 +37,8 @@ class EventStreamParser(FailsLate):
     """Chunks to frames: `(event type, payload)`.
 
     An exception is named by its `:exception-type`; an error, which has no payload, by its `:error-code`, with
-    `{"message": …}` as its data. Broken framing raises `FramingError`; a message cut off by the end is nothing.
+    `{"message": …}` as its data. A `chunk` of another protocol's stream (Claude on Bedrock) gives the payload inside it,
+    without a name. Broken framing raises `FramingError`; a message cut off by the end is nothing.
     """
 
     __slots__ = ("_buffer", "_limit", "_need", "_text")
@@ -107,7 +109,8 @@ def _to_frame(headers: dict[str, Any], payload: bytes) -> Frame:
         fault = {"message": str(headers.get(":error-message", ""))}
         return str(headers.get(":error-code", "error")).encode(), msgspec.json.encode(fault)
     name = headers.get(":exception-type") if kind == "exception" else headers.get(":event-type")
-    return str(name or "").encode(), payload
+    frame = str(name or "").encode(), payload
+    return _unwrap(frame) if frame[0] == _CHUNK else frame
 
 
 class EventStreamWriter:
@@ -149,15 +152,16 @@ _read_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 class BedrockChunks:
-    """Frames to frames: a `chunk` of another protocol's stream (Claude on Bedrock) becomes the payload inside it.
+    """Frames to frames: a `chunk` of another protocol's stream becomes the payload inside it, as the parser makes it.
 
-    All other frames, exceptions among them, go through as they are; so does a chunk that holds none.
+    For frames that came another way. All others, exceptions among them, go through as they are; so does a chunk that
+    holds none.
     """
 
     __slots__ = ()
 
     def feed(self, frames: Sequence[Frame], /) -> list[Frame]:
-        return [_unwrap(frame) if frame[0] == b"chunk" else frame for frame in frames]
+        return [_unwrap(frame) if frame[0] == _CHUNK else frame for frame in frames]
 
     def finish(self) -> list[Frame]:
         return []

@@ -40,8 +40,9 @@ class Sequence:
 
     def _lone(self, events: Batch[Any]) -> bool:
         """Nine batches in ten are more of the part that is open, and pass as they are."""
-        delta, current = self._delta, self._current
-        for event in events:
+        delta: Any = self._delta
+        current = self._current
+        for event in events:  # noqa: SIM110 — a generator would cost more than it saves
             if type(event) is not delta or event.index != current:
                 return False
         return True

@@ -55,6 +55,7 @@ class AnthropicEncoder(Encoder):
         self._part = -1
         self._head = b""
         self._free_text = False
+        self._refused = False
 
     def _send(self, payload: dict[str, Any]) -> None:
         self.out.append((payload["type"].encode(), _encode(payload)))
@@ -66,6 +67,7 @@ class AnthropicEncoder(Encoder):
 
     def _start(self, event: ev.Start) -> None:
         self._block = self._part = -1
+        self._refused = False
         self._usage = {"input_tokens": 0, "output_tokens": 0, **(self._own(event.extra).get("usage") or {})}
         message: dict[str, Any] = {
             "id": event.id or self._id, "type": "message", "role": "assistant", "model": event.model or self._model,
@@ -93,7 +95,8 @@ class AnthropicEncoder(Encoder):
     def _finish(self, event: ev.Finish) -> None:
         own = self._own(event.extra)
         raw = event.raw if STOPS.get(event.reason) and own else ""
-        stop: dict[str, Any] = {"stop_reason": raw or STOPS[event.reason], "stop_sequence": own.get("stop_sequence")}
+        word = STOPS["refusal" if self._refused and event.reason == "stop" else event.reason]
+        stop: dict[str, Any] = {"stop_reason": raw or word, "stop_sequence": own.get("stop_sequence")}
         stop.update({key: own[key] for key in ("stop_details", "container") if own.get(key)})
         payload = {"type": "message_delta", "delta": stop, "usage": self._usage}
         if own.get("context_management"):
@@ -134,6 +137,11 @@ class AnthropicEncoder(Encoder):
 
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
         self._open(event.index, event.choice, {"type": "text", "text": ""}, b'{"type":"text_delta","text":')
+
+    def _refusal_start(self, event: ev.RefusalStart) -> None:
+        """Text like any other here; that it declines, the stop reason says."""
+        self._refused = self._refused or not event.choice
+        self._text_start(event)
 
     def _text_delta(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         if event.index == self._part:
@@ -230,7 +238,7 @@ class AnthropicEncoder(Encoder):
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: _nothing,
         ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _close,
-        ev.RefusalStart: _text_start, ev.RefusalDelta: _text_delta, ev.RefusalEnd: _close,
+        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _text_delta, ev.RefusalEnd: _close,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _text_delta, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _close,
         ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,

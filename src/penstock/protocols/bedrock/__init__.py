@@ -9,6 +9,7 @@ BARE = frozenset(kind.decode() for kind in KINDS if kind != b"metadata")
 
 
 def looks(name: str, payload: dict[str, Any]) -> bool:
+    """A frame named after a kind of event, an event under its kind, or a whole answer."""
     if name in BARE or (name.endswith("Exception") and "message" in payload):
         return True
     if "stopReason" in payload and "output" in payload:

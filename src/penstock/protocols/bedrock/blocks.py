@@ -176,13 +176,13 @@ class Blocks:
 
     def _call(self, index: int, call: wire.ToolUse) -> None:
         self._wake()
-        id, name = call.toolUseId or f"call_turn_{index}", call.name or ""
+        call_id, name = call.toolUseId or f"call_turn_{index}", call.name or ""
         by: By = "client" if call.type in _CLIENT else "provider"
         given = "" if call.input is None else msgspec.json.encode(call.input).decode()
         extra: Extra | None = {NAME: {"type": call.type}} if call.type else None
-        self._names[id] = name
+        self._names[call_id] = name
         self._at[index] = index
-        self._ledger.open_call(index, id, name, by=by, given=given, extra=extra)
+        self._ledger.open_call(index, call_id, name, by=by, given=given, extra=extra)
 
     def _input(self, index: int, json: str) -> None:
         key = self._at.get(index)

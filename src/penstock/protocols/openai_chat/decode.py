@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import AnyEvent, Reason
+    from penstock.parts import Part
 
 NAME = "openai-chat"
 REASONS: dict[str, Reason] = {
@@ -44,12 +45,12 @@ _read_more = msgspec.json.Decoder(wire.More).decode
 class Voice:
     """What one choice is saying: the kind of its open part, its calls, its `<think>` reader."""
 
-    __slots__ = ("calls", "extras", "index", "key", "kind", "think")
+    __slots__ = ("calls", "extras", "index", "kind", "part", "think")
 
     def __init__(self, index: int, calls: Calls, extras: Extras, *, think: bool) -> None:
         self.index = index
         self.kind = ""
-        self.key: tuple[int, str] | None = None
+        self.part: Part | None = None
         self.think: ThinkTags | None = ThinkTags() if think else None
         self.calls = calls
         self.extras = extras
@@ -180,10 +181,11 @@ class ChatDecoder(Decoder):
         if delta is None:
             delta = choice.message or _PLAIN
         content = delta.content
-        if voice.kind == "text" and type(content) is str and voice.think is None:
+        if type(content) is str and voice.kind == "text" and voice.think is None:
             # nine chunks in ten: more text and nothing else, which one comparison tells
             delta.content = None
-            self.ledger.say(voice.key, content, choice.logprobs)
+            if content and voice.part is not None:
+                self.ledger.tell(voice.part, content, choice.logprobs)
         if delta != _PLAIN:
             self._delta(voice, delta, choice.logprobs)
         if choice.finish_reason or choice.content_filter_results or choice.error:
@@ -219,7 +221,7 @@ class ChatDecoder(Decoder):
             self._silence(voice)
             voice.calls.add(wire.ToolCall(index=0, function=delta.function_call))
         if delta.annotations:
-            part = self.ledger.find(voice.key) if voice.key else None
+            part = voice.part
             voice.extras.annotate(delta.annotations, part.index if part else None)
         if delta.audio is not None:
             if delta.audio.transcript:
@@ -261,26 +263,27 @@ class ChatDecoder(Decoder):
             self._say(voice, "reasoning", text)
         elif details and voice.kind != "reasoning":
             self._silence(voice)
-            voice.kind, voice.key = "reasoning", (voice.index, "reasoning")
-            self.ledger.open_reasoning(voice.key, choice=voice.index, form="redacted")
-        part = self.ledger.find(voice.key) if voice.key else None
+            voice.kind = "reasoning"
+            voice.part = self.ledger.open_reasoning((voice.index, "reasoning"), choice=voice.index, form="redacted")
+        part = voice.part
         if details and part is not None:
             part.extra = voice.extras.remember(details)
 
     def _say(self, voice: Voice, kind: str, text: str, logprobs: Any = None) -> None:
         """Speak on, or end the part of another kind and begin one of this."""
-        if voice.kind != kind or self.ledger.find(voice.key) is None:
-            if not text:
-                return
+        if not text:
+            return
+        if voice.kind != kind:
             self._silence(voice)
-            voice.kind, voice.key = kind, (voice.index, kind)
-            self.openings[kind](self.ledger, voice.key, choice=voice.index)
-        self.ledger.say(voice.key, text, logprobs if kind == "text" else None)
+            voice.kind = kind
+            voice.part = self.openings[kind](self.ledger, (voice.index, kind), choice=voice.index)
+        if voice.part is not None:
+            self.ledger.tell(voice.part, text, logprobs if kind == "text" else None)
 
     def _silence(self, voice: Voice) -> None:
-        if voice.key is not None:
-            self.ledger.close(voice.key)
-            voice.kind, voice.key = "", None
+        if voice.part is not None:
+            self.ledger.close((voice.index, voice.kind))
+            voice.kind, voice.part = "", None
             voice.extras.forget()
 
     def _finish(self, voice: Voice, word: str) -> None:
@@ -294,7 +297,7 @@ class ChatDecoder(Decoder):
             self.diagnostics.add("unknown-reason", f"finish reason {word!r} is read as a normal stop")
         extra = {NAME: self._notes} if self._notes else None
         self.ledger.finish(reason or "stop", word, choice=voice.index, extra=extra)
-        voice.kind, voice.key = "", None
+        voice.kind, voice.part = "", None
 
     def _flush(self, voice: Voice) -> None:
         """Say what the tag reader held back, and open calls that waited for a name."""

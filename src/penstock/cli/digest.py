@@ -1,0 +1,139 @@
+"""Frames and events in a few words: what is new in them first, what only numbers or repeats last or not at all.
+
+Leans on `ink` for spans. Knows no protocol: a payload is its JSON, and what matters in it is told by how it varies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from penstock.cli.ink import Line, cut, plain
+from penstock.jsontext import loose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.events import Event
+    from penstock.framing import Frame
+
+# Keys that number or label; what is said under the others comes first.
+_MINOR = frozenset({
+    "id", "item_id", "message_id", "messageId", "toolCallId", "call_id", "response_id", "sequence_number", "index",
+    "output_index", "content_index", "summary_index", "annotation_index", "contentBlockIndex", "object", "model",
+    "created", "created_at", "system_fingerprint", "service_tier", "obfuscation", "logprobs", "p", "role", "status",
+    "responseId", "modelVersion", "provider", "native_finish_reason", "avgLogprobs",
+})  # fmt: skip
+_QUOTE = 40  # columns for one string, so that others beside it can be seen too
+_STYLES = {
+    "text": "green", "reasoning": "magenta", "refusal": "red", "call": "yellow", "result": "cyan", "ask": "cyan",
+    "file": "blue", "source": "blue", "opaque": "dim", "data": "blue", "usage": "dim", "step": "dim", "start": "bold",
+    "finish": "bold", "fault": "bold red", "unknown": "red",
+}  # fmt: skip
+
+
+def style_of(event: Event | None) -> str:
+    """The colour of an event and of all it brings about."""
+    return _STYLES[tag(event).partition("-")[0]] if event is not None else ""
+
+
+def tag(event: Event) -> str:
+    return str(event.__struct_config__.tag)
+
+
+def event_line(event: Event) -> Line:
+    """`text-delta #0 "Hello"`: an event's tag, its part, its values; opaque data is left out."""
+    style = style_of(event)
+    line: Line = [(tag(event), style)]
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if name == "index":
+            line.append((f" #{value}", "dim"))
+        elif name not in {"extra", "logprobs"} and value not in (None, "", (), False, 0):
+            line += _field(name, value, style)
+    return line
+
+
+def _field(name: str, value: Any, style: str) -> Line:
+    if name in {"text", "data", "message", "title", "quote"} and isinstance(value, str):
+        return [(f" {quoted(value, 200)}", "" if style == "dim" else style)]
+    if isinstance(value, str):
+        return [(f" {plain(value)}", "")]
+    if name in {"by", "exact"} and value in {"client", True}:
+        return []
+    return [(f" {name} ", "dim"), (plain(_words(value)), "")]
+
+
+def quoted(text: str, room: int = _QUOTE) -> str:
+    """The text in quotes, cut if it is long."""
+    return f'"{cut(plain(text[: 4 * room]), room)}"'
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+
+
+class Digest:
+    """Short forms of the frames of one stream. Made from all of them, so that it knows what never changes."""
+
+    def __init__(self, frames: Iterable[Frame]) -> None:
+        payloads = [_payload(data) for _, data in frames]
+        self.constant = _constants(payloads)
+
+    def line(self, frame: Frame, style: str = "") -> Line:
+        """A frame's name or type, then what is in it."""
+        name, data = frame[0].decode("utf-8", "replace"), _payload(frame[1])
+        if not isinstance(data, dict):
+            text = frame[1][:400].decode("utf-8", "replace")
+            return [(plain(name or text), style), *([(f" {plain(text)}", "")] if name else [])]
+        kind = data.get("type")
+        label = name or (kind if isinstance(kind, str) else "")
+        line: Line = [(plain(label), style or "bold")] if label else []
+        leaves = [row for row in _leaves(data) if self.constant.get(row[0]) != row[1]]
+        leaves.sort(key=lambda row: _key(row[0]) in _MINOR)  # stable: the order of the payload otherwise
+        for path, value in leaves:
+            if (path, value) != (".type", label) and value not in (None, "", [], {}):
+                line += _leaf(_key(path), value)
+        return line
+
+
+def _leaf(key: str, value: Any) -> Line:
+    if isinstance(value, str):
+        return [(f" {plain(value)}", "")] if key == "type" else [(f" {key} ", "dim"), (quoted(value), "")]
+    return [(f" {key} ", "dim"), (_words(value), "")]
+
+
+def _payload(data: bytes) -> Any:
+    return loose(data)
+
+
+def _key(path: str) -> str:
+    return path.rpartition(".")[2].partition("[")[0]
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values in a JSON document with their paths; empty objects and lists count as values."""
+    if isinstance(value, dict) and value:
+        for key, item in cast("dict[str, Any]", value).items():
+            yield from _leaves(item, f"{path}.{key}")
+    elif isinstance(value, list) and value:
+        for place, item in enumerate(cast("list[Any]", value)):
+            yield from _leaves(item, f"{path}[{place}]")
+    else:
+        yield path, value
+
+
+def _constants(payloads: list[Any]) -> dict[str, Any]:
+    """The values that most frames repeat and none changes: said once above the table."""
+    count: Counter[str] = Counter()
+    values: dict[str, Any] = {}
+    varied: set[str] = set()
+    for payload in payloads:
+        for path, value in _leaves(payload):
+            count[path] += 1
+            if values.setdefault(path, value) != value:
+                varied.add(path)
+    often = max(len(payloads) // 2, 2)
+    return {path: values[path] for path, times in count.items() if times > often and path not in varied}
