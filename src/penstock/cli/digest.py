@@ -79,34 +79,43 @@ class Digest:
     """Short forms of the frames of one stream. Made from all of them, so that it knows what never changes."""
 
     def __init__(self, frames: Iterable[Frame]) -> None:
-        payloads = [_payload(data) for _, data in frames]
-        self.constant = _constants(payloads)
+        self._constant = _constants([loose(data) for _, data in frames])
+
+    @property
+    def constant_line(self) -> Line:
+        return [span for path, value in self._constant.items() if _told(value) for span in _leaf(_key(path), value)]
 
     def line(self, frame: Frame, style: str = "") -> Line:
         """A frame's name or type, then what is in it."""
-        name, data = frame[0].decode("utf-8", "replace"), _payload(frame[1])
-        if not isinstance(data, dict):
-            text = frame[1][:400].decode("utf-8", "replace")
-            return [(plain(name or text), style), *([(f" {plain(text)}", "")] if name else [])]
-        kind = data.get("type")
-        label = name or (kind if isinstance(kind, str) else "")
-        line: Line = [(plain(label), style or "bold")] if label else []
-        leaves = [row for row in _leaves(data) if self.constant.get(row[0]) != row[1]]
-        leaves.sort(key=lambda row: _key(row[0]) in _MINOR)  # stable: the order of the payload otherwise
+        payload = loose(frame[1])
+        if not isinstance(payload, dict):
+            words = [frame[0], frame[1][:400]]
+            return [(plain(b" ".join(filter(None, words)).decode("utf-8", "replace")), style)]
+        head = label(frame)
+        leaves = [(path, value) for path, value in _leaves(payload) if self._constant.get(path) != value]
+        leaves.sort(key=lambda leaf: _key(leaf[0]) in _MINOR)  # stable: otherwise in the payload's own order
+        line: Line = [(plain(head), style or "bold")] if head else []
         for path, value in leaves:
-            if (path, value) != (".type", label) and value not in (None, "", [], {}):
+            if _told(value) and (path, value) != (".type", head):
                 line += _leaf(_key(path), value)
-        return line
+        return line if head or not line else [(line[0][0].lstrip(), line[0][1]), *line[1:]]
+
+
+def label(frame: Frame) -> str:
+    """What a frame calls itself: its name in the framing, else the `type` of its payload."""
+    payload: Any = None if frame[0] else loose(frame[1])
+    kind: Any = payload.get("type") if isinstance(payload, dict) else ""  # pyright: ignore[reportUnknownMemberType]
+    return frame[0].decode("utf-8", "replace") or (kind if isinstance(kind, str) else "")
+
+
+def _told(value: Any) -> bool:
+    return value not in (None, "", [], {})
 
 
 def _leaf(key: str, value: Any) -> Line:
     if isinstance(value, str):
         return [(f" {plain(value)}", "")] if key == "type" else [(f" {key} ", "dim"), (quoted(value), "")]
     return [(f" {key} ", "dim"), (_words(value), "")]
-
-
-def _payload(data: bytes) -> Any:
-    return loose(data)
 
 
 def _key(path: str) -> str:

@@ -37,8 +37,8 @@ class EventStreamParser(FailsLate):
     """Chunks to frames: `(event type, payload)`.
 
     An exception is named by its `:exception-type`; an error, which has no payload, by its `:error-code`, with
-    `{"message": …}` as its data. A `chunk` of another protocol's stream (Claude on Bedrock) gives the payload inside it,
-    without a name. Broken framing raises `FramingError`; a message cut off by the end is nothing.
+    `{"message": …}` as its data. A `chunk` of another protocol's stream (Claude on Bedrock) gives the payload inside
+    it, without a name. Broken framing raises `FramingError`; a message cut off by the end is nothing.
     """
 
     __slots__ = ("_buffer", "_limit", "_need", "_text")

@@ -128,10 +128,11 @@ class AnthropicDecoder(Decoder):
         """A sign of life: nothing to say."""
 
     def named(self, name: str, data: bytes) -> bool:
+        said = _bare_message(data)
         if data.strip().upper() == b"[DONE]":
             self.ledger.end()
-        elif name == "error" or name.endswith("Exception"):
-            said = pick.text(pick.as_object(loose(data)), "message") or data.decode("utf-8", "replace")
+        elif said or name == "error" or name.endswith("Exception"):
+            said = said or data.decode("utf-8", "replace")
             self.ledger.fault(kind_of(name), said, code="" if name == "error" else name)
         else:
             return False
@@ -279,3 +280,9 @@ class AnthropicDecoder(Decoder):
         wire.Error: _error,
         wire.Message: _message,
     }
+
+
+def _bare_message(data: bytes) -> str:
+    """What a body says that is nothing but a message: how Bedrock reports errors of Claude."""
+    body = pick.as_object(loose(data))
+    return "" if "type" in body else pick.text(body, "message")

@@ -35,7 +35,6 @@ REASONS: dict[str, Reason] = {
 }  # fmt: skip
 _FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
 _ALIVE = frozenset({"ping", "keepalive"})
-_BARE = wire.More()  # what is left of a chunk once its choices are taken
 _PLAIN = wire.Delta()  # what is left of a delta of text once its text is taken
 
 _read_chunk = msgspec.json.Decoder(wire.Chunk).decode
@@ -74,29 +73,26 @@ class ChatDecoder(Decoder):
     # ── the chunk ─────────────────────────────────────────────────────────────────────────────────
 
     def _chunk(self, chunk: wire.Chunk) -> None:
-        if not chunk.choices and not self._bare(chunk):
-            return
-        if self.ledger.inside or self._begin(chunk):
-            self._all(chunk)
+        """A payload outside a turn: it may begin one."""
+        if (chunk.choices or self._bare(chunk)) and (self.ledger.inside or self._begin(chunk)):
             self.read = _read_more
+            self._more(chunk)
 
     def _more(self, chunk: wire.More) -> None:
         if not self.ledger.inside:
             self._chunk(_read_chunk(self.frame[1]))
-        elif chunk.choices or self._bare(chunk):
-            self._all(chunk)
-
-    def _all(self, chunk: wire.More) -> None:
+            return
+        if not chunk.choices and not self._bare(chunk):
+            return
         for choice in chunk.choices or ():
             self._choice(choice)
-        chunk.choices = None
-        if chunk != _BARE:
+        if chunk.usage is not None or chunk.x_groq is not None or chunk.error is not None:
             self._rest(chunk)
+        if chunk.citations is not None or chunk.search_results is not None:
+            self._voice(0).extras.found(chunk.search_results or (), chunk.citations or ())
 
     def _rest(self, chunk: wire.More) -> None:
         """What stands beside the choices."""
-        if chunk.citations is not None or chunk.search_results is not None:
-            self._voice(0).extras.found(chunk.search_results or (), chunk.citations or ())
         if chunk.usage is not None:
             self._count(chunk.usage)
         elif chunk.x_groq is not None:
