@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
-from penstock.errors import Unrecognised
-from penstock.framing import AutoParser, BedrockChunks
+from penstock.errors import UnknownProtocol, Unrecognised
+from penstock.framing import PARSERS, BedrockChunks
 from penstock.jsontext import loose
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ FRAMES = 64
 _READ = 64 * 1024  # bytes are parsed in pieces: the first one nearly always tells
 
 
-def guess(prefix: bytes) -> str:
+def guess(prefix: bytes, framing: str = "auto") -> str:
     """The protocol of a stream that begins so; raises an `InputError` that lists the known names."""
+    if framing not in PARSERS:
+        raise UnknownProtocol(framing, PARSERS, "framing")
     seen = 0
-    for batch in _batches(prefix):
+    for batch in _batches(prefix, framing):
         name = guess_frames(batch)
         if name:
             return name
@@ -51,8 +53,8 @@ def guess_frames(frames: Iterable[Frame]) -> str | None:
     return None
 
 
-def _batches(data: bytes) -> Iterator[list[Frame]]:
-    parser = AutoParser()
+def _batches(data: bytes, framing: str) -> Iterator[list[Frame]]:
+    parser = PARSERS[framing]()
     for start in range(0, len(data), _READ):
         yield parser.feed([data[start : start + _READ]])
     yield parser.finish()

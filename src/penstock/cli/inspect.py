@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import reading
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
 
     from penstock.cli.ink import Line
     from penstock.cli.rows import Shown
@@ -49,6 +50,7 @@ def run(options: Namespace) -> int:
     from penstock import protocols
     from penstock.bridge import bridge
     from penstock.cli.rows import follow
+    from penstock.errors import InputError
     from penstock.guess import guess
 
     with reading.opened(options.file) as file:
@@ -59,11 +61,94 @@ def run(options: Namespace) -> int:
         source_options=reading.settings(options.source_options, protocols.protocol(source).decoder),
         target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
     )  # fmt: skip
-    shown = follow(pipe, data)
-    about = {
-        "source": source, "framing": getattr(pipe.stages[0], "framing", options.framing), "target": options.target,
-        "bytes": len(data),
-    }  # fmt: skip
-    _check(shown, source)
-    (_print_json if options.json else _print_table)(options, pipe, shown, about)
+    stream = Stream(options.file, data, source, options.target, pipe, follow(pipe, data))
+    if not reading.understood(stream.events):
+        raise InputError(f"there is nothing of {source} in the input")
+    if options.json:
+        _print_json(stream)
+    else:
+        _print_table(stream, options)
     return 0
+
+
+@dataclass
+class Stream:
+    """What was inspected, and what was seen of it."""
+
+    file: str
+    data: bytes
+    source: str
+    target: str
+    pipe: Pipe
+    shown: list[Shown]
+
+    @property
+    def framing(self) -> str:
+        """The framing as named, or as found out."""
+        return getattr(self.pipe.stages[0], "framing", None) or "named"
+
+    @property
+    def events(self) -> list[Any]:
+        return [step.item for step in self.shown if step.kind == "event"]
+
+    def count(self, kind: str) -> int:
+        return sum(step.kind == kind for step in self.shown)
+
+
+def _print_json(stream: Stream) -> None:
+    import msgspec
+
+    from penstock.cli.summary import summary
+
+    for number, step in enumerate(stream.shown):
+        row = {"kind": step.kind, "number": number, "cause": step.cause, **_item(step)}
+        print(msgspec.json.encode(row).decode())
+    about = {
+        "kind": "summary", "source": stream.source, "framing": stream.framing, "target": stream.target,
+        "bytes": len(stream.data), "frames": stream.count("frame"), "events": stream.count("event"),
+        "outputs": stream.count("output"),
+    }  # fmt: skip
+    print(msgspec.json.encode({**about, **summary(stream.events, stream.pipe.diagnostics)}).decode())
+
+
+def _item(step: Shown) -> dict[str, Any]:
+    import msgspec
+
+    if step.kind == "event":
+        return {"event": step.item}
+    name, data = step.item
+    try:
+        payload = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        payload = data.decode("utf-8", "replace")
+    return {"name": name.decode("utf-8", "replace"), "data": payload}
+
+
+def _print_table(stream: Stream, options: Namespace) -> None:
+    from penstock.cli import ink
+    from penstock.cli.rows import rows
+    from penstock.cli.summary import lines, summary
+    from penstock.cli.table import Table
+
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may know fewer characters than a model
+    show = ink.ink(colour=ink.wanted(sys.stdout, refused=options.no_color))
+    width = options.width or shutil.get_terminal_size((WIDE, 24)).columns
+    table = Table(rows(stream.shown), everything=options.all)
+    show(ink.fit(_head(stream), width))
+    if table.constant:
+        show(ink.fit([("in every frame:", "dim"), *table.constant], width))
+    show([])
+    for line in table.draw([f"{stream.source} frames", "events", f"to {stream.target}"], width):
+        show(line)
+    show([])
+    for label, line in lines(summary(stream.events, stream.pipe.diagnostics)):
+        show(ink.fit([(f"{label:<10}", "dim"), *line], width))
+
+
+def _head(stream: Stream) -> Line:
+    from penstock.cli.ink import plain
+
+    name = "standard input" if stream.file == "-" else plain(stream.file)
+    size = f"{stream.count('frame'):,} frames, {len(stream.data):,} bytes"
+    return [(name, "bold"), (f"  {stream.source} over {stream.framing}, {size} → {stream.target}", "")]

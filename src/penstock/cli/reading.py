@@ -65,6 +65,13 @@ def chunks(file: BufferedReader) -> Iterator[bytes]:
         chunk = file.read1(SIZE)
 
 
+def understood(events: Iterable[Any]) -> bool:
+    """Whether a decoder found anything it knows, a fault of the provider's included."""
+    from penstock.events import Fault, Start
+
+    return any(event.kind != "truncated" if type(event) is Fault else type(event) is not Start for event in events)
+
+
 def settings(pairs: Iterable[str], make: Callable[..., Any] | None) -> dict[str, Any]:
     """`key=value` pairs as the keyword arguments of a codec, each of the type that the codec wants."""
     from penstock.errors import InputError

@@ -68,14 +68,12 @@ class _Seen:
         self.fault = ""
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
-        from penstock.events import Fault, Start
+        from penstock.events import Fault
 
+        self.understood = self.understood or reading.understood(events)
         for event in events:
             if type(event) is Fault:
                 self.fault = f"{event.kind}: {event.message}"
-                self.understood = self.understood or event.kind != "truncated"
-            elif type(event) is not Start:
-                self.understood = True
         return list(events)
 
     def finish(self) -> list[Any]:

@@ -1,0 +1,36 @@
+"""What all files of this folder share: the protocol's name, and its corner of an event's extra data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.jsontext import fit
+
+if TYPE_CHECKING:
+    from penstock.events import Extra
+
+NAME = "gemini"
+
+
+def own(**fields: Any) -> Extra | None:
+    """Extra data of this protocol, without the fields that say nothing."""
+    said = {key: value for key, value in fields.items() if value is not None and value is not False}
+    return {NAME: said} if said else None
+
+
+def compact(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def shaped(value: dict[str, Any], shape: Any) -> Any:
+    """An object that is kept as it was, read as a Struct; what does not fit is left out of the Struct alone."""
+    try:
+        return msgspec.convert(value, shape, strict=False)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return fit(msgspec.json.decode(msgspec.json.encode(value)), shape)[0]
+    except msgspec.ValidationError:
+        return shape()
