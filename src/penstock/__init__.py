@@ -53,8 +53,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Python hangs every submodule on its package when it is first imported: here `fold` the module would take the place
-    of `fold` the function, depending on who imported what before. The public name keeps its place.
+    """Keeps the public names in their places.
+
+    Python hangs a submodule on its package when it is first imported: `fold` the module would take the place of `fold`
+    the function, or not, depending on who imported what before.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -51,7 +51,7 @@ class Fold:
         self._open(event.index, call)
 
     def _file(self, event: ev.FileStart) -> None:
-        self._open(event.index, rq.File(event.media, event.url, "", event.choice, event.item, event.extra))
+        self._open(event.index, rq.File(event.media, event.url, "", event.choice, event.item, extra=event.extra))
 
     def _say(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         self._pieces[event.index].append(event.text)
@@ -72,9 +72,25 @@ class Fold:
         part: Any = self._turn.parts[event.index]
         part.json, part.cut, part.extra = event.json, type(event) is ev.CallCut, event.extra or part.extra
 
-    def _atom(self, event: ev.Result | ev.Ask | ev.Source | ev.Opaque) -> None:
-        fields = {name: getattr(event, name) for name in event.__struct_fields__ if name != "index"}
-        self._turn.parts.append(getattr(rq, type(event).__name__)(**fields))
+    def _result(self, event: ev.Result) -> None:
+        content: list[rq.ResultPart] = [rq.Json(event.json)]
+        self._turn.parts.append(
+            rq.Result(event.call, event.name, content, event.failed, event.partial, "provider", extra=event.extra)
+        )
+
+    def _ask(self, event: ev.Ask) -> None:
+        self._turn.parts.append(rq.Ask(event.call, event.id, extra=event.extra))
+
+    def _source(self, event: ev.Source) -> None:
+        self._turn.parts.append(
+            rq.Source(
+                event.url, event.title, event.of, event.span, event.quote, event.id, event.media, event.filename,
+                event.extra,
+            )
+        )  # fmt: skip
+
+    def _opaque(self, event: ev.Opaque) -> None:
+        self._turn.parts.append(rq.Opaque(event.protocol, event.kind, event.data))
 
     def _usage(self, event: ev.Usage) -> None:
         if event.step:
@@ -106,7 +122,7 @@ class Fold:
         ev.ReasoningStart: _reasoning, ev.ReasoningDelta: _say, ev.ReasoningEnd: _end,
         ev.CallStart: _call, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _call_end,
         ev.FileStart: _file, ev.FileDelta: _data_delta, ev.FileEnd: _end,
-        ev.Result: _atom, ev.Ask: _atom, ev.Source: _atom, ev.Opaque: _atom,
+        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
     }  # fmt: skip
 
@@ -177,12 +193,25 @@ def _file(index: int, part: rq.File) -> Iterator[ev.AnyEvent]:
     yield ev.FileEnd(index, part.extra)
 
 
-def _atom(index: int, part: Any) -> Iterator[ev.AnyEvent]:
-    make = getattr(ev, type(part).__name__)
-    yield make(index, *(getattr(part, name) for name in part.__struct_fields__))
+def _result(index: int, part: rq.Result) -> Iterator[ev.AnyEvent]:
+    yield ev.Result(index, part.call, part.name, part.json, part.failed, part.partial, part.extra)
+
+
+def _ask(index: int, part: rq.Ask) -> Iterator[ev.AnyEvent]:
+    yield ev.Ask(index, part.call, part.id, part.extra)
+
+
+def _source(index: int, part: rq.Source) -> Iterator[ev.AnyEvent]:
+    yield ev.Source(
+        index, part.url, part.title, part.of, part.span, part.quote, part.id, part.media, part.filename, part.extra
+    )
+
+
+def _opaque(index: int, part: rq.Opaque) -> Iterator[ev.AnyEvent]:
+    yield ev.Opaque(index, part.protocol, part.kind, part.data)
 
 
 _WAYS: dict[type, Callable[[int, Any], Iterator[ev.AnyEvent]]] = {
     rq.Text: _text, rq.Reasoning: _reasoning, rq.Call: _call, rq.File: _file,
-    rq.Result: _atom, rq.Ask: _atom, rq.Source: _atom, rq.Opaque: _atom,
+    rq.Result: _result, rq.Ask: _ask, rq.Source: _source, rq.Opaque: _opaque,
 }  # fmt: skip

@@ -64,7 +64,7 @@ def _name(label: str, payload: dict[str, Any]) -> str | None:
     for name in protocols.MODULES:
         try:
             row = protocols.protocol(name)
-        except ModuleNotFoundError:
+        except (ImportError, AttributeError):
             continue
         if row.looks(label, payload):
             return name

@@ -27,7 +27,7 @@ class Part:
     """An open part. `pieces` is kept for calls, and for parts opened with `keep=True`."""
 
     __slots__ = ("by", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted", "name",
-                 "pieces")  # fmt: skip
+                 "pieces", "void")  # fmt: skip
 
     def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
         self.index = index
@@ -43,6 +43,7 @@ class Part:
         self.form: CallForm = "json"
         self.given = ""  # a call's input as its start had it: counts if no fragment follows
         self.muted = False
+        self.void = False  # a call that must not be run, however complete its input is
 
     @property
     def is_call(self) -> bool:
@@ -177,7 +178,7 @@ class Ledger:
     def _finish_now(self, finish: tuple[Reason, str, Extra | None]) -> None:
         self.close_all()
         reason, raw, extra = finish
-        if reason == "stop" and self.calls:
+        if self.calls and (reason == "stop" or (reason == "other" and not raw)):
             reason = "calls"
         elif reason == "calls" and not self.calls:
             reason = "length" if self.cuts else "stop"
@@ -343,14 +344,14 @@ class Ledger:
             final = streamed + "{}"
         if final.startswith(streamed) and len(final) > len(streamed):
             self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
-        good = usable(final) if part.form == "json" else final if whole else None
+        good = None if part.void else usable(final) if part.form == "json" else final if whole else None
         extra = extra or part.extra
         if good is not None:
             self.calls += part.by == "client" and not part.choice
             self.out.append(ev.CallEnd(part.index, part.id, part.name, good, part.by, part.form, extra))
         else:
             self.cuts += part.by == "client" and not part.choice
-            self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input")
+            self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input, or one refused")
             self.out.append(ev.CallCut(part.index, part.id, part.name, final, part.by, part.form, extra))
 
     def _final(self, part: Part, streamed: str, json: str | None) -> str:

@@ -1,23 +1,33 @@
-"""The parts of a message and the whole of a turn: what events fold into.
+"""What is asked of a model, and what came back whole: `Request`, its messages, parts, tools and settings; `Turn`.
 
 Part kinds are the nouns of the events: text, reasoning, call, result, file, source, opaque. Raw JSON stays text.
+What a reader has no word for it keeps in `extra`, at its own level and under its protocol's name, so that the
+same protocol gets it back. Plain Structs: nothing here reads or writes a wire format.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock.diagnostics import Diagnostic
 from penstock.events import By, CallForm, Data, Extra, Fault, Finish, ReasoningForm, Unknown, Usage, kebab
 
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+ToolKind: TypeAlias = Literal["function", "custom", "provider", "unknown"]
+ChoiceMode: TypeAlias = Literal["auto", "none", "required", "tool"]
+FormatKind: TypeAlias = Literal["text", "json", "schema"]
 
-class Part(msgspec.Struct, tag_field="type", tag=kebab, omit_defaults=True):
-    """The root of all part kinds."""
+
+class Part(msgspec.Struct, tag_field="type", tag=kebab, omit_defaults=True, kw_only=True):
+    """The root of all part kinds. `cache`: the prompt up to and with this part is worth caching ("5m", "1h")."""
+
+    cache: str = ""
 
 
 class Text(Part):
-    """What the model said; `refusal` when it declined."""
+    """What was said; `refusal` when the model declined."""
 
     text: str = ""
     refusal: bool = False
@@ -28,7 +38,7 @@ class Text(Part):
 
 
 class Reasoning(Part):
-    """What the model thought; `extra` holds the state that must be sent back."""
+    """What the model thought; `extra` holds the state that must be sent back as it was."""
 
     text: str = ""
     form: ReasoningForm = "full"
@@ -51,38 +61,59 @@ class Call(Part):
     extra: Extra | None = None
 
 
-class Result(Part):
-    """What a tool answered."""
+class Json(Part):
+    """A JSON value as content, in a tool's result."""
 
-    call: str
-    name: str
     json: str
-    failed: bool = False
-    partial: bool = False
-    extra: Extra | None = None
-
-
-class Ask(Part):
-    """A request for approval of a call."""
-
-    call: str
-    id: str
     extra: Extra | None = None
 
 
 class File(Part):
-    """`data` is base64; `url` stands alone."""
+    """An image, a sound, a document: by `data` (base64), by `url`, or by the provider's own `id`."""
 
     media: str
     url: str = ""
     data: str = ""
     choice: int = 0
     item: str = ""
+    name: str = ""
+    id: str = ""
+    extra: Extra | None = None
+
+
+class Result(Part):
+    """What a tool answered: text, JSON and files, in order."""
+
+    call: str
+    name: str = ""
+    content: list[ResultPart] = []
+    failed: bool = False
+    partial: bool = False
+    by: By = "client"
+    form: CallForm = "json"
+    extra: Extra | None = None
+
+    @property
+    def json(self) -> str:
+        """The content as one JSON value, where it is one."""
+        only = self.content[0] if len(self.content) == 1 else None
+        if isinstance(only, Json):
+            return only.json
+        said = [part.text if isinstance(part, Text) else msgspec.to_builtins(part) for part in self.content]
+        return msgspec.json.encode(said[0] if len(said) == 1 else said).decode()
+
+
+class Ask(Part):
+    """A request for approval of a call; in a message of the user's, its answer."""
+
+    call: str
+    id: str
+    approved: bool | None = None
     extra: Extra | None = None
 
 
 class Source(Part):
-    """`of` is the place of the cited part in the turn's list."""
+    """A citation. `of` is the place of the cited part in the same list."""
 
     url: str = ""
     title: str = ""
@@ -104,6 +135,93 @@ class Opaque(Part):
 
 
 AnyPart: TypeAlias = Text | Reasoning | Call | Result | Ask | File | Source | Opaque
+ResultPart: TypeAlias = Text | Json | File | Source | Opaque
+
+
+class Message(msgspec.Struct, omit_defaults=True):
+    """One message. Results stand in messages of role `tool`; a system message stays where it was said."""
+
+    role: Role
+    parts: list[AnyPart] = []
+    name: str = ""
+    extra: Extra | None = None
+
+
+class Tool(msgspec.Struct, omit_defaults=True):
+    """A tool on offer. `schema` is the JSON Schema of a function's input; a custom tool takes free text.
+
+    `provider` tools are run upstream, `unknown` ones are of a kind this version has no word for: both keep what they
+    were in `extra`. `namespace` groups tools whose names are only unique inside it.
+    """
+
+    name: str
+    description: str = ""
+    schema: dict[str, Any] | None = None
+    kind: ToolKind = "function"
+    strict: bool | None = None
+    namespace: str = ""
+    cache: str = ""
+    extra: Extra | None = None
+
+
+class ToolChoice(msgspec.Struct, omit_defaults=True):
+    """Which tools may or must be called. `names`: the one that must (`tool`), or those that may."""
+
+    mode: ChoiceMode = "auto"
+    names: list[str] = []
+    extra: Extra | None = None
+
+
+class Format(msgspec.Struct, omit_defaults=True):
+    """The form of the answer: free text, any JSON, or JSON of a schema."""
+
+    kind: FormatKind = "text"
+    name: str = ""
+    schema: dict[str, Any] | None = None
+    description: str = ""
+    strict: bool | None = None
+
+
+class Settings(msgspec.Struct, omit_defaults=True):
+    """What all protocols can be asked for in some form. None: not said, the provider's default holds."""
+
+    max_output: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop: list[str] = []
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    choices: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    format: Format | None = None
+    parallel_calls: bool | None = None
+    effort: str = ""  # none, minimal, low, medium, high, xhigh, max … as the protocols spell it
+    budget: int | None = None  # reasoning tokens; 0 switches reasoning off
+    thoughts: bool | None = None  # whether reasoning (or its summary) should be shown
+    verbosity: str = ""
+    tier: str = ""
+    user: str = ""
+    metadata: dict[str, Any] | None = None
+    cache_key: str = ""
+    store: bool | None = None
+
+
+class Request(msgspec.Struct, omit_defaults=True):
+    """Everything that is asked of a model. `options` are provider options, keyed by provider, passed on untouched."""
+
+    model: str = ""
+    messages: list[Message] = []
+    tools: list[Tool] = []
+    choice: ToolChoice | None = None
+    settings: Settings = msgspec.field(default_factory=Settings)
+    stream: bool = False
+    usage: bool | None = None  # whether a stream should end with its usage; None: not said
+    options: dict[str, Any] = {}
+    extra: Extra | None = None
+    diagnostics: list[Diagnostic] = []
 
 
 class Turn(msgspec.Struct, omit_defaults=True):

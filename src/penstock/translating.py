@@ -1,6 +1,6 @@
 """`penstock.translate`: bytes of one protocol in, bytes of another out, for plain and async iterables alike.
 
-Leans on `bridge`, which does the work; here are only the loop, its two colours, and what happens when the source breaks.
+Leans on `bridge`, which does the work; here are only the loop, its two colours, and what happens when a source breaks.
 The module is not called `translate`, so that `penstock.translate` can only be the function.
 """
 
@@ -46,7 +46,7 @@ def translate(
     `source="auto"` finds the protocol out. `options` are those of `bridge`: `framing`, `shaping`, `source_options`,
     `target_options`. `on_diagnostic` is given every finding once the stream is over.
 
-    When `chunks` raises, or its bytes cannot be read on, what was begun is ended by a fault in the target's own way, and
+    When `chunks` raises, or its bytes cannot be read on, what was begun is ended by a fault in the target's own way,
     then the error is raised. With `errors="fault"` it is not raised: the fault is written, whether or not anything was.
     """
     if errors not in {"raise", "fault"}:
@@ -54,8 +54,9 @@ def translate(
     run = _Run(source, target, options, errors, on_diagnostic)
     if isinstance(chunks, AsyncIterable):
         return _translate_async(chunks, run)
-    whole = isinstance(chunks, bytes | bytearray | memoryview)
-    return _translate([chunks] if whole else chunks, run)  # type: ignore[list-item]  # pyright: ignore
+    if isinstance(chunks, bytes | bytearray | memoryview):
+        chunks = (bytes(chunks),)
+    return _translate(chunks, run)
 
 
 def _translate(chunks: Iterable[bytes], run: _Run) -> Generator[bytes, None, None]:
@@ -159,7 +160,7 @@ class _Cause:
 
 
 def _fault(error: Exception) -> Fault:
-    """Our own errors tell all; of foreign ones only the name goes to the consumer, for their text may hold addresses."""
+    """Our own errors tell all; of foreign ones only the name goes to the consumer: their text may hold addresses."""
     if isinstance(error, InputError):
         return Fault("malformed", str(error))
     name = type(error).__name__

@@ -1,4 +1,4 @@
-"""The chunks of the AI SDK as sent: `fullStream` parts of versions 4 to 7, `doStream` parts, UI message chunks.
+"""The chunks of the AI SDK as sent, but for those about tools: text, reasoning, sources, files, the frame around them.
 
 One shape per meaning, with every spelling as a field of its own; a chunk's type says what it means. Only what is read
 is declared. Metadata is `Any` on purpose: text must not be lost because something beside it is odd.
@@ -13,315 +13,233 @@ from msgspec import UNSET, Struct
 Id: TypeAlias = str | int | None
 
 
-class Chunk(Struct, tag_field="type"):
-    """The root of all chunks."""
+class Chunk(Struct, tag_field="type", rename="camel"):
+    """The root of all chunks: snake_case here, camelCase on the wire."""
 
 
 # ── text and reasoning ────────────────────────────────────────────────────────────────────────────
 
 
 class Say(Chunk, gc=False):
+    """A piece: `text` in a full stream, `delta` in a UI stream and in `doStream`, `textDelta` in version 4."""
+
     id: Id = None
     text: str | None = None
     delta: str | None = None
-    textDelta: str | None = None
-    providerMetadata: Any = None
+    text_delta: str | None = None
+    provider_metadata: Any = None
 
 
 class TextDelta(Say, tag="text-delta", gc=False):
-    pass
+    """All versions."""
 
 
 class Text(Say, tag="text", gc=False):
-    pass
+    """An alpha of version 5."""
 
 
 class ReasoningDelta(Say, tag="reasoning-delta", gc=False):
-    pass
+    """Since 5."""
 
 
 class Reasoning(Say, tag="reasoning", gc=False):
-    pass
+    """Version 4."""
 
 
 class Border(Chunk):
+    """Where a part begins or ends."""
+
     id: Id = None
-    providerMetadata: Any = None
+    provider_metadata: Any = None
     citations: Any = None
 
 
 class TextStart(Border, tag="text-start"):
-    pass
+    """Since 5."""
 
 
 class TextEnd(Border, tag="text-end"):
-    pass
+    """Since 5; with citations since 7."""
 
 
 class ReasoningStart(Border, tag="reasoning-start"):
-    pass
+    """Since 5."""
 
 
 class ReasoningEnd(Border, tag="reasoning-end"):
-    pass
+    """Since 5."""
 
 
 class ReasoningPartFinish(Border, tag="reasoning-part-finish"):
-    pass
+    """An alpha of version 5."""
 
 
 class ReasoningSignature(Chunk, tag="reasoning-signature"):
+    """Version 4: ends a block of reasoning."""
+
     signature: str = ""
 
 
 class RedactedReasoning(Chunk, tag="redacted-reasoning"):
+    """Version 4."""
+
     data: str = ""
 
 
-# ── calls ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-class CallChunk(Chunk):
-    """What every chunk about a call may say."""
-
-    toolCallId: str | None = None
-    id: str | None = None
-    toolName: str | None = None
-    providerExecuted: bool | None = None
-    dynamic: bool | None = None
-    title: str | None = None
-    providerMetadata: Any = None
-    toolMetadata: Any = None
-
-
-class OpenCall(CallChunk):
-    inputEncoding: str | None = None
-
-
-class ToolInputStart(OpenCall, tag="tool-input-start"):
-    pass
-
-
-class ToolCallStreamingStart(OpenCall, tag="tool-call-streaming-start"):
-    pass
-
-
-class CallPiece(CallChunk):
-    delta: str | None = None
-    inputTextDelta: str | None = None
-    argsTextDelta: str | None = None
-
-
-class ToolInputDelta(CallPiece, tag="tool-input-delta"):
-    pass
-
-
-class ToolCallDelta(CallPiece, tag="tool-call-delta"):
-    pass
-
-
-class ToolInputEnd(CallChunk, tag="tool-input-end"):
-    pass
-
-
-class WholeCall(CallChunk):
-    input: Any = UNSET
-    args: Any = UNSET
-    invalid: bool | None = None
-    error: Any = None
-    errorText: str | None = None
-
-
-class ToolCall(WholeCall, tag="tool-call"):
-    pass
-
-
-class ToolInputAvailable(WholeCall, tag="tool-input-available"):
-    pass
-
-
-class ToolInputError(WholeCall, tag="tool-input-error"):
-    pass
-
-
-class Answer(WholeCall):
-    output: Any = UNSET
-    result: Any = UNSET
-    isError: bool | None = None
-    preliminary: bool | None = None
-
-
-class ToolResult(Answer, tag="tool-result"):
-    pass
-
-
-class ToolError(Answer, tag="tool-error"):
-    pass
-
-
-class ToolOutputAvailable(Answer, tag="tool-output-available"):
-    pass
-
-
-class ToolOutputError(Answer, tag="tool-output-error"):
-    pass
-
-
-class ToolOutputDenied(Answer, tag="tool-output-denied"):
-    pass
-
-
-class ToolApprovalRequest(CallChunk, tag="tool-approval-request"):
-    approvalId: str = ""
-    toolCall: Any = None
-    reason: str | None = None
-    isAutomatic: bool | None = None
-    signature: str | None = None
-
-
-# ── sources, files ────────────────────────────────────────────────────────────────────────────────
+# ── sources and files ─────────────────────────────────────────────────────────────────────────────
 
 
 class SourceChunk(Chunk):
+    """A source in itself, or in version 4 under `source`."""
+
     id: Id = None
-    sourceId: Id = None
+    source_id: Id = None
     url: str | None = None
     title: str | None = None
-    mediaType: str | None = None
+    media_type: str | None = None
     filename: str | None = None
     source: Any = None
-    providerMetadata: Any = None
+    provider_metadata: Any = None
 
 
 class Source(SourceChunk, tag="source"):
-    pass
+    """In full streams."""
 
 
 class SourceUrl(SourceChunk, tag="source-url"):
-    pass
+    """In UI streams."""
 
 
 class SourceDocument(SourceChunk, tag="source-document"):
-    pass
+    """In UI streams."""
 
 
 class FileChunk(Chunk):
-    """A file in itself, or under `file`; its bytes are read by `penstock.aisdk.files`."""
+    """A file by its address, its bytes (which `penstock.aisdk.files` finds), or all of it under `file`."""
 
     file: Any = None
     url: str | None = None
-    mediaType: str | None = None
-    mimeType: str | None = None
+    media_type: str | None = None
+    mime_type: str | None = None
     base64: Any = None
-    base64Data: Any = None
+    base64_data: Any = None
     data: Any = None
-    uint8Array: Any = None
-    uint8ArrayData: Any = None
-    providerMetadata: Any = None
+    uint8_array: Any = None
+    uint8_array_data: Any = None
+    provider_metadata: Any = None
 
 
 class File(FileChunk, tag="file"):
-    pass
+    """All versions."""
 
 
 class ReasoningFile(FileChunk, tag="reasoning-file"):
-    pass
+    """Since 7."""
 
 
-# ── the turn ──────────────────────────────────────────────────────────────────────────────────────
+# ── the frame ─────────────────────────────────────────────────────────────────────────────────────
 
 
 class Start(Chunk, tag="start"):
-    messageId: str | None = None
-    messageMetadata: Any = None
+    """A turn begins."""
+
+    message_id: str | None = None
+    message_metadata: Any = None
 
 
 class StreamStart(Chunk, tag="stream-start"):
+    """The first part of `doStream`."""
+
     warnings: Any = None
 
 
 class ResponseMetadata(Chunk, tag="response-metadata"):
+    """Only in `doStream`."""
+
     id: str | None = None
-    modelId: str | None = None
+    model_id: str | None = None
     timestamp: Any = None
 
 
 class StepBegin(Chunk):
-    messageId: str | None = None
+    """A model call inside the turn begins."""
+
+    message_id: str | None = None
     warnings: Any = None
 
 
 class StartStep(StepBegin, tag="start-step"):
-    pass
+    """Since 5."""
 
 
 class StepStart(StepBegin, tag="step-start"):
-    pass
+    """Version 4, whose streams have no `start`."""
 
 
 class Ending(Chunk):
     """What the end of a step and the end of all may say."""
 
-    finishReason: Any = None
-    rawFinishReason: str | None = None
+    finish_reason: Any = None
+    raw_finish_reason: str | None = None
     usage: Any = None
-    totalUsage: Any = None
+    total_usage: Any = None
     response: Any = None
-    providerMetadata: Any = None
-    messageMetadata: Any = None
+    provider_metadata: Any = None
+    message_metadata: Any = None
 
 
 class FinishStep(Ending, tag="finish-step"):
-    pass
+    """Since 5."""
 
 
 class StepFinish(Ending, tag="step-finish"):
-    pass
+    """Version 4."""
 
 
 class Finish(Ending, tag="finish"):
-    pass
+    """The end of all."""
 
 
 class MessageMetadata(Chunk, tag="message-metadata"):
-    messageMetadata: Any = None
+    """An application's own words about the message; UI streams."""
+
+    message_metadata: Any = None
 
 
 class Error(Chunk, tag="error"):
+    """`error` is anything in a full stream; a UI stream has text only."""
+
     error: Any = None
-    errorText: str | None = None
+    error_text: str | None = None
 
 
 class Abort(Chunk, tag="abort"):
+    """The caller stopped it."""
+
     reason: Any = None
 
 
-# ── state, framing ────────────────────────────────────────────────────────────────────────────────
-
-
 class Custom(Chunk, tag="custom"):
+    """A provider's own part, since 7."""
+
     kind: str = ""
-    providerMetadata: Any = None
+    provider_metadata: Any = None
 
 
 class SteeringMessage(Chunk, tag="steering-message"):
-    pass
-
-
-class ToolApprovalResponse(Chunk, tag="tool-approval-response"):
-    pass
+    """A user's word in the midst of a run, since 7."""
 
 
 class Raw(Chunk, tag="raw"):
-    pass
+    """A provider's own chunk, for whoever asked to see it."""
 
 
 class Ping(Chunk, tag="ping"):
-    pass
+    """A sign of life."""
 
 
 class ResetStep(Chunk, tag="reset-step"):
-    pass
+    """What the step said so far is taken back, since 7."""
 
 
 class Data(Struct):
@@ -331,14 +249,3 @@ class Data(Struct):
     data: Any = UNSET
     id: str | None = None
     transient: bool | None = None
-
-
-Payload: TypeAlias = (
-    TextDelta | Text | ReasoningDelta | Reasoning | TextStart | TextEnd | ReasoningStart | ReasoningEnd
-    | ReasoningPartFinish | ReasoningSignature | RedactedReasoning | ToolInputStart | ToolCallStreamingStart
-    | ToolInputDelta | ToolCallDelta | ToolInputEnd | ToolCall | ToolInputAvailable | ToolInputError | ToolResult
-    | ToolError | ToolOutputAvailable | ToolOutputError | ToolOutputDenied | ToolApprovalRequest | Source | SourceUrl
-    | SourceDocument | File | ReasoningFile | Start | StreamStart | ResponseMetadata | StartStep | StepStart
-    | FinishStep | StepFinish | Finish | MessageMetadata | Error | Abort | Custom | SteeringMessage
-    | ToolApprovalResponse | Raw | Ping | ResetStep
-)  # fmt: skip

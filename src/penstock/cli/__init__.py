@@ -12,8 +12,10 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
+from penstock._version import __version__
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 COMMANDS = {
     "translate": "turn one protocol's stream into another's",
@@ -59,38 +61,34 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _run(given: list[str]) -> int:
-    wanted = next((word for word in given if not word.startswith("-")), "")
-    parser, commands = _parser()
-    run = None
-    for name, about in COMMANDS.items():
-        sub = commands.add_parser(
-            name, help=about, description=f"{about[0].upper()}{about[1:]}.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
-        if name == wanted:
-            module = import_module(f"penstock.cli.{name}")
-            module.arguments(sub)
-            run = module.run
+    parser, run = _parser(next((word for word in given if not word.startswith("-")), ""))
     try:
         options = parser.parse_args(given)
     except SystemExit as left:  # argparse has said what there is to say
         return left.code if isinstance(left.code, int) else BAD_INPUT
     if run is None:
-        parser.print_help()
+        parser.print_help(sys.stderr)
         return BAD_INPUT
-    code: int = run(options)
-    return code
+    return run(options)
 
 
-def _parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
-    from penstock._version import __version__
-
-    parser = _Parser(
-        prog="penstock", description="Any model's stream in, exactly what a client expects out.", epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+def _parser(wanted: str) -> tuple[_Parser, Callable[[argparse.Namespace], int] | None]:
+    """The parser with all commands, and the wanted one's function: only its module is imported."""
+    form = argparse.RawDescriptionHelpFormatter
+    about = "Any model's stream in, exactly what a client expects out."
+    parser = _Parser(prog="penstock", description=about, epilog=EXAMPLES, formatter_class=form)
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
-    return parser, parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    run = None
+    for name, does in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=does, description=f"{does[0].upper()}{does[1:]}.", formatter_class=form
+        )
+        if name == wanted:
+            module = import_module(f"{__name__}.{name}")
+            module.arguments(command)
+            run = module.run
+    return parser, run
 
 
 def _expected(error: Exception) -> bool:

@@ -6,12 +6,13 @@ Leans on `ink` for spans. Knows no protocol: a payload is its JSON, and what mat
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.cli.ink import Line, cut, plain
 from penstock.jsontext import loose
+from penstock.pick import as_object, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,14 +20,19 @@ if TYPE_CHECKING:
     from penstock.events import Event
     from penstock.framing import Frame
 
-# Keys that number or label; what is said under the others comes first.
-_MINOR = frozenset({
+# Keys that only number or label come after the others, and a nested `type` between them.
+_RANK = {"type": 1} | dict.fromkeys((
     "id", "item_id", "message_id", "messageId", "toolCallId", "call_id", "response_id", "sequence_number", "index",
     "output_index", "content_index", "summary_index", "annotation_index", "contentBlockIndex", "object", "model",
     "created", "created_at", "system_fingerprint", "service_tier", "obfuscation", "logprobs", "p", "role", "status",
     "responseId", "modelVersion", "provider", "native_finish_reason", "avgLogprobs",
-})  # fmt: skip
+), 2)  # fmt: skip
+_NEARLY = 0.8
 _QUOTE = 40  # columns for one string, so that others beside it can be seen too
+_IDS = frozenset({"id", "item", "call", "request_id"})
+_SPOKEN = frozenset({"text", "data", "message", "title", "quote"})
+_UNSAID = frozenset({"extra", "logprobs"})
+_USUAL = frozenset({("by", "client"), ("exact", True), ("form", "json"), ("form", "full")})
 _STYLES = {
     "text": "green", "reasoning": "magenta", "refusal": "red", "call": "yellow", "result": "cyan", "ask": "cyan",
     "file": "blue", "source": "blue", "opaque": "dim", "data": "blue", "usage": "dim", "step": "dim", "start": "bold",
@@ -40,30 +46,26 @@ def style_of(event: Event | None) -> str:
 
 
 def tag(event: Event) -> str:
+    """`text-delta`: an event's name on the wire."""
     return str(event.__struct_config__.tag)
 
 
 def event_line(event: Event) -> Line:
-    """`text-delta #0 "Hello"`: an event's tag, its part, its values; opaque data is left out."""
-    style = style_of(event)
-    line: Line = [(tag(event), style)]
-    for name in event.__struct_fields__:
+    """`text-delta #0 "Hello"`: an event's tag, its part, its values, its ids; opaque data is left out."""
+    line: Line = [(tag(event), style_of(event))]
+    for name in sorted(event.__struct_fields__, key=_IDS.__contains__):
         value = getattr(event, name)
         if name == "index":
             line.append((f" #{value}", "dim"))
-        elif name not in {"extra", "logprobs"} and value not in (None, "", (), False, 0):
-            line += _field(name, value, style)
+        elif name not in _UNSAID and (name, value) not in _USUAL and value not in (None, "", (), False, 0):
+            line.append((f" {_value(name, value)}", "dim" if name in _IDS else ""))
     return line
 
 
-def _field(name: str, value: Any, style: str) -> Line:
-    if name in {"text", "data", "message", "title", "quote"} and isinstance(value, str):
-        return [(f" {quoted(value, 200)}", "" if style == "dim" else style)]
-    if isinstance(value, str):
-        return [(f" {plain(value)}", "")]
-    if name in {"by", "exact"} and value in {"client", True}:
-        return []
-    return [(f" {name} ", "dim"), (plain(_words(value)), "")]
+def _value(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return f"{name} {plain(_words(value))}"
+    return quoted(value, 200) if name in _SPOKEN else plain(value)
 
 
 def quoted(text: str, room: int = _QUOTE) -> str:
@@ -93,8 +95,8 @@ class Digest:
             return [(plain(b" ".join(filter(None, words)).decode("utf-8", "replace")), style)]
         head = label(frame)
         leaves = [(path, value) for path, value in _leaves(payload) if self._constant.get(path) != value]
-        leaves.sort(key=lambda leaf: _key(leaf[0]) in _MINOR)  # stable: otherwise in the payload's own order
-        line: Line = [(plain(head), style or "bold")] if head else []
+        leaves.sort(key=lambda leaf: _RANK.get(_key(leaf[0]), 0))  # stable: otherwise in the payload's own order
+        line: Line = [(plain(head), style)] if head else []
         for path, value in leaves:
             if _told(value) and (path, value) != (".type", head):
                 line += _leaf(_key(path), value)
@@ -103,8 +105,7 @@ class Digest:
 
 def label(frame: Frame) -> str:
     """What a frame calls itself: its name in the framing, else the `type` of its payload."""
-    payload: Any = None if frame[0] else loose(frame[1])
-    kind: Any = payload.get("type") if isinstance(payload, dict) else ""  # pyright: ignore[reportUnknownMemberType]
+    kind: Any = "" if frame[0] else as_object(loose(frame[1])).get("type")
     return frame[0].decode("utf-8", "replace") or (kind if isinstance(kind, str) else "")
 
 
@@ -124,18 +125,17 @@ def _key(path: str) -> str:
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The values in a JSON document with their paths; empty objects and lists count as values."""
-    if isinstance(value, dict) and value:
-        for key, item in cast("dict[str, Any]", value).items():
-            yield from _leaves(item, f"{path}.{key}")
-    elif isinstance(value, list) and value:
-        for place, item in enumerate(cast("list[Any]", value)):
-            yield from _leaves(item, f"{path}[{place}]")
-    else:
+    inside: dict[str, Any] = {f".{key}": item for key, item in as_object(value).items()}
+    if isinstance(value, list):
+        inside = {f"[{place}]": item for place, item in enumerate(listed({"": value}, ""))}
+    for step, item in inside.items():
+        yield from _leaves(item, path + step)
+    if not inside:
         yield path, value
 
 
 def _constants(payloads: list[Any]) -> dict[str, Any]:
-    """The values that most frames repeat and none changes: said once above the table."""
+    """The values that nearly all frames repeat and none changes: said once above the table."""
     count: Counter[str] = Counter()
     values: dict[str, Any] = {}
     varied: set[str] = set()
@@ -144,5 +144,5 @@ def _constants(payloads: list[Any]) -> dict[str, Any]:
             count[path] += 1
             if values.setdefault(path, value) != value:
                 varied.add(path)
-    often = max(len(payloads) // 2, 2)
-    return {path: values[path] for path, times in count.items() if times > often and path not in varied}
+    often = max(len(payloads) * _NEARLY, 3)
+    return {path: values[path] for path, times in count.items() if times >= often and path not in varied}

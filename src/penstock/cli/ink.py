@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,13 +84,20 @@ def long(line: Line) -> int:
     return sum(width(text) for text, _ in line)
 
 
-def wanted(stream: object, *, refused: bool) -> bool:
+def forgive() -> None:
+    """Let the terminal put a question mark for what it cannot write: it may know fewer characters than a model."""
+    forgiving: Any = sys.stdout
+    if hasattr(forgiving, "reconfigure"):
+        forgiving.reconfigure(errors="replace")
+
+
+def wanted(*, refused: bool) -> bool:
     """Whether to use colours: not if refused here or by NO_COLOR, else in terminals or by FORCE_COLOR."""
     if refused or os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return bool(getattr(stream, "isatty", bool)()) and os.environ.get("TERM") != "dumb"
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def ink(*, colour: bool) -> Ink:

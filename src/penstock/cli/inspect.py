@@ -6,9 +6,8 @@ Leans on `Pipe.trace` by way of `rows`; `table` and `summary` draw. With `--json
 from __future__ import annotations
 
 import shutil
-import sys
 from dataclasses import dataclass
-from io import TextIOWrapper
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import reading
@@ -35,18 +34,22 @@ WIDE = 120  # where the terminal does not say
 
 
 def arguments(parser: ArgumentParser) -> None:
+    """The command's options."""
     parser.epilog = EPILOG
     reading.source_arguments(parser)
     parser.add_argument(
         "--to", dest="target", metavar="PROTOCOL", default="vscode", help="what to show on the right (default: vscode)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line: each frame, event, output; a summary")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object a line: each frame, event, output; a summary"
+    )
     parser.add_argument("--all", action="store_true", help="fold no runs of rows that are alike")
     parser.add_argument("--width", metavar="N", type=int, help="columns to use (default: those of the terminal)")
     parser.add_argument("--no-color", action="store_true", help="no colours")
 
 
 def run(options: Namespace) -> int:
+    """Read all of a stream, then show it."""
     from penstock import protocols
     from penstock.bridge import bridge
     from penstock.cli.rows import follow
@@ -130,9 +133,8 @@ def _print_table(stream: Stream, options: Namespace) -> None:
     from penstock.cli.summary import lines, summary
     from penstock.cli.table import Table
 
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal may know fewer characters than a model
-    show = ink.ink(colour=ink.wanted(sys.stdout, refused=options.no_color))
+    ink.forgive()
+    show = ink.ink(colour=ink.wanted(refused=options.no_color))
     width = options.width or shutil.get_terminal_size((WIDE, 24)).columns
     table = Table(rows(stream.shown), everything=options.all)
     show(ink.fit(_head(stream), width))
@@ -149,6 +151,11 @@ def _print_table(stream: Stream, options: Namespace) -> None:
 def _head(stream: Stream) -> Line:
     from penstock.cli.ink import plain
 
-    name = "standard input" if stream.file == "-" else plain(stream.file)
+    name = "standard input" if stream.file == "-" else plain(PurePath(stream.file).name)
     size = f"{stream.count('frame'):,} frames, {len(stream.data):,} bytes"
-    return [(name, "bold"), (f"  {stream.source} over {stream.framing}, {size} → {stream.target}", "")]
+    return [
+        (stream.source, "bold"),
+        (f" over {stream.framing} → ", ""),
+        (stream.target, "bold"),
+        (f"  {name}: {size}", "dim"),
+    ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from io import BufferedReader
 
 SIZE = 64 * 1024
@@ -28,7 +28,9 @@ def source_arguments(parser: ArgumentParser) -> None:
         help=f"what the stream speaks: {names}; auto finds out (default)",
     )  # fmt: skip
     parser.add_argument(
-        "--framing", metavar="FRAMING", default="auto",
+        "--framing",
+        metavar="FRAMING",
+        default="auto",
         help="how it is framed: sse, ndjson, jsonarray, eventstream; auto finds out (default)",
     )
     parser.add_argument(
@@ -42,15 +44,12 @@ def source_arguments(parser: ArgumentParser) -> None:
 
 
 @contextmanager
-def opened(name: str) -> Iterator[BufferedReader]:
+def opened(name: str) -> Generator[BufferedReader]:
     """The named file, or standard input for `-`."""
-    if name == "-":
-        if sys.stdin.isatty():
-            print("penstock: reading from the terminal; Ctrl-D ends it", file=sys.stderr)
-        yield sys.stdin.buffer  # type: ignore[misc]  # pyright: ignore
-    else:
-        with open(name, "rb") as file:  # noqa: PTH123  a path as it was typed
-            yield file
+    if name == "-" and sys.stdin.isatty():
+        print("penstock: reading from the terminal; Ctrl-D ends it", file=sys.stderr)
+    with open(sys.stdin.fileno() if name == "-" else name, "rb", closefd=name != "-") as file:
+        yield file
 
 
 def chunks(file: BufferedReader) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from penstock.grammar import Guard
 
 if TYPE_CHECKING:
     from penstock.framing import Frame
-    from penstock.stage import Hop, Pipe
+    from penstock.stage import Pipe
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Effect:
     """One event and the frames that left because of it. No event: what the end of the input made the encoder say."""
 
     event: Any = None
-    outputs: list[Frame] = field(default_factory=list)
+    outputs: list[Frame] = field(default_factory=list["Frame"])
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Row:
 
     number: int
     frame: Frame | None = None
-    effects: list[Effect] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list[Effect])
 
 
 @dataclass
@@ -80,6 +80,6 @@ def rows(steps: list[Shown]) -> list[Row]:
 def _output(step: Shown, row_of: dict[int, Row], effect_of: dict[int, Effect], end: Row) -> Effect:
     if step.cause in effect_of:
         return effect_of[step.cause]
-    row = row_of[step.cause] if step.cause in row_of else end
+    row = row_of.get(step.cause, end) if step.cause is not None else end
     row.effects.append(Effect())
     return row.effects[-1]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.cli.ink import plain
 from penstock.cli.digest import quoted
+from penstock.cli.ink import plain
 from penstock.fold import fold
 from penstock.request import Call, Text
 
@@ -40,7 +40,7 @@ def _turn(turn: Turn) -> Object:
     known: Object = {
         "id": turn.id, "model": turn.model, "parts": dict(Counter(map(_kind, turn.parts))), "text": turn.text,
         "reasoning": turn.reasoning, "refusal": turn.refusal, "calls": [_call(call) for call in calls],
-        "sources": [source.url or source.title for source in turn.sources],
+        "sources": list(filter(None, [row.url or row.title or row.filename or row.quote for row in turn.sources])),
     }  # fmt: skip
     for name in ("usage", "finish", "fault"):
         value = getattr(turn, name)
@@ -69,7 +69,7 @@ def lines(found: Object) -> Iterator[tuple[str, Line]]:
         yield from _turn_lines(turn)
     yield "unknown", [(str(found["unknown"]) if found["unknown"] else "none", "red" if found["unknown"] else "dim")]
     for place, row in enumerate(found["diagnostics"]):
-        times = f" ×{row['count']}" if row["count"] > 1 else ""
+        times = f" ({row['count']} times)" if row["count"] > 1 else ""
         yield "findings" if not place else "", [(row["code"], "yellow"), (f" {plain(row['message'])}{times}", "")]
     if not found["diagnostics"]:
         yield "findings", [("none", "dim")]
@@ -80,7 +80,7 @@ def _turn_lines(turn: Object) -> Iterator[tuple[str, Line]]:
         yield "parts", [(", ".join(f"{count} {kind}" for kind, count in turn["parts"].items()), "")]
     for name, style in (("reasoning", "magenta"), ("text", "green"), ("refusal", "red")):
         if turn.get(name):
-            yield name, [(f"{len(turn[name]):,} characters ", "dim"), (quoted(turn[name], 500), style)]
+            yield name, [(quoted(turn[name], 500), style), (f" {len(turn[name]):,} characters", "dim")]
     for place, call in enumerate(turn.get("calls", ())):
         yield "calls" if not place else "", _call_line(call)
     if turn.get("sources"):
@@ -103,7 +103,7 @@ def _usage_line(usage: Object) -> Line:
     line: Line = []
     for name, label in (("input", "in"), ("cached", "cached"), ("written", "written"), ("output", "out"),
                         ("reasoning", "reasoning")):  # fmt: skip
-        if usage.get(name) is not None:
+        if usage.get(name) or (usage.get(name) == 0 and name in {"input", "output"}):
             line += [(f"{usage[name]:,} ", ""), (f"{label}  ", "dim")]
     return line
 
@@ -114,4 +114,7 @@ def _end_line(turn: Object) -> tuple[str, Line]:
         return "fault", [(fault["kind"], "bold red"), (f" {plain(fault['message'])}", "")]
     finish = turn.get("finish", {"reason": "none"})
     raw = finish.get("raw", "")
-    return "finish", [(finish["reason"], "bold"), (f" ({plain(raw)})" if raw not in {"", finish["reason"]} else "", "dim")]
+    return "finish", [
+        (finish["reason"], "bold"),
+        (f" ({plain(raw)})" if raw not in {"", finish["reason"]} else "", "dim"),
+    ]

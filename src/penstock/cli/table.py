@@ -76,7 +76,8 @@ class Table:
 
     def _row(self, row: Row) -> Iterator[Cells]:
         number = str(row.number) if row.frame is not None else "end"
-        frame: Line = self._frames.line(row.frame) if row.frame is not None else [("(end of input)", "dim")]
+        style = style_of(row.effects[0].event) if row.effects else "dim"
+        frame: Line = self._frames.line(row.frame, style) if row.frame is not None else [("(end of input)", "dim")]
         if not row.effects:
             yield Cells(number, frame, [("·", "dim")])
         for effect in row.effects:
@@ -130,4 +131,4 @@ def _folded(events: list[Any]) -> Line:
     line: Line = [(kind, style_of(events[0]))]
     if index is not None:
         line.append((f" #{index}", "dim"))
-    return [*line, (f" ×{len(events):,} ", "dim"), *([(quoted(text, 300), style_of(events[0]))] if text else [])]
+    return [*line, (f" {len(events):,} times ", "dim"), (quoted(text, 300) if text else "", "")]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.cli import reading
+from penstock.cli.ink import plain
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -30,6 +31,7 @@ Exit code: 0, also for a stream that ends in a fault of its own; 2 for input tha
 
 
 def arguments(parser: ArgumentParser) -> None:
+    """The command's options."""
     parser.epilog = EPILOG
     reading.source_arguments(parser)
     parser.add_argument("--to", dest="target", metavar="PROTOCOL", required=True, help="what the output is to speak")
@@ -38,6 +40,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
+    """Translate until the input ends."""
     from penstock import protocols, translate
     from penstock.errors import InputError
 
@@ -56,7 +59,7 @@ def run(options: Namespace) -> int:
     if not seen.understood:
         raise InputError(f"there is nothing of {options.source} in the input")
     if seen.fault and not options.quiet:
-        print(f"penstock: the stream ends in a fault: {seen.fault}", file=sys.stderr)
+        print(f"penstock: the stream ends in a fault: {plain(seen.fault)}", file=sys.stderr)
     return 0
 
 
@@ -87,7 +90,7 @@ class _Output:
         self._name = name
         self._file: BinaryIO | None = sys.stdout.buffer if name == "-" else None
 
-    def __enter__(self) -> _Output:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +106,7 @@ class _Output:
 
 def _tell(row: Diagnostic) -> None:
     times = f" ({row.count} times)" if row.count > 1 else ""
-    print(f"penstock: {row.code}: {row.message}{times}", file=sys.stderr)
+    print(f"penstock: {row.code}: {plain(row.message)}{times}", file=sys.stderr)
 
 
 def _same(one: str, other: str) -> bool:

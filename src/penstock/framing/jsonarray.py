@@ -7,23 +7,23 @@ brackets and strings, and what makes no sense is given as a frame for the decode
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from penstock.errors import FrameTooLarge
 from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # What can be skipped inside an element and between elements: anything but brackets (and commas), and strings without
-# escapes. The count bounds the memory that a repeated group takes.
-_INSIDE = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+"){0,99}')
-_BETWEEN = re.compile(rb'(?:[^"\[\]{},]++|"[^"\\]*+"){0,99}')
-_BLANK = re.compile(rb"[ \t\r\n%b]*+" % BOM)  # no value begins with a byte of the mark
+# escapes. They match anywhere, if only nothing; the count bounds the memory that a repeated group takes.
+_Skip: TypeAlias = "Callable[[bytearray, int], re.Match[bytes]]"
+_skip_inside = cast("_Skip", re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+"[^"\[\]{}]*+){0,99}').match)
+_skip_between = cast("_Skip", re.compile(rb'[^"\[\]{},]*+(?:"[^"\\]*+"[^"\[\]{},]*+){0,99}').match)
+_skip_blank = cast("_Skip", re.compile(rb"[ \t\r\n%b]*+" % BOM).match)  # no value begins with a byte of the mark
 
-_BACKSLASH = ord("\\")
-_OPENING = (b"[", b"{")
-_CLOSING = (b"]", b"}")
+_QUOTE, _BACKSLASH, _COMMA = b'"\\,'
+_OPEN_ARRAY, _OPEN_OBJECT, _CLOSE_ARRAY, _CLOSE_OBJECT = b"[{]}"
 
 
 class JsonArrayParser(FailsLate):
@@ -90,55 +90,57 @@ class JsonArrayParser(FailsLate):
         self._at = quote + 1
 
     def _read_inside(self, frames: list[Frame]) -> None:
-        char = self._skip(_INSIDE)
-        if char in _OPENING:
-            self._depth += 1
-        elif char in _CLOSING:
-            self._depth -= 1
-            if self._depth == self._base:
-                self._give(frames, self._at)
+        """Go from bracket to bracket until the element ends, a string has to be followed, or the text ends."""
+        text, at, depth, base = self._text, self._at, self._depth, self._base
+        end = len(text)
+        while (at := _skip_inside(text, at).end()) < end:
+            char = text[at]
+            at += 1
+            if char in (_OPEN_OBJECT, _OPEN_ARRAY):
+                depth += 1
+            elif char in (_CLOSE_OBJECT, _CLOSE_ARRAY):
+                depth -= 1
+                if depth == base:
+                    self._give(frames, at)
+                    break
+            elif char == _QUOTE:
+                self._quoted = True
+                break
+        self._at, self._depth = at, depth
 
     def _read_between(self, frames: list[Frame]) -> None:
+        """Go to the next character that begins or ends something."""
+        text = self._text
         if self._start == self._at:
-            self._start = self._at = _end(_BLANK, self._text, self._at)
-        char = self._skip(_BETWEEN)
-        if char == b"[" and not self._base:
-            self._give(frames, self._at - 1)
-            self._start = self._at
-            self._base = self._depth = 1
-        elif char in _OPENING:
-            self._depth += 1
-        elif char == b",":
-            self._give(frames, self._at - 1)
-            self._start = self._at
-        elif char == b"]" and self._base:
-            self._give(frames, self._at - 1)
-            self._start = self._at
+            self._start = self._at = _skip_blank(text, self._at).end()
+        at = _skip_between(text, self._at).end()
+        self._at = at + 1
+        if at == len(text):
+            self._at = at
+        elif text[at] == _QUOTE:
+            self._quoted = True
+        elif text[at] == _COMMA:
+            self._give(frames, at, skip=1)
+        elif text[at] == _CLOSE_ARRAY and self._base:
+            self._give(frames, at, skip=1)
             self._base = self._depth = 0
+        elif text[at] == _OPEN_ARRAY and not self._base:
+            self._give(frames, at, skip=1)
+            self._base = self._depth = 1
+        elif text[at] in (_OPEN_OBJECT, _OPEN_ARRAY):
+            self._depth += 1
 
-    def _skip(self, what: re.Pattern[bytes]) -> bytes:
-        """Skip what is of no interest, step over the character after it and return that; b"" at the end."""
-        at = _end(what, self._text, self._at)
-        char = bytes(self._text[at : at + 1])
-        self._at = at + len(char)
-        self._quoted = char == b'"'
-        return char
-
-    def _give(self, frames: list[Frame], end: int) -> None:
+    def _give(self, frames: list[Frame], end: int, skip: int = 0) -> None:
+        """Give the element that ends here, if there is any, and begin another after what is to be skipped."""
         self._check(end)
         element = bytes(self._text[self._start : end]).rstrip()
         if element:
             frames.append((b"", element))
-        self._start = end
+        self._start = end + skip
 
     def _check(self, end: int) -> None:
         if end - self._start > self._limit:
             raise FrameTooLarge(end - self._start, self._limit)
-
-
-def _end(pattern: re.Pattern[bytes], text: bytearray, at: int) -> int:
-    match = pattern.match(text, at)
-    return match.end() if match else at
 
 
 class JsonArrayWriter:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _MARKUP = re.compile(r"([\\\[\]`*_<>])")
 _UNSAFE = re.compile(r"[\s()<>\"\\\x00-\x1f]")
 _MORE_URL = re.compile(r"[\w/%#?&=~-]")
-_PASSING = FREE | {ev.Source}
+_PASSING = FREE | {ev.Source}  # what may come between the text and what decides about its end
+_WATCHED = frozenset({ev.Start, ev.TextStart, ev.TextEnd, ev.Source})
 
 
 def markdown_link(title: str, url: str) -> str:
@@ -43,40 +44,42 @@ class CitationLinks:
         self._begin()
 
     def _begin(self) -> None:
-        self._unread: list[ev.TextDelta] = []  # what was said while nothing waited
+        self._unread: list[ev.TextDelta] = []  # what was said while no place was looked for
         self._said: list[str] = []
-        self._sizes: dict[int, int] = {}  # code points of each text part
+        self._sizes: dict[int, int] = {}  # code points read of each text part
         self._open: set[int] = set()
         self._prose = Prose()
-        self._waiting: list[tuple[ev.Source, str]] = []  # sources whose words are not all said
+        self._waiting: list[ev.Source] = []  # sources whose words are not all said
         self._due: list[str] = []  # links for the next end of a sentence
+        self._loose: list[ev.Source] = []  # sources of no place in particular
+        self._placed: set[str] = set()
         self._held: ev.TextEnd | None = None
         self._last = -1  # the number of the newest part
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
+        if self._waiting or self._due or self._loose or self._held:
+            return self._with_care(events)
         unread = self._unread
         for place, event in enumerate(events):
             kind = type(event)
-            if kind is ev.TextDelta and not self._waiting and not self._due:
+            if kind is ev.TextDelta:
                 unread.append(event)
-            elif kind in self._watched or self._waiting or self._due:
+            elif kind in _WATCHED:
                 return [*events[:place], *self._with_care(events[place:])]
         return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
 
     def finish(self) -> list[Any]:
-        return []
-
-    _watched = frozenset({ev.Start, ev.TextStart, ev.TextEnd, ev.Source})
+        return [] if self._held is None else [self._held]
 
     def _with_care(self, events: Sequence[Any]) -> list[Any]:
         out: list[Any] = []
         for event in events:
-            kind = type(event)
+            kind: type[Any] = type(event)
             self._last = max(self._last, getattr(event, "index", -1))
             if self._held is not None and kind not in _PASSING:
                 self._release(kind, out)
             if kind is ev.TextDelta:
-                out.append(ev.TextDelta(event.index, self._read(event), event.logprobs))
+                out.append(self._read(event))
             elif kind is ev.TextEnd:
                 self._text_end(event, out)
             elif kind is ev.Source:
@@ -96,28 +99,31 @@ class CitationLinks:
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _read(self, delta: ev.TextDelta) -> str:
-        """The text with the links that fall due in it."""
+    def _read(self, delta: ev.TextDelta) -> ev.TextDelta:
+        """The delta, with the links that fall due in it."""
         if not self._waiting and not self._due:
             self._unread.append(delta)
-            return delta.text
-        before = self._size(delta.index)
-        self._note(delta.index, delta.text)
+            return delta
+        text, part, before = delta.text, delta.index, self._sizes.get(delta.index, 0)
+        cuts = [0] if not before and self._prose.ended else []  # a new part after a whole sentence
+        cuts += self._prose.read(text)
         pieces: list[str] = []
         at = 0
-        for cut in self._prose.read(delta.text):
-            self._fall_due(delta.index, before + cut)
+        for cut in cuts:
+            self._fall_due(part, before + cut)
             if self._due:
-                pieces += (delta.text[at:cut], self._links())
+                pieces += (text[at:cut], " ", self._links(), "" if text[cut : cut + 1].isspace() else " ")
                 at = cut
-        self._fall_due(delta.index, before + len(delta.text))
-        return "".join((*pieces, delta.text[at:]))
+        self._said.append(text)
+        self._sizes[part] = before + len(text)
+        self._fall_due(part, self._sizes[part])
+        return ev.TextDelta(part, "".join((*pieces, text[at:])), delta.logprobs) if pieces else delta
 
     def _text_end(self, event: ev.TextEnd, out: list[Any]) -> None:
         """The sentence may go on in the next part: wait for what comes before giving up on it."""
         self._open.discard(event.index)
         self._fall_due(event.index, None)
-        if self._due or any(source.of is None for source, _ in self._waiting):
+        if self._due or self._loose:
             self._held = event
         else:
             out.append(event)
@@ -126,89 +132,88 @@ class CitationLinks:
         held, self._held = self._held, None
         if held is None:
             return
-        text = "" if kind in (ev.TextStart, ev.TextDelta) else self._block_end()
-        if text:
-            out.append(ev.TextDelta(held.index, text))
+        if kind not in (ev.TextStart, ev.TextDelta):
+            text = (self._prose.lead + self._links() if self._due else "") + self._paragraph()
+            if text:
+                out.append(ev.TextDelta(held.index, text))
         out.append(held)
 
-    def _block_end(self) -> str:
-        """Everything that waits, now that the block is over."""
-        due = self._links() if self._due else ""
-        loose = list(dict.fromkeys(link for source, link in self._waiting if source.of is None))
-        self._waiting = [(source, link) for source, link in self._waiting if source.of is not None]
-        return due + ("\n\n" + " ".join(loose) if loose else "")
-
     def _links(self) -> str:
-        links = " ".join(dict.fromkeys(self._due))
-        self._due = []
-        return links if self._prose.spaced and not self._said else " " + links
+        due, self._due = self._due, []
+        return " ".join(dict.fromkeys(due))
+
+    def _paragraph(self) -> str:
+        """The sources of no place in particular, less those the text has given already."""
+        loose, self._loose = self._loose, []
+        self._catch_up()
+        links = [link for source in loose if (link := self._link(source)) and source.url not in self._placed]
+        self._placed.update(source.url for source in loose)
+        return "\n\n" * bool(links and self._said) + " ".join(dict.fromkeys(links))
 
     # ── sources ───────────────────────────────────────────────────────────────────────────────────
 
     def _source(self, event: ev.Source, out: list[Any]) -> None:
         if self._keep:
             out.append(event)
-        link = markdown_link(event.title, event.url)
-        if not link:
+        if not markdown_link(event.title, event.url):
             self.diagnostics.add("no-link", "a citation without an address on the web is not written as a link")
-            return
-        self._catch_up()
-        if _mentions("".join(self._said), event.url):
-            return
-        self._waiting.append((event, link))
-        self._settle(event, out)
+        elif event.of is None:
+            self._loose.append(event)
+        else:
+            self._catch_up()
+            self._waiting.append(event)
+            self._settle(event.of, out)
 
-    def _settle(self, event: ev.Source, out: list[Any]) -> None:
-        """Put the link in at once if its words are said and no sentence is under way."""
-        if event.of is None:
-            return
-        self._fall_due(event.of, self._size(event.of) if event.of in self._open else None)
+    def _settle(self, part: int, out: list[Any]) -> None:
+        """Put links in at once if their words are said and no sentence is under way."""
+        is_open = part in self._open
+        self._fall_due(part, self._sizes.get(part, 0) if is_open else None)
         after = self._prose.rested
-        if self._due and after and event.of in self._open:
-            links, self._due = " ".join(dict.fromkeys(self._due)), []
-            out.append(ev.TextDelta(event.of, links + after))
+        if self._due and after and is_open:
+            out.append(ev.TextDelta(part, self._links() + after))
 
     def _fall_due(self, part: int, said: int | None) -> None:
         """Of the sources of a part, those whose words are said: all of them once it has ended (None)."""
         if not self._waiting:
             return
-        due = [
-            link
-            for source, link in self._waiting
-            if source.of == part and (said is None or (source.span is not None and source.span[1] <= said))
-        ]
-        if due:
-            self._due += due
-            self._waiting = [(source, link) for source, link in self._waiting if link not in due or source.of != part]
+        waiting, self._waiting = self._waiting, []
+        for source in waiting:
+            if source.of == part and (said is None or (source.span is not None and source.span[1] <= said)):
+                link = self._link(source)
+                self._due += [link] if link else []
+            else:
+                self._waiting.append(source)
+
+    def _link(self, source: ev.Source) -> str:
+        """The link, unless the text gives the address itself, as some models do beside their annotations."""
+        if _mentions("".join(self._said), source.url):
+            return ""
+        if source.of is not None:
+            self._placed.add(source.url)
+        return markdown_link(source.title, source.url)
 
     def _append(self, out: list[Any]) -> None:
         """Links that found no text to follow get a part of their own."""
-        links = list(dict.fromkeys([*self._due, *(link for _, link in self._waiting)]))
-        self._due, self._waiting = [], []
-        if links:
+        for source in self._waiting:
+            self._due += [self._link(source)]
+        self._waiting = []
+        paragraph = self._paragraph()
+        due = [link for link in dict.fromkeys(self._due) if link]
+        self._due = []
+        text = ("\n\n" * bool(due and self._said)) + " ".join(due) + paragraph
+        if text:
             number = self._last + 1
-            text = ("\n\n" if self._said else "") + " ".join(links)
             out += (ev.TextStart(number), ev.TextDelta(number, text), ev.TextEnd(number))
 
-    # ── what was said ─────────────────────────────────────────────────────────────────────────────
-
     def _catch_up(self) -> None:
-        """Read what passed while nothing waited."""
-        for delta in self._unread:
-            self._sizes[delta.index] = self._sizes.get(delta.index, 0) + len(delta.text)
+        """Read what passed while no place was looked for."""
         text = "".join([delta.text for delta in self._unread])
-        self._unread.clear()
         if text:
+            for delta in self._unread:
+                self._sizes[delta.index] = self._sizes.get(delta.index, 0) + len(delta.text)
+            self._unread.clear()
             self._said.append(text)
             self._prose.read(text)
-
-    def _note(self, part: int, text: str) -> None:
-        self._catch_up()
-        self._sizes[part] = self._size(part) + len(text)
-        self._said.append(text)
-
-    def _size(self, part: int) -> int:
-        return self._sizes.get(part, 0)
 
 
 def _mentions(text: str, url: str) -> bool:

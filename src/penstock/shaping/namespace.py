@@ -40,9 +40,8 @@ class Namespace:
 
     def restore(self, id: str) -> str:
         """The provider's own id. One that was never ours comes back as it is, less what the host appended."""
-        if self._reserved:
-            id = self._dashed.sub(r"\1\2", id.split(self._reserved, 1)[0])
-        return id.removeprefix(self.prefix)
+        ours = self._dashed.sub(r"\1\2", id.split(self._reserved, 1)[0]) if self._reserved else id
+        return ours.removeprefix(self.prefix)
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         return [self._named(event) if type(event) in _FIELDS else event for event in events]

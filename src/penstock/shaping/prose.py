@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-_CLOSERS = "\"'”’»)\\]*_"
+_CLOSERS = "\"'”’»)\\]*_"  # noqa: RUF001
 _END = re.compile(f"[.!?…]+[{_CLOSERS}]*(?=\\s)|[。！？]+[”’」』）]*")  # noqa: RUF001
+_ENDED = re.compile(f"[.!?…。！？][{_CLOSERS}」』）]*$")  # noqa: RUF001
 _RESTED = re.compile(f"(?:[.!?…][{_CLOSERS}]*\\s|[。！？][”’」』）]*\\s*)\\s*$")  # noqa: RUF001
 _NUMBER = re.compile(r"[\s>]*\d+\.$")
 _FENCE = ("```", "~~~")
@@ -25,6 +26,7 @@ class Prose:
         self._tail = ""  # the end of what was read of the line
         self._ticks = 0
         self._begun = False
+        self._table = False  # the line before was a row: the next one would be taken for another
 
     @property
     def rested(self) -> str:
@@ -35,13 +37,20 @@ class Prose:
         if self._code or not self._begun:
             return ""
         if not self._head.strip():
-            return "\n\n"
+            return "" if self._table else "\n\n"
         return " " if _RESTED.search(self._tail) and not self._quoted else ""
 
     @property
-    def spaced(self) -> bool:
-        """Whether the text so far ends in white space, or is empty."""
-        return not self._tail or self._tail[-1].isspace()
+    def ended(self) -> bool:
+        """Whether the text so far ends with the mark of a sentence."""
+        return not self._code and not self._quoted and bool(_ENDED.search(self._tail))
+
+    @property
+    def lead(self) -> str:
+        """What must come first if something is put in right now, come what may."""
+        if self._code or self._row or self._is_fence or (self._table and not self._head):
+            return "\n\n"
+        return "" if not self._tail or self._tail[-1].isspace() else " "
 
     def read(self, piece: str) -> list[int]:
         """The places in the piece where something may be put in, in order."""
@@ -60,10 +69,14 @@ class Prose:
 
     def _line_end(self) -> bool:
         """Close the line. True if it may be added to; that of a fence must not."""
-        fence = self._head.lstrip().startswith(_FENCE)
-        free = not (self._code or fence or self._row) and self._begun
-        self._code ^= fence
+        free = bool(self._head.strip()) and not (self._code or self._is_fence or self._row)
+        self._code ^= self._is_fence
+        self._table = self._row
         return free
+
+    @property
+    def _is_fence(self) -> bool:
+        return self._head.lstrip().startswith(_FENCE)
 
     @property
     def _row(self) -> bool:

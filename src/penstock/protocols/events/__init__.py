@@ -30,18 +30,20 @@ class EventsDecoder(Decoder):
     def __init__(self) -> None:
         super().__init__()
         self._grammar = Grammar()
+        self.ledger.ended = True  # it opens no turn by itself: only a `Start` does here
 
     def _any(self, event: ev.AnyEvent) -> None:
         wrong = self._grammar.judge(event)
         if wrong:
             self.diagnostics.add("unlawful", f"an event is left out: {wrong} at {type(event).__name__}")
         else:
-            self.ledger.turns = 1
+            self.ledger.turns, self.ledger.inside = 1, self._grammar.inside
             self.ledger.out.append(event)
 
     def finish(self) -> list[ev.AnyEvent]:
         if self._grammar.inside:
             return [*self._grammar.close(), ev.Fault("truncated", TRUNCATED)]
+        self.ledger.ended = False
         return super().finish()
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = dict.fromkeys(ev.EVENTS, _any)

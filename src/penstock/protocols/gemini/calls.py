@@ -70,7 +70,8 @@ class Calls:
 
     def _grow(self, call: wire.FunctionCall, arguments: Arguments) -> None:
         for arg in call.partial_args or ():
-            arguments.put(arg)
+            if not arguments.put(arg):
+                self._ledger.diagnostics.add("partial-args", f"call {self._id!r}: an argument cannot be placed")
         if not call.will_continue:
             self.settle(whole=True)
 
@@ -79,8 +80,6 @@ class Calls:
         arguments, self._arguments = self._arguments, None
         if arguments is None:
             return
-        if arguments.broken:
-            self._ledger.diagnostics.add("partial-args", f"call {self._id!r}: an argument could not be placed")
         good = whole and arguments.whole
         self._ledger.end_call(self._key, arguments.text() if good else arguments.so_far(), whole=good)
 

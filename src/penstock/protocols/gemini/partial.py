@@ -27,11 +27,13 @@ class Arguments:
         self.broken = False
         self.unfinished = ""  # the path of a string whose next piece is to come
 
-    def put(self, arg: wire.PartialArg) -> None:
-        steps = _steps(arg.json_path or "")
-        if not steps or not self._place(steps, arg):
-            self.broken = True
+    def put(self, arg: wire.PartialArg) -> bool:
+        """Place a value, or the next piece of one. False if there is no such place."""
         self.unfinished = (arg.json_path or "") if arg.will_continue else ""
+        steps = _steps(arg.json_path or "")
+        placed = bool(steps) and self._place(steps, arg)
+        self.broken = self.broken or not placed
+        return placed
 
     @property
     def whole(self) -> bool:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from penstock import pick
 from penstock.codec import Decoder
 from penstock.faults import kind_of
+from penstock.jsontext import loose
 from penstock.parts import Ledger
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.calls import Calls
@@ -106,14 +108,22 @@ class ChatDecoder(Decoder):
             self._notes["prompt_filter_results"] = chunk.prompt_filter_results
         if chunk.type in _ALIVE:
             return False
-        if chunk.error is None and (chunk.type == "error" or self.frame[0] == b"error"):
-            message = chunk.message or chunk.detail or self.frame[1].decode("utf-8", "replace")
-            self._error({"message": message, "type": chunk.type})
+        if chunk.error is None and self._complains(chunk):
             return False
         if chunk.usage is None and chunk.error is None and chunk.citations is None:
             if chunk.choices is None:
                 self.keep()
             return False
+        return True
+
+    def _complains(self, chunk: wire.More) -> bool:
+        """An error without an `error`: named so, or a message where the answer should have begun."""
+        words = chunk.message or chunk.detail
+        named = chunk.type == "error" or self.frame[0] == b"error"
+        if not named and (self.ledger.turns or not isinstance(words, str)):
+            return False
+        said = pick.as_object(loose(self.frame[1]))
+        self._error({**said, "message": words or self.frame[1].decode("utf-8", "replace")})
         return True
 
     def _begin(self, chunk: wire.Chunk) -> bool:
@@ -138,7 +148,7 @@ class ChatDecoder(Decoder):
     def _error(self, error: dict[str, Any] | str) -> None:
         said: dict[str, Any] = {"message": error} if isinstance(error, str) else error
         code, kind = said.get("code"), said.get("type")
-        places = (said.get("status_code"), code, said.get("status"))
+        places = (said.get("status_code"), said.get("raw_status_code"), code, said.get("status"))
         status = next((value for value in places if isinstance(value, int)), None)
         message = str(said.get("message") or "the provider reported an error")
         self.ledger.fault(
@@ -160,6 +170,13 @@ class ChatDecoder(Decoder):
     def finish(self) -> list[AnyEvent]:
         self._flush_all()
         return super().finish()
+
+    def body(self, data: bytes) -> list[AnyEvent]:
+        """A whole answer is complete, even where it gives no finish reason."""
+        events = self.feed([(b"", data)])
+        self._flush_all()
+        self.ledger.end()
+        return [*events, *self.finish()]
 
     # ── one choice ────────────────────────────────────────────────────────────────────────────────
 
@@ -213,13 +230,13 @@ class ChatDecoder(Decoder):
         self._rare(voice, delta)
 
     def _rare(self, voice: Voice, delta: wire.Delta) -> None:
-        if delta.function_call is not None:
+        if delta.function_call is not None and (delta.function_call.name or delta.function_call.arguments):
             self._silence(voice)
             voice.calls.add(wire.ToolCall(index=0, function=delta.function_call))
         if delta.annotations:
             part = voice.part
             voice.extras.annotate(delta.annotations, part.index if part else None)
-        if delta.audio is not None:
+        if delta.audio is not None and (delta.audio.id or delta.audio.data or delta.audio.transcript):
             if delta.audio.transcript:
                 self._say(voice, "text", delta.audio.transcript)
             voice.extras.hear(delta.audio)

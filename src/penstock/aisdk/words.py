@@ -1,0 +1,123 @@
+"""The AI SDK's words for what the events call otherwise: finish reasons, provider metadata, errors.
+
+Provider metadata is state that a provider wants back, under the provider's name; `extra` is the same under a
+protocol's name. Where both have a word for one thing the tables below pair them; what only one side knows travels
+untouched, ours under `penstock` in the metadata, theirs under `aisdk` in the extra.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from penstock import pick
+from penstock.events import FaultKind
+from penstock.faults import kind_of
+
+if TYPE_CHECKING:
+    from penstock.events import Extra, Reason
+
+SDK = "aisdk"
+OURS = "penstock"
+READS: dict[str, Reason] = {
+    "stop": "stop", "length": "length", "content-filter": "filter", "tool-calls": "calls", "other": "other",
+    "unknown": "other",
+}  # fmt: skip
+# a complete turn is never `other`: some readers take that for a failure
+WRITES: dict[Reason, str] = {
+    "stop": "stop", "length": "length", "calls": "tool-calls", "filter": "content-filter", "refusal": "content-filter",
+    "pause": "stop", "other": "stop",
+}  # fmt: skip
+
+# protocol, field ↔ provider, field: what a block of reasoning wants back, and what any part may
+REASONING: dict[tuple[str, str], tuple[str, str]] = {
+    ("anthropic", "signature"): ("anthropic", "signature"),
+    ("anthropic", "redacted"): ("anthropic", "redactedData"),
+    ("bedrock", "signature"): ("bedrock", "signature"),
+    ("bedrock", "redacted"): ("bedrock", "redactedData"),
+    ("responses", "encrypted_content"): ("openai", "reasoningEncryptedContent"),
+}
+ANY: dict[tuple[str, str], tuple[str, str]] = {("gemini", "thoughtSignature"): ("google", "thoughtSignature")}
+_TO_SDK = {**REASONING, **ANY}
+_FROM_ANY = {theirs: ours for ours, theirs in ANY.items()}
+_FROM_REASONING = {**{theirs: ours for ours, theirs in REASONING.items()}, **_FROM_ANY}
+_KINDS = frozenset(get_args(FaultKind))
+
+
+def encoded(value: Any) -> str:
+    """A value as JSON text; what JSON cannot hold is shown."""
+    return msgspec.json.encode(value, enc_hook=repr).decode()
+
+
+def read_metadata(metadata: Any, *, reasoning: bool = False) -> Extra:
+    """Provider metadata as extra."""
+    extra: Extra = {}
+    pairs = _FROM_REASONING if reasoning else _FROM_ANY
+    for provider, value in pick.as_object(metadata).items():
+        fields = pick.as_object(value)
+        if provider == OURS:
+            for protocol in pick.table(fields, "extra"):
+                extra.setdefault(protocol, {}).update(pick.table(fields["extra"], protocol))
+            continue
+        rest = {key: said for key, said in fields.items() if (provider, key) not in pairs or said is None}
+        for key in fields.keys() - rest.keys():
+            protocol, word = pairs[provider, key]
+            extra.setdefault(protocol, {})[word] = fields[key]
+        if rest:
+            extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = rest
+    return extra
+
+
+def write_metadata(extra: Extra | None, **ours: Any) -> dict[str, dict[str, Any]]:
+    """Extra as provider metadata; `ours` are further words of our own, those that say nothing left out."""
+    found: dict[str, dict[str, Any]] = {}
+    kept: Extra = {}
+    for protocol, fields in (extra or {}).items():
+        if protocol == SDK:
+            for provider in pick.table(fields, "metadata"):
+                found.setdefault(provider, {}).update(pick.table(fields["metadata"], provider))
+            continue
+        for key, value in fields.items():
+            theirs = _TO_SDK.get((protocol, key))
+            if theirs:
+                found.setdefault(theirs[0], {})[theirs[1]] = value
+            else:
+                kept.setdefault(protocol, {})[key] = value
+    said = {key: value for key, value in {"extra": kept, **ours}.items() if value}
+    return {**found, OURS: said} if said else found
+
+
+def merge(before: Extra | None, more: Extra) -> Extra | None:
+    """Two extras as one; what came later wins, field by field."""
+    if not more:
+        return before
+    return {
+        key: _joined((before or {}).get(key, {}), more.get(key, {}))
+        for key in [*(before or {}), *(key for key in more if key not in (before or {}))]
+    }
+
+
+def _joined(before: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    metadata = {**pick.table(before, "metadata"), **pick.table(more, "metadata")}
+    return {**before, **more, **({"metadata": metadata} if metadata else {})}
+
+
+def own(extra: Extra | None) -> dict[str, Any]:
+    """What the AI SDK itself left in an extra."""
+    return (extra or {}).get(SDK, {})
+
+
+def read_error(value: Any, fallback: str = "the stream reported an error") -> dict[str, Any]:
+    """The fields of a fault, from an error of any shape: text, an Error as JSON, a provider's own object."""
+    if isinstance(value, str):
+        return {"kind": "other", "message": value or fallback}
+    said = pick.as_object(value)
+    inner = pick.table(said, "data") or pick.table(said, "error")
+    inner = pick.table(inner, "error") or inner
+    status = pick.number(said, "statusCode") or pick.number(said, "status")
+    code = pick.text(inner, "code", "type") or pick.text(said, "code", "type", "name")
+    words = (pick.text(source, key) for source in (inner, said) for key in ("type", "code", "name"))
+    kind = code if code in _KINDS else kind_of(*words, status=status)
+    message = pick.text(said, "message", "$js") or pick.text(inner, "message") or (encoded(value) if value else "")
+    return {"kind": kind, "message": message or fallback, "status": status, "code": code}

@@ -1,0 +1,23 @@
+"""Cohere Chat, both versions. Read only: no client speaks it."""
+
+from typing import Any
+
+from penstock.codec import Protocol
+from penstock.protocols.cohere.decode import CohereDecoder
+
+V2 = frozenset({"message-start", "content-start", "content-delta", "tool-plan-delta", "tool-call-start", "message-end"})
+V1 = frozenset({"stream-start", "text-generation", "tool-calls-chunk", "tool-calls-generation", "stream-end"})
+
+
+def looks(name: str, payload: dict[str, Any]) -> bool:
+    """An event of either version, or a whole answer."""
+    if payload.get("event_type") in V1 and "is_finished" in payload:
+        return True
+    if payload.get("type") in V2:
+        return "delta" in payload
+    return "finish_reason" in payload and "choices" not in payload and (
+        isinstance(payload.get("message"), dict) or bool({"generation_id", "chat_history"} & set(payload))
+    )  # fmt: skip
+
+
+PROTOCOL = Protocol("cohere", looks, CohereDecoder)

@@ -1,0 +1,142 @@
+"""Cohere Chat version 1, and `generate` before it: no block marks, no call ids, and everything again at the end.
+
+What the last event repeats is delivered only if it was not streamed. The words before a call are its plan: reasoning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import events as ev
+from penstock import pick
+from penstock.protocols.cohere import wire
+from penstock.protocols.cohere.reading import NAME, cite, end, read_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.parts import Ledger
+
+PLAN = {NAME: {"kind": "tool_plan"}}
+SEARCH = "search"
+
+
+class Version1:
+    """State: the id that calls are named after, the text part's number, what was found, what was cited."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._id = "turn"
+        self._said: set[str] = set()  # the kinds of part that were begun
+        self._text: int | None = None
+        self._documents: dict[str, dict[str, Any]] = {}
+        self._cited = False
+
+    def start(self, said: wire.OldAnswer) -> None:
+        name = said.generation_id or said.response_id or ""
+        self._id = name or self._id
+        self._ledger.start(name)
+
+    # ── text, plan, calls ─────────────────────────────────────────────────────────────────────────
+
+    def text(self, payload: wire.Payload) -> None:
+        self._say("text", payload.text or "")
+
+    def _say(self, kind: str, text: str) -> None:
+        if text and self._ledger.find(kind) is None:
+            if kind == "plan":
+                self._ledger.open_reasoning(kind, extra=PLAN, keep=True)
+            else:
+                part = self._ledger.open_text(kind, keep=True)
+                self._text = part.index if part else None
+            self._said.add(kind)
+        self._ledger.say(kind, text)
+
+    def call_chunk(self, payload: wire.Payload) -> None:
+        delta = payload.tool_call_delta or wire.OldCallDelta()
+        self._say("plan", payload.text or delta.text or "")
+        if delta.name or delta.parameters:
+            number = delta.index or 0
+            if delta.name:
+                self._begin(number, delta.name)
+            self._ledger.add(("call", number), delta.parameters or "")
+
+    def calls(self, payload: wire.OldAnswer) -> None:
+        self._settle("plan", payload.text or "")
+        self._whole_calls(payload.tool_calls or ())
+
+    def _whole_calls(self, calls: Sequence[wire.OldCall]) -> None:
+        for number, call in enumerate(calls):
+            self._begin(number, call.name or "")
+            self._ledger.end_call(("call", number), msgspec.json.encode(call.parameters or {}).decode())
+
+    def _begin(self, number: int, name: str) -> None:
+        minted = f"call_{self._id}_{number}"
+        if not self._ledger.seen(minted):
+            self._ledger.close("plan")
+            self._ledger.close("text")
+            self._ledger.open_call(("call", number), minted, name)
+
+    def _settle(self, kind: str, whole: str) -> None:
+        if self._ledger.find(kind) is not None:
+            self._ledger.settle(kind, whole)
+        elif kind not in self._said:
+            self._say(kind, whole)
+
+    # ── searches and citations ────────────────────────────────────────────────────────────────────
+
+    def queries(self, payload: wire.OldAnswer) -> None:
+        """What Cohere searches for: a call of its own."""
+        if self._ledger.seen(f"{SEARCH}_{self._id}"):
+            return
+        asked = {"queries": [pick.text(query, "text") for query in payload.search_queries or ()]}
+        self._ledger.open_call(SEARCH, f"{SEARCH}_{self._id}", SEARCH, by="provider")
+        self._ledger.end_call(SEARCH, msgspec.json.encode(asked).decode())
+
+    def found(self, payload: wire.OldAnswer) -> None:
+        self._remember(payload.documents or ())
+        found = {"documents": payload.documents or [], "search_results": payload.search_results or []}
+        json = msgspec.json.encode(found).decode()
+        self._ledger.atom(ev.Result, f"{SEARCH}_{self._id}", SEARCH, json)
+
+    def _remember(self, documents: Sequence[dict[str, Any]]) -> None:
+        self._documents |= {pick.text(document, "id"): document for document in documents}
+
+    def cite(self, payload: wire.OldAnswer) -> None:
+        for citation in payload.citations or ():
+            self._cited = True
+            cite(self._ledger, citation, self._text, self._documents)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+
+    def stop(self, payload: wire.Payload) -> None:
+        answer = payload.response or wire.OldAnswer()
+        answer.finish_reason = answer.finish_reason or payload.finish_reason
+        self.answer(answer, payload.invocation)
+
+    def answer(self, answer: wire.OldAnswer, metrics: wire.Invocation | None = None) -> None:
+        """A whole answer: all of it, or what of it was not streamed."""
+        if self._ledger.ended:
+            self._ledger.diagnostics.add("after-end", "an answer after the end of the turn is ignored")
+            return
+        generated = (answer.generations or [wire.Generation()])[0]
+        self.start(answer)
+        self._remember(answer.documents or ())
+        if answer.search_queries:
+            self.queries(answer)
+        kind = "plan" if answer.tool_calls and "text" not in self._said else "text"
+        self._settle(kind, answer.text or generated.text or "")
+        self._whole_calls(answer.tool_calls or ())
+        if not self._cited:
+            self.cite(answer)
+        self._count(answer.meta or {}, metrics)
+        end(self._ledger, answer.finish_reason or generated.finish_reason or "")
+
+    def _count(self, meta: dict[str, Any], metrics: wire.Invocation | None) -> None:
+        usage = read_usage(meta)
+        if usage is None and metrics is not None:
+            usage = ev.Usage(metrics.inputTokenCount, metrics.outputTokenCount, exact=False)
+        if usage is not None:
+            self._ledger.usage(usage)

@@ -1,0 +1,124 @@
+"""What an answer rests on: grounding chunks and supports, citations, pages that were read.
+
+The metadata comes with the last chunks, sometimes twice; it is held until the text it speaks of ends, told once, and
+kept whole for the finish, from which the same protocol restores it. A search that left traces is told as a tool that
+the provider ran, once, unless the stream told of it already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import events as ev
+from penstock.protocols.gemini import wire
+from penstock.protocols.gemini.own import own, shaped
+from penstock.protocols.gemini.spans import NOWHERE, Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.parts import Ledger, Part
+    from penstock.protocols.gemini.calls import Calls
+    from penstock.protocols.gemini.spans import Place
+
+_READ = "URL_RETRIEVAL_STATUS_SUCCESS"
+_NOBODY = wire.Origin()
+
+
+class Grounding:
+    """The metadata of one choice. `notes` holds it as it was sent."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._told: set[tuple[str, str, Place]] = set()
+        self._new = False
+        self.notes: dict[str, Any] = {}
+
+    def note(self, said: wire.Candidate) -> None:
+        for key, value in (
+            ("citationMetadata", said.citation_metadata),
+            ("groundingMetadata", said.grounding_metadata),
+            ("urlContextMetadata", said.url_context_metadata),
+        ):
+            if value:
+                self.notes[key] = _joined(self.notes.get(key) or {}, value)
+                self._new = True
+
+    # ── sources ───────────────────────────────────────────────────────────────────────────────────
+
+    def cite(self, parts: Sequence[Part]) -> None:
+        """Tell the sources of the text so far; once each."""
+        if not self._new:
+            return
+        self._new = False
+        answer = Answer(parts)
+        self._citations(answer)
+        self._grounding(answer)
+
+    def _citations(self, answer: Answer) -> None:
+        raw = self.notes.get("citationMetadata") or {}
+        said: wire.CitationMetadata = shaped(raw, wire.CitationMetadata)
+        for one in (*(said.citations or ()), *(said.citation_sources or ())):
+            if one.uri or one.title:
+                self._tell(one.uri, one.title, answer.place(one.start_index, one.end_index))
+
+    def _grounding(self, answer: Answer) -> None:
+        """Each chunk where it is used, or once without a place; in the order of the chunks."""
+        raw: dict[str, Any] = self.notes.get("groundingMetadata") or {}
+        said: wire.GroundingMetadata = shaped(raw, wire.GroundingMetadata)
+        places: dict[int, list[Place]] = {}
+        for support in said.grounding_supports or ():
+            segment = support.segment or wire.Segment()
+            place = answer.place(segment.start_index, segment.end_index, segment.text or "")
+            for number in support.grounding_chunk_indices or ():
+                places.setdefault(number, []).append(place)
+        for number, chunk in enumerate(said.grounding_chunks or ()):
+            origin = chunk.web or chunk.retrieved_context or chunk.maps or chunk.image or _NOBODY
+            for place in places.get(number) or (NOWHERE,):
+                self._tell(origin.uri or origin.source_uri, origin.title, place, origin, number)
+
+    def _tell(
+        self, url: str | None, title: str | None, place: Place, origin: wire.Origin = _NOBODY, number: int | None = None
+    ) -> None:
+        id, quote = origin.document_name or origin.place_id or "", origin.text or ""
+        key = (url or quote, title or "", place)
+        if key in self._told:
+            return
+        self._told.add(key)
+        of, span = place
+        extra = own(groundingChunk=number)
+        self._ledger.atom(ev.Source, url or "", title or "", of, span, quote, id, "", "", extra)
+
+    # ── tools that left traces ────────────────────────────────────────────────────────────────────
+
+    def tools(self, calls: Calls) -> None:
+        raw: dict[str, Any] = self.notes.get("groundingMetadata") or {}
+        said: wire.GroundingMetadata = shaped(raw, wire.GroundingMetadata)
+        found = raw.get("groundingChunks") or []
+        for name, asked in (
+            ("google_search", said.web_search_queries),
+            ("google_image_search", said.image_search_queries),
+            ("retrieval", said.retrieval_queries),
+        ):
+            queries = [query for query in asked or () if query]
+            if queries:
+                calls.note(name, {"queries": queries}, found)
+        self._pages(calls)
+
+    def _pages(self, calls: Calls) -> None:
+        raw: dict[str, Any] = self.notes.get("urlContextMetadata") or {}
+        said: wire.UrlContextMetadata = shaped(raw, wire.UrlContextMetadata)
+        pages = said.url_metadata or ()
+        if pages:
+            failed = all(page.url_retrieval_status != _READ for page in pages)
+            calls.note("url_context", {"urls": [page.retrieved_url for page in pages]}, raw["urlMetadata"], failed)
+
+
+def _joined(before: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Citations come a few with every chunk and add up; anything else is said anew."""
+    both = {**before, **more}
+    for key in ("citations", "citationSources"):
+        old, new = before.get(key), more.get(key)
+        if isinstance(old, list) and isinstance(new, list):
+            both[key] = [*old, *(one for one in new if one not in old)]
+    return both

@@ -1,0 +1,66 @@
+"""Files: base64 in its variants to bytes, data URLs, and a name for what has only an address."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from typing import TYPE_CHECKING
+
+from penstock.shaping.citations import markdown_link
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RAW = "application/octet-stream"
+_URL_SAFE = str.maketrans("-_", "+/", " \r\n\t")
+_QUARTET = 4
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"RIFF", "image/webp"),
+)
+_NOT_IN_MIME = re.compile(r"[^A-Za-z0-9!#$&^_.+-]")
+
+
+def unbase64(pieces: Sequence[str]) -> bytes | None:
+    """The bytes of base64 that came in pieces, each padded on its own or cut anywhere; None if it is none."""
+    clean = [piece.translate(_URL_SAFE) for piece in pieces]
+    try:
+        if any(piece.endswith("=") for piece in clean[:-1]):
+            return b"".join(_decoded(piece) for piece in clean)
+        return _decoded("".join(clean))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _decoded(text: str) -> bytes:
+    bare = text.rstrip("=")
+    return binascii.a2b_base64(bare + "=" * (-len(bare) % _QUARTET), strict_mode=True)
+
+
+def data_url(url: str) -> tuple[str, str] | None:
+    """(media type, base64) of a `data:` address with base64 in it."""
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return None
+    return head[5:].split(";")[0] or RAW, data
+
+
+def media_type(said: str, data: bytes) -> str:
+    """The media type as said; where that names no format (`image/*`), the one an image's first bytes show."""
+    if "*" not in said and "/" in said:
+        return said
+    found = next((name for magic, name in _MAGIC if data.startswith(magic)), "")
+    return found or (f"{said}/*" if said and "/" not in said else said or RAW)
+
+
+def file_link(media: str, url: str) -> str:
+    """A link to a file by its address, named after its last step; nothing if it is no address on the web."""
+    name = url.split("?", 1)[0].split("#", 1)[0].rstrip("/").rsplit("/", 1)[-1]
+    return markdown_link(name or media or "file", url)
+
+
+def mime_word(name: str) -> str:
+    """A name as part of a media type."""
+    return _NOT_IN_MIME.sub("-", name)
