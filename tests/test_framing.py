@@ -410,6 +410,7 @@ def test_ndjson_writer() -> None:
         (b"[1, 2", [b"1", b"2"]),
         (b'[{"a":1}}, {"b":2}]', [b'{"a":1}', b"}", b'{"b":2}']),
         (b"oops [1] oops", [b"oops", b"1", b"oops"]),
+        (b"] [1]", [b"]", b"1"]),
     ],
 )
 def test_jsonarray(body: bytes, expected: list[bytes]) -> None:
@@ -545,6 +546,9 @@ def test_bedrock_chunks() -> None:
     stage = BedrockChunks()
     assert stage.feed([(b"chunk", wrapped), *others]) == [(b"", inner), *others]
     assert stage.finish() == []
+    body = write(EventStreamWriter(), [(b"chunk", wrapped), *others])
+    for make in (EventStreamParser, PARSERS["eventstream"], AutoParser):  # the parsers take them out themselves
+        assert_frames(make, body, [(b"", inner), *others])
 
 
 # ── websocket messages ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
 
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
-ILL_SHAPED = (TypeError, AttributeError, LookupError, ValueError, OverflowError, RecursionError)
+ILL_SHAPED = (
+    TypeError, AttributeError, LookupError, ValueError, OverflowError, RecursionError, msgspec.ValidationError,
+)  # fmt: skip
 STRICT = False  # tests over well-formed streams switch this on: there an ill-shaped payload is a bug of ours
 
 
@@ -58,7 +60,7 @@ class Decoder:
         for frame in frames:
             try:
                 payload = read(frame[1])
-            except (msgspec.DecodeError, RecursionError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._odd(frame[0], frame[1])
                 continue
             self.frame = frame
@@ -111,7 +113,7 @@ class Decoder:
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:
             payload, dropped = fit(value, self.shape) if self.prune else (msgspec.convert(value, self.shape), [])
-        except (msgspec.ValidationError, RecursionError):
+        except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
             kind = text(as_object(value), "type")
             self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or kind)
             return

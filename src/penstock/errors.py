@@ -4,6 +4,7 @@ PenstockError
 ├── InputError            what was given cannot be used; the message names the place and the fix
 │   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
 │   ├── Unrecognised      the protocol was to be found out, and no protocol knows the stream
+│   ├── BadRequest        a request that cannot be read: the path, what was found, what was expected
 │   ├── FramingError      the bytes are not the framing they were said to be
 │   └── FrameTooLarge     one frame is larger than the limit
 ├── MissingExtra          an optional dependency is needed; the message names the extra
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.events import Fault
+
+_JSON_KINDS: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+}
 
 
 class PenstockError(Exception):
@@ -43,6 +53,25 @@ class Unrecognised(InputError):
     def __init__(self, frames: int, known: Iterable[str]) -> None:
         seen = "no protocol knows what is in it" if frames else "there is nothing in it"
         super().__init__(f"cannot tell the protocol of the stream: {seen}; known are: {', '.join(sorted(known))}")
+
+
+class BadRequest(InputError):
+    """A value of a request is not what it must be. The path grows from the inside out as readers pass it on."""
+
+    def __init__(self, expected: str, found: object, step: str = "") -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.found = "null" if found is None else _JSON_KINDS.get(type(found), type(found).__name__)
+        self.path = step
+
+    def at(self, step: str | int) -> BadRequest:
+        """The same error, one level further out."""
+        step = f"[{step}]" if isinstance(step, int) else step
+        self.path = step + ("" if not self.path or self.path.startswith("[") else ".") + self.path
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the body'}: expected {self.expected}, found {self.found}"
 
 
 class FramingError(InputError):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 WORDS: dict[str, FaultKind] = {
     "authenticationerror": "auth", "unauthenticated": "auth", "unauthorized": "auth", "invalidapikey": "auth",
+    "apikeyinvalid": "auth",
     "unrecognizedclientexception": "auth", "expiredtokenexception": "auth", "incompletesignature": "auth",
     "permissionerror": "permission", "permissiondenied": "permission", "accessdeniedexception": "permission",
     "forbidden": "permission", "billingerror": "permission", "insufficientquota": "permission",

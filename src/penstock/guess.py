@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
 from penstock.errors import UnknownProtocol, Unrecognised
-from penstock.framing import PARSERS, BedrockChunks
+from penstock.framing import PARSERS
 from penstock.jsontext import loose
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def guess(prefix: bytes, framing: str = "auto") -> str:
 
 def guess_frames(frames: Iterable[Frame]) -> str | None:
     """The protocol of a stream that begins with these frames, if they tell."""
-    for label, data in BedrockChunks().feed(list(frames)):
+    for label, data in frames:
         payload = loose(data)
         if isinstance(payload, dict):
             name = _name(label.decode("utf-8", "replace"), payload)  # pyright: ignore[reportUnknownArgumentType]

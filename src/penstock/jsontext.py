@@ -31,7 +31,7 @@ def usable(text: str) -> str | None:
     if is_json(text):
         return text
     value = loose(text.encode("utf-8", "surrogatepass"))
-    return None if value is None else msgspec.json.encode(_clean(value)).decode()
+    return None if value is None else msgspec.json.encode(clean(value)).decode()
 
 
 def loose(data: bytes) -> Any:
@@ -78,12 +78,12 @@ def _at(value: Any, step: str) -> Any:
     return int(step) if isinstance(value, list) else step
 
 
-def _clean(value: Any) -> Any:
-    """The value without what strict JSON cannot hold."""
+def clean(value: Any) -> Any:
+    """The value without what strict JSON cannot hold: lone halves of surrogate pairs."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, dict):
-        return {_clean(key): _clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {clean(key): clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     return value

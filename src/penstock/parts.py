@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock import events as ev
-from penstock.jsontext import usable
+from penstock.jsontext import clean, usable
 from penstock.surrogates import mend
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ class Ledger:
     def drain(self) -> list[AnyEvent]:
         """Hand over the events since the last drain."""
         out, self.out = self.out, []
-        return out
+        return [_encodable(event) for event in out] if self.mending else out
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
@@ -377,6 +379,15 @@ class Ledger:
     def _take(self) -> int:
         self._next += 1
         return self._next - 1
+
+
+def _encodable(event: AnyEvent) -> AnyEvent:
+    """The event, without lone surrogates in its names and extras: deltas are mended where they are said."""
+    try:
+        msgspec.json.encode(event)
+    except UnicodeEncodeError:
+        return msgspec.convert(clean(msgspec.to_builtins(event)), type(event))
+    return event
 
 
 def _merge(known: ev.Usage, new: ev.Usage) -> ev.Usage:

@@ -18,6 +18,7 @@ from penstock.stage import Pipe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Whole: TypeAlias = bytes | bytearray | memoryview
 Errors: TypeAlias = Literal["raise", "fault"]
 Report: TypeAlias = Callable[[Diagnostic], None]
 _END: Any = object()  # in place of a chunk, where there are no more
@@ -25,7 +26,7 @@ _END: Any = object()  # in place of a chunk, where there are no more
 
 @overload
 def translate(
-    chunks: bytes | Iterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
+    chunks: Whole | Iterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
     on_diagnostic: Report | None = ..., **options: Any,
 ) -> Generator[bytes, None, None]: ...  # fmt: skip
 
@@ -38,7 +39,7 @@ def translate(
 
 
 def translate(
-    chunks: bytes | Iterable[bytes] | AsyncIterable[bytes], source: str = "auto", target: str = "events", *,
+    chunks: Whole | Iterable[bytes] | AsyncIterable[bytes], source: str = "auto", target: str = "events", *,
     errors: Errors = "raise", on_diagnostic: Report | None = None, **options: Any,
 ) -> Generator[bytes, None, None] | AsyncGenerator[bytes, None]:  # fmt: skip
     """Translate a stream: a generator of bytes, async if `chunks` is; at most one chunk out for each chunk in.
@@ -54,7 +55,7 @@ def translate(
     run = _Run(source, target, options, errors, on_diagnostic)
     if isinstance(chunks, AsyncIterable):
         return _translate_async(chunks, run)
-    if isinstance(chunks, bytes | bytearray | memoryview):
+    if isinstance(chunks, Whole):
         chunks = (bytes(chunks),)
     return _translate(chunks, run)
 

@@ -38,7 +38,9 @@ def read_usage(raw: Any, step: int = 0) -> ev.Usage | None:
         output = _count(nested_out, "total")
     if not input and not output:
         return None
-    cached = _first(_count(nested_in, "cacheRead"), _count(of_input, "cacheReadTokens"), _count(said, "cachedInputTokens"))
+    cached = _first(
+        _count(nested_in, "cacheRead"), _count(of_input, "cacheReadTokens"), _count(said, "cachedInputTokens")
+    )
     written = _first(_count(nested_in, "cacheWrite"), _count(of_input, "cacheWriteTokens"))
     thought = (_count(nested_out, "reasoning"), _count(of_output, "reasoningTokens"), _count(said, "reasoningTokens"))
     return ev.Usage(input, output, cached, written, _first(*thought), step=step, extra={SDK: said})

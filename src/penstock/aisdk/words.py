@@ -16,10 +16,11 @@ from penstock.events import FaultKind
 from penstock.faults import kind_of
 
 if TYPE_CHECKING:
-    from penstock.events import Extra, Reason
+    from penstock.events import Extra, Reason, Source
 
 SDK = "aisdk"
 OURS = "penstock"
+OPAQUE = "data-penstock-opaque"  # opaque state in UI streams: data, so that every reader keeps it and sends it back
 READS: dict[str, Reason] = {
     "stop": "stop", "length": "length", "content-filter": "filter", "tool-calls": "calls", "other": "other",
     "unknown": "other",
@@ -101,6 +102,12 @@ def merge(before: Extra | None, more: Extra) -> Extra | None:
 def _joined(before: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     metadata = {**pick.table(before, "metadata"), **pick.table(more, "metadata")}
     return {**before, **more, **({"metadata": metadata} if metadata else {})}
+
+
+def cite(source: Source) -> dict[str, Any]:
+    """What a source says about its place in the text, for which the AI SDK has no word in every version."""
+    said = {"of": None if source.of is None else str(source.of), "span": source.span, "quote": source.quote or None}
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def own(extra: Extra | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _QUOTE = 40  # columns for one string, so that others beside it can be seen too
 _IDS = frozenset({"id", "item", "call", "request_id"})
 _SPOKEN = frozenset({"text", "data", "message", "title", "quote"})
 _UNSAID = frozenset({"extra", "logprobs"})
-_USUAL = frozenset({("by", "client"), ("exact", True), ("form", "json"), ("form", "full")})
+_USUAL = {"by": ("client",), "exact": (True,), "form": ("json", "full")}
 _STYLES = {
     "text": "green", "reasoning": "magenta", "refusal": "red", "call": "yellow", "result": "cyan", "ask": "cyan",
     "file": "blue", "source": "blue", "opaque": "dim", "data": "blue", "usage": "dim", "step": "dim", "start": "bold",
@@ -57,7 +57,7 @@ def event_line(event: Event) -> Line:
         value = getattr(event, name)
         if name == "index":
             line.append((f" #{value}", "dim"))
-        elif name not in _UNSAID and (name, value) not in _USUAL and value not in (None, "", (), False, 0):
+        elif name not in _UNSAID and value not in (None, "", (), {}, False, 0, *_USUAL.get(name, ())):
             line.append((f" {_value(name, value)}", "dim" if name in _IDS else ""))
     return line
 

@@ -37,8 +37,7 @@ class EventStreamParser(FailsLate):
     """Chunks to frames: `(event type, payload)`.
 
     An exception is named by its `:exception-type`; an error, which has no payload, by its `:error-code`, with
-    `{"message": …}` as its data. A `chunk` of another protocol's stream (Claude on Bedrock) gives the payload inside
-    it, without a name. Broken framing raises `FramingError`; a message cut off by the end is nothing.
+    `{"message": …}` as its data. Broken framing raises `FramingError`; a message cut off by the end is nothing.
     """
 
     __slots__ = ("_buffer", "_limit", "_need", "_text")
@@ -109,8 +108,7 @@ def _to_frame(headers: dict[str, Any], payload: bytes) -> Frame:
         fault = {"message": str(headers.get(":error-message", ""))}
         return str(headers.get(":error-code", "error")).encode(), msgspec.json.encode(fault)
     name = headers.get(":exception-type") if kind == "exception" else headers.get(":event-type")
-    frame = str(name or "").encode(), payload
-    return _unwrap(frame) if frame[0] == _CHUNK else frame
+    return str(name or "").encode(), payload
 
 
 class EventStreamWriter:
@@ -152,10 +150,9 @@ _read_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 class BedrockChunks:
-    """Frames to frames: a `chunk` of another protocol's stream becomes the payload inside it, as the parser makes it.
+    """Frames to frames: a `chunk` of another protocol's stream (Claude on Bedrock) becomes the payload inside it.
 
-    For frames that came another way. All others, exceptions among them, go through as they are; so does a chunk that
-    holds none.
+    All other frames, exceptions among them, go through as they are; so does a chunk that holds none.
     """
 
     __slots__ = ()
@@ -172,3 +169,12 @@ def _unwrap(frame: Frame) -> Frame:
         return b"", binascii.a2b_base64(_read_chunk(frame[1]).inner)
     except (msgspec.DecodeError, ValueError):  # what msgspec and binascii raise
         return frame
+
+
+class BedrockParser(EventStreamParser):
+    """An event stream as a decoder wants it: what travels inside chunks is taken out of them."""
+
+    __slots__ = ()
+
+    def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
+        return [_unwrap(frame) if frame[0] == _CHUNK else frame for frame in super().feed(chunks)]

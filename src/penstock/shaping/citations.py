@@ -61,7 +61,7 @@ class CitationLinks:
             return self._with_care(events)
         unread = self._unread
         for place, event in enumerate(events):
-            kind = type(event)
+            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is ev.TextDelta:
                 unread.append(event)
             elif kind in _WATCHED:
@@ -74,10 +74,10 @@ class CitationLinks:
     def _with_care(self, events: Sequence[Any]) -> list[Any]:
         out: list[Any] = []
         for event in events:
-            kind: type[Any] = type(event)
+            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
             self._last = max(self._last, getattr(event, "index", -1))
             if self._held is not None and kind not in _PASSING:
-                self._release(kind, out)
+                self._release(out, text=kind in (ev.TextStart, ev.TextDelta))
             if kind is ev.TextDelta:
                 out.append(self._read(event))
             elif kind is ev.TextEnd:
@@ -85,10 +85,11 @@ class CitationLinks:
             elif kind is ev.Source:
                 self._source(event, out)
             else:
-                self._other(kind, event, out)
+                self._other(event, out)
         return out
 
-    def _other(self, kind: type, event: Any, out: list[Any]) -> None:
+    def _other(self, event: Any, out: list[Any]) -> None:
+        kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
         if kind is ev.Start:
             self._begin()
         elif kind is ev.TextStart:
@@ -128,14 +129,15 @@ class CitationLinks:
         else:
             out.append(event)
 
-    def _release(self, kind: type, out: list[Any]) -> None:
+    def _release(self, out: list[Any], *, text: bool) -> None:
+        """Let the held end out. Unless more text follows the block is over, and what waits goes before it."""
         held, self._held = self._held, None
         if held is None:
             return
-        if kind not in (ev.TextStart, ev.TextDelta):
-            text = (self._prose.lead + self._links() if self._due else "") + self._paragraph()
-            if text:
-                out.append(ev.TextDelta(held.index, text))
+        if not text:
+            links = (self._prose.lead + self._links() if self._due else "") + self._paragraph()
+            if links:
+                out.append(ev.TextDelta(held.index, links))
         out.append(held)
 
     def _links(self) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock import pick
+from penstock.jsontext import fit
 from penstock.protocols.bedrock import wire
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ class Blocks:
         if index in self._at or index in self._results:
             self.stop(index)
         if "toolUse" in start:
-            self._call(index, msgspec.convert(start["toolUse"], wire.ToolUse))
+            self._call(index, fit(start["toolUse"], wire.ToolUse)[0])
         elif "toolResult" in start:
             self._wake()
-            self._results[index] = msgspec.convert(start["toolResult"], wire.ToolResult)
+            self._results[index] = fit(start["toolResult"], wire.ToolResult)[0]
         elif "image" in start:
             self._formats[index] = pick.text(pick.table(start, "image"), "format")
         else:
@@ -211,7 +212,7 @@ class Blocks:
 
     def whole(self, index: int, raw: dict[str, Any]) -> None:
         """A block of an answer that was not streamed, by way of the same parts."""
-        block = msgspec.convert(raw, wire.Block, strict=False)
+        block: wire.Block = fit(raw, wire.Block)[0]
         if block.text is not None:
             self.say(index, block.text)
         elif block.toolUse is not None:

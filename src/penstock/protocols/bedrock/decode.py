@@ -147,7 +147,11 @@ class BedrockDecoder(Decoder):
     def _count(self, raw: dict[str, Any] | None) -> None:
         if not raw:
             return
-        said = msgspec.convert(raw, wire.Usage, strict=False)
+        try:
+            said = msgspec.convert(raw, wire.Usage, strict=False)
+        except msgspec.ValidationError:
+            self.diagnostics.add("wrong-shape", "usage is not of the shape it should have and is left out")
+            return
         read = _first(said.cacheReadInputTokens, said.cacheReadInputTokenCount)
         written = _first(said.cacheWriteInputTokens, said.cacheWriteInputTokenCount)
         whole = said.inputTokens

@@ -9,7 +9,7 @@ V2 = frozenset({"message-start", "content-start", "content-delta", "tool-plan-de
 V1 = frozenset({"stream-start", "text-generation", "tool-calls-chunk", "tool-calls-generation", "stream-end"})
 
 
-def looks(name: str, payload: dict[str, Any]) -> bool:
+def looks(_: str, payload: dict[str, Any]) -> bool:
     """An event of either version, or a whole answer."""
     if payload.get("event_type") in V1 and "is_finished" in payload:
         return True

@@ -45,7 +45,10 @@ def cite(
 
 def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
     """Tokens where they are told; else what is billed for, which leaves out the prompt's own frame."""
-    said = msgspec.convert(raw, wire.Usage, strict=False)
+    try:
+        said = msgspec.convert(raw, wire.Usage, strict=False)
+    except msgspec.ValidationError:
+        return None
     tokens = said.tokens or said.billed_units
     if tokens is None:
         return None

@@ -35,9 +35,10 @@ class Version1:
         self._cited = False
 
     def start(self, said: wire.OldAnswer) -> None:
+        """Take the turn's name, unless it began without one: names made from it must not change midway."""
         name = said.generation_id or said.response_id or ""
-        self._id = name or self._id
-        self._ledger.start(name)
+        if self._ledger.start(name) and name:
+            self._id = name
 
     # ── text, plan, calls ─────────────────────────────────────────────────────────────────────────
 

@@ -24,6 +24,7 @@ TOOLS: dict[str, str] = {
     "GOOGLE_SEARCH_WEB": "google_search", "GOOGLE_SEARCH_IMAGE": "google_image_search", "URL_CONTEXT": "url_context",
     "GOOGLE_MAPS": "google_maps", "FILE_SEARCH": "file_search", "MEDIA_PROCESSING": "media_processing",
 }  # fmt: skip
+TRACES = "metadata"  # where a run that left nothing but traces is written: no part of its own
 _OPEN = "partial call"  # the ledger's key for the one call that may be open
 
 
@@ -110,7 +111,9 @@ class Calls:
 
     def ran_tool(self, said: wire.ToolCall, signature: str | None) -> None:
         kind = said.tool_type or ""
-        self._run(tool_name(kind), said.id, _text(said.args), part="toolCall", toolType=kind, thoughtSignature=signature)
+        self._run(
+            tool_name(kind), said.id, _text(said.args), part="toolCall", toolType=kind, thoughtSignature=signature
+        )
 
     def tool_result(self, said: wire.ToolResponse, signature: str | None) -> None:
         kind, found = said.tool_type or "", _text(said.response)
@@ -136,16 +139,18 @@ class Calls:
         call = id or (waiting.popleft() if waiting else "")
         if not call:
             self._ledger.diagnostics.add("no-call", f"a result of {name!r} belongs to no call")
-        self._ledger.atom(ev.Result, call, name, text, failed, False, own(**extra, minted=not id))  # noqa: FBT003
+        extra = {**extra, "minted": not id, "choice": self._choice or None}
+        self._ledger.atom(ev.Result, call, name, text, failed, False, own(**extra))  # noqa: FBT003
 
     def note(self, name: str, given: Any, found: Any, failed: bool = False) -> None:  # noqa: FBT001, FBT002
         """A tool that ran, told only by its traces; it is written back as those traces, not as a part."""
         if name not in self.names:
-            self._run(name, None, compact(given), part="metadata")
-            self._result(name, None, compact(found), failed, part="metadata")
+            self._run(name, None, compact(given), part=TRACES)
+            self._result(name, None, compact(found), failed, part=TRACES)
 
 
 def tool_name(kind: str) -> str:
+    """Our name for one of Google's tool types."""
     return TOOLS.get(kind) or kind.lower() or "tool"
 
 

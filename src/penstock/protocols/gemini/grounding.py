@@ -80,14 +80,14 @@ class Grounding:
     def _tell(
         self, url: str | None, title: str | None, place: Place, origin: wire.Origin = _NOBODY, number: int | None = None
     ) -> None:
-        id, quote = origin.document_name or origin.place_id or "", origin.text or ""
+        document, quote = origin.document_name or origin.place_id or "", origin.text or ""
         key = (url or quote, title or "", place)
         if key in self._told:
             return
         self._told.add(key)
         of, span = place
         extra = own(groundingChunk=number)
-        self._ledger.atom(ev.Source, url or "", title or "", of, span, quote, id, "", "", extra)
+        self._ledger.atom(ev.Source, url or "", title or "", of, span, quote, document, "", "", extra)
 
     # ── tools that left traces ────────────────────────────────────────────────────────────────────
 

@@ -20,7 +20,13 @@ def own(**fields: Any) -> Extra | None:
     return {NAME: said} if said else None
 
 
+def owned(extra: Extra | None) -> dict[str, Any]:
+    """This protocol's corner of an event's extra data."""
+    return extra.get(NAME, {}) if extra else {}
+
+
 def compact(value: Any) -> str:
+    """JSON text without blanks."""
     return msgspec.json.encode(value).decode()
 
 

@@ -7,6 +7,7 @@ pieces are collected, not handed on one by one: a path may lead back into what l
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -49,7 +50,7 @@ class Arguments:
 
     def _place(self, steps: list[str | int], arg: wire.PartialArg) -> bool:
         node: Any = self.root
-        for step, following in zip(steps, steps[1:], strict=False):
+        for step, following in pairwise(steps):
             node = _enter(node, step, [] if isinstance(following, int) else {})
             if node is None:
                 return False

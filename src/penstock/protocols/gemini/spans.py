@@ -1,4 +1,4 @@
-"""Where a citation belongs: Gemini counts UTF-8 bytes over all of an answer's text, we count code points in one part."""
+"""Where a citation belongs: Gemini counts UTF-8 bytes over all of an answer's text, we code points of one part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemini as sent: the chunks of generateContent (one of them is the whole body of a non-stream answer), and the payloads
+"""Gemini as sent: the chunks of generateContent, of which one is the whole body of a non-stream answer, and the payloads
 of the Interactions API, which share the top level because nothing but their keys tells them apart.
 
 Everything may be missing or null. Only what is read is declared; what is echoed stays an object.

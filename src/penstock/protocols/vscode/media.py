@@ -6,10 +6,13 @@ import binascii
 import re
 from typing import TYPE_CHECKING
 
+from penstock.protocols.vscode.parts import DataPart
 from penstock.shaping.citations import markdown_link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from penstock import events as ev
 
 RAW = "application/octet-stream"
 _URL_SAFE = str.maketrans("-_", "+/", " \r\n\t")
@@ -21,6 +24,28 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"RIFF", "image/webp"),
 )
 _NOT_IN_MIME = re.compile(r"[^A-Za-z0-9!#$&^_.+-]")
+
+
+class Files:
+    """The files that are open."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[ev.FileStart, list[str]]] = {}
+
+    def open(self, event: ev.FileStart) -> None:
+        self._open[event.index] = (event, [])
+
+    def add(self, event: ev.FileDelta) -> None:
+        if event.index in self._open:
+            self._open[event.index][1].append(event.data)
+
+    def close(self, index: int) -> tuple[DataPart | None, str]:
+        """The file as a part, if its bytes are here, and a link to it, if it has an address on the web."""
+        start, pieces = self._open.pop(index)
+        said, inline = data_url(start.url) or ("", "")
+        data = unbase64(pieces or [inline]) if pieces or inline else None
+        part = None if data is None else DataPart(data, media_type(start.media or said, data))
+        return part, file_link(start.media, start.url)
 
 
 def unbase64(pieces: Sequence[str]) -> bytes | None:

@@ -1,13 +1,26 @@
 """The parts of a VS Code reply, after the classes of its language-model API, and the one line that is none of them.
 
-Each is also a line of the NDJSON wire form, by its `kind`. Leans on msgspec alone.
+Each is also a line of the NDJSON wire form, by its `kind`. Leans on no other protocol.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeAlias
 
 import msgspec
+
+from penstock.jsontext import usable
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encoded(value: Any) -> bytes:
+    """A part, or anything in one, as JSON. What UTF-8 cannot carry (half an emoji in a provider's state) is mended."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return (usable(json.dumps(msgspec.to_builtins(value))) or "null").encode()
 
 
 class Part(msgspec.Struct, frozen=True, tag_field="kind", rename="camel", omit_defaults=True):
@@ -53,7 +66,7 @@ class DataPart(Part, frozen=True, tag="data"):
 
     @classmethod
     def json(cls, value: Any, mime_type: str = "application/json") -> DataPart:
-        return cls(msgspec.json.encode(value), mime_type)
+        return cls(encoded(value), mime_type)
 
     @classmethod
     def text(cls, value: str, mime_type: str = "text/plain") -> DataPart:

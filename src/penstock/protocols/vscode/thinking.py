@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock.events import Extra, ReasoningForm
+from penstock.protocols.vscode.parts import encoded
 
 COMPLETE, SIGNATURE, REDACTED, PACKED = "_completeThinking", "signature", "redactedData", "encrypted_content"
 _MARK = "penstock:1:"
@@ -65,7 +66,7 @@ def pack(thoughts: list[Thought]) -> dict[str, Any]:
         for own in (thought.extra or {}).values():
             metadata |= {to: own[word] for word, to in _PLAIN.items() if isinstance(own.get(word), str)}
     rows = [Thought("", one.id, one.form, one.extra, len(one.text)) for one in thoughts]
-    metadata[PACKED] = _MARK + msgspec.json.encode(rows).decode()
+    metadata[PACKED] = _MARK + encoded(rows).decode()
     return metadata
 
 

@@ -56,7 +56,7 @@ class Tokens(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(Part, frozen=True, tag="usage"):
-    """`value` is the last model call, which is what fills the host's context; `total` all calls of a turn of several."""
+    """`value` is the last model call, which fills the host's context; `total` all calls, if there were several."""
 
     value: Tokens
     total: Tokens | None = None
@@ -82,6 +82,6 @@ class Whole(Part, frozen=True, tag="whole"):
 Line: TypeAlias = (
     Start | TextPart | ThinkingPart | ToolCallPart | Cut | DataPart | Usage | ErrorPart | End | Whole
 )  # fmt: skip
-KINDS = frozenset(str(line.__struct_config__.tag) for line in Line.__args__)  # type: ignore[attr-defined]
+KINDS = frozenset(str(line.__struct_config__.tag) for line in Line.__args__)
 
 __all__ = ["KINDS", "VERSION", "Cut", "End", "HostPart", "Line", "Start", "Tokens", "Usage", "Whole"]

@@ -1,0 +1,181 @@
+"""Calls and their answers in AI SDK streams, written into a ledger. Knows nothing of text, steps and ends.
+
+A call streams its input, or comes whole, or both: the whole one has the last word. A call that the SDK or a page
+refused (`invalid`, `tool-input-error`) is cut however complete its input is. An answer in the same stream means that
+the call was run upstream: it closes the call and is one thing less for the client to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from penstock import events as ev
+from penstock import pick
+from penstock.aisdk import wire_tools as wire
+from penstock.aisdk.words import SDK, encoded, merge, read_metadata
+from penstock.jsontext import is_json, usable
+
+if TYPE_CHECKING:
+    from penstock.events import By, CallForm, Extra
+    from penstock.parts import Ledger, Part
+
+_MARKS = ("dynamic", "title", "tool_metadata")
+
+
+def _extra(chunk: wire.CallChunk, **more: Any) -> Extra:
+    """The chunk's metadata, and what else a like-minded reader wants back."""
+    marks = {name: value for name in _MARKS if (value := getattr(chunk, name))}
+    said = {key: value for key, value in more.items() if value}
+    extra = read_metadata(chunk.provider_metadata)
+    if marks or said:
+        extra.setdefault(SDK, {}).update(marks, **said)
+    return extra
+
+
+def _by(chunk: wire.CallChunk) -> By:
+    return "provider" if chunk.provider_executed else "client"
+
+
+def _key(id: str) -> tuple[str, str]:
+    return ("call", id)
+
+
+class Tools:
+    """The calls of one turn: their names, which of the client's were handed out, which were refused.
+
+    Methods give False for a chunk that says too little to be read.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._names: dict[str, str] = {}
+        self._due: set[str] = set()  # delivered to the client, not answered yet
+        self._refused: set[str] = set()
+
+    def open(self, chunk: wire.OpenCall) -> bool:
+        if not chunk.call or not chunk.tool_name:
+            return False
+        self._open(chunk, "text" if chunk.input_encoding == "text" else "json")
+        return True
+
+    def _open(self, chunk: wire.CallChunk, form: CallForm = "json") -> Part | None:
+        id, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
+        self._names[id] = name
+        return self._ledger.open_call(_key(id), id, name, by=_by(chunk), form=form, extra=_extra(chunk) or None)
+
+    def add(self, chunk: wire.CallPiece) -> bool:
+        piece = chunk.delta
+        if piece is None:
+            piece = chunk.input_text_delta if chunk.input_text_delta is not None else chunk.args_text_delta
+        if piece is None or not chunk.call:
+            return False
+        if self._ledger.find(_key(chunk.call)) is None:
+            if not chunk.tool_name or self._ledger.seen(chunk.call):
+                self._ledger.diagnostics.add("orphan-delta", "a fragment of a call that is not open is left out")
+                return True
+            self._open(chunk)
+        self._ledger.add(_key(chunk.call), piece)
+        return True
+
+    def whole(self, chunk: wire.WholeCall, *, refused: bool = False) -> bool:
+        """The call as a whole, with the last word on its input."""
+        id = chunk.call
+        if not id or not (chunk.tool_name or id in self._names):
+            return False
+        said = chunk.args if chunk.input is UNSET else chunk.input
+        part = self._ledger.find(_key(id))
+        if part is None:
+            part = self._open(chunk, "text" if _is_text(said) else "json")
+        if part is None:
+            return True
+        if chunk.provider_executed:
+            part.by = "provider"
+        part.void = refused or bool(chunk.invalid)
+        if part.void:
+            self._refused.add(id)
+        self._end(id, part, said, _extra(chunk))
+        return True
+
+    def _end(self, id: str, part: Part, said: Any, extra: Extra) -> None:
+        before = self._ledger.calls
+        self._ledger.end_call(_key(id), _input(part, said), extra=merge(part.extra, extra), whole=not part.void)
+        if self._ledger.calls > before:
+            self._due.add(id)
+
+    def cut(self, name: str, said: Any, mint: str) -> None:
+        """Version 4 has no chunk for a call it refuses, only an error that names the tool."""
+        for id in self._names:
+            part = self._ledger.find(_key(id))
+            if part is not None and self._names[id] == name:
+                break
+        else:
+            id = mint
+            part = self._open(wire.ToolCall(tool_call_id=id, tool_name=name))
+        if part is not None:
+            part.void = True
+            self._end(id, part, said, {})
+
+    def void(self) -> None:
+        """No call that is open may be run."""
+        for id in self._names:
+            part = self._ledger.find(_key(id))
+            if part is not None:
+                part.void = True
+
+    def answer(self, chunk: wire.Answer, *, failed: bool = False, denied: bool = False) -> bool:
+        id = chunk.call
+        if not id:
+            return False
+        self._close(chunk, failed=failed)
+        if chunk.invalid or id in self._refused:
+            return True  # the refusal once more, in other words
+        said = next((value for value in (chunk.output, chunk.result) if value is not UNSET), None)
+        if failed:
+            said = chunk.error_text if chunk.error_text is not None else chunk.error
+        partial = bool(chunk.preliminary)
+        if not partial and id in self._due:
+            self._due.discard(id)
+            self._ledger.calls -= 1
+        name = chunk.tool_name or self._names.get(id, "")
+        extra = _extra(chunk, denied=denied) or None
+        self._ledger.atom(ev.Result, id, name, encoded(said), failed or bool(chunk.is_error), partial, extra)
+        return True
+
+    def _close(self, chunk: wire.Answer, *, failed: bool) -> None:
+        """End the call that is answered, if it is still open: nobody has to run it any more."""
+        part = self._ledger.find(_key(chunk.call))
+        if part is None:
+            return
+        said = chunk.args if chunk.input is UNSET else chunk.input
+        part.void = failed or (said is UNSET and usable(part.so_far) is None)
+        if part.void:
+            self._refused.update({chunk.call} if chunk.invalid else ())
+        self._end(chunk.call, part, said, {})
+
+    def ask(self, chunk: wire.ToolApprovalRequest) -> bool:
+        call = chunk.call or pick.text(pick.as_object(chunk.tool_call), "toolCallId")
+        if not call or not chunk.approval_id:
+            return False
+        extra = _extra(chunk, reason=chunk.reason, automatic=chunk.is_automatic, signature=chunk.signature)
+        self._ledger.atom(ev.Ask, call, chunk.approval_id, extra or None)
+        return True
+
+
+def _is_text(said: Any) -> bool:
+    """Whether an input is the free text of a custom tool: JSON text that holds a string."""
+    return isinstance(said, str) and said.lstrip().startswith('"') and is_json(said)
+
+
+def _input(part: Part, said: Any) -> str | None:
+    """The last word on a call's input as JSON text (or free text); None where the fragments say the same."""
+    if said is UNSET or said is None:
+        return None
+    if part.form == "text":
+        return str(msgspec.json.decode(said)) if _is_text(said) else said if isinstance(said, str) else encoded(said)
+    if isinstance(said, str):
+        return said
+    streamed = usable(part.so_far) if part.so_far else None
+    return None if streamed is not None and msgspec.json.decode(streamed) == said else encoded(said)

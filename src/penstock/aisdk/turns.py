@@ -1,0 +1,235 @@
+"""The frame of AI SDK streams → events: turns, steps, usage, ends, errors, metadata. `decode` adds what is inside.
+
+A step ends all parts, since the next one may use their ids again. An `error` is held until the stream ends, because
+usage follows it; it is a fault even if the stream then ends as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import events as ev
+from penstock import pick
+from penstock.aisdk import whole, wire
+from penstock.aisdk import wire_tools as tool
+from penstock.aisdk.tools import Tools
+from penstock.aisdk.usage import apart, read_usage, with_apart
+from penstock.aisdk.words import READS, SDK, encoded, merge, read_error, read_metadata
+from penstock.codec import Decoder
+from penstock.parts import CUT_OFF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from penstock.events import Extra
+
+_REFUSALS = frozenset({"AI_InvalidToolArgumentsError", "AI_InvalidToolInputError", "AI_NoSuchToolError"})
+_read_data = msgspec.json.Decoder(wire.Data).decode
+
+
+class TurnDecoder(Decoder):
+    """State: the open part without an id, the calls, the step, the error that is held, what is said at the end."""
+
+    shape = tool.Payload
+    read = staticmethod(msgspec.json.Decoder(tool.Payload).decode)
+    prune = False
+
+    def __init__(self, *, version: str = "") -> None:
+        """Make one; spellings never clash, so every version is read whichever is named."""
+        super().__init__()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._loose: Hashable = None
+        self._tools = Tools(self.ledger)
+        self._step = 0
+        self._fault: dict[str, Any] | None = None
+        self._notes: dict[str, Any] = {}
+        self._apart = (0, 0)
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None) -> None:
+        """Open a turn; inside an unfinished one this only ends what was being said."""
+        if self.ledger.inside:
+            self.ledger.close_all()
+            self._loose = None
+        elif self.ledger.turns:
+            self._reset()
+        self.ledger.start(id, model, created, extra)
+
+    def _start(self, p: wire.Start) -> None:
+        metadata = p.message_metadata
+        model = pick.text(pick.as_object(metadata), "model")
+        self._begin(p.message_id or "", model, extra={SDK: {"messageMetadata": metadata}} if metadata else None)
+
+    def _stream_start(self, p: wire.StreamStart) -> None:
+        """`doStream` begins; who answers is said next, so the turn waits for that."""
+        if self.ledger.ended:
+            self._begin()
+        self._warn(p.warnings)
+
+    def _response(self, p: wire.ResponseMetadata) -> None:
+        if not self.ledger.inside and not self.ledger.ended:
+            self._begin(p.id or "", p.model_id or "", _seconds(p.timestamp))
+        else:
+            self._remember({"id": p.id, "modelId": p.model_id})
+
+    def _remember(self, response: Any) -> None:
+        said = {key: word for key in ("id", "modelId") if (word := pick.text(pick.as_object(response), key))}
+        if said:
+            self._notes["response"] = {**self._notes.get("response", {}), **said}
+
+    def _warn(self, warnings: Any) -> None:
+        for warning in warnings if isinstance(warnings, list) else ():  # pyright: ignore[reportUnknownVariableType]
+            self.diagnostics.add("upstream-warning", encoded(warning)[:200])
+
+    def _start_step(self, p: wire.StepBegin) -> None:
+        if not self.ledger.inside and (not self.ledger.ended or type(p) is wire.StepStart):
+            self._begin(p.message_id or "")
+        self._warn(p.warnings)
+        self._hush()
+        self._step += 1
+        if self._step > 1:
+            self.ledger.step(self._step)
+
+    def _finish_step(self, p: wire.Ending) -> None:
+        reason = READS.get(_unified(p))
+        self._hush(whole=reason not in CUT_OFF)
+        self._remember(p.response)
+        self._note_metadata(p)
+        usage, more = read_usage(p.usage, max(self._step, 1)), apart(p.usage, p.provider_metadata)
+        if usage is not None and self.ledger.inside:
+            self._apart = (self._apart[0] + more[0], self._apart[1] + more[1])
+            self.ledger.usage(with_apart(usage, *more))
+
+    def _finish(self, p: wire.Finish) -> None:
+        self._remember(p.response)
+        self._note_metadata(p)
+        raw: Any = p.usage if p.total_usage is None else p.total_usage
+        usage = read_usage(raw)
+        if usage is not None and self.ledger.inside:
+            self.ledger.usage(with_apart(usage, *(self._apart if self._step else apart(raw, p.provider_metadata))))
+        self._end(_unified(p), p.raw_finish_reason or pick.text(pick.as_object(p.finish_reason), "raw"))
+
+    def _end(self, word: str, raw: str) -> None:
+        """The end mark: a fault if there was an error, whatever word came with it."""
+        if word == "error" and self._fault is None:
+            self._fault = {"kind": "other", "message": "the answer ended with an error"}
+        if word == "interrupted":
+            self._fault = {"kind": "truncated", "message": "the provider's stream ended without a finish"}
+        if self._break():
+            return
+        reason = READS.get(word, "stop")
+        if word not in READS:
+            code = "unknown-reason" if word else "no-reason"
+            self.diagnostics.add(code, f"finish reason {word!r} is read as a normal stop")
+        raw = raw or pick.text(pick.table(self._notes, "messageMetadata"), "rawFinishReason") or word
+        self.ledger.finish(reason, raw, extra={SDK: self._notes} if self._notes else None)
+        self.ledger.end()
+
+    def _break(self) -> bool:
+        """Let the error out that was held."""
+        if self._fault is None:
+            return False
+        fault, self._fault = self._fault, None
+        self.ledger.fault(**fault)
+        return True
+
+    def _error(self, p: wire.Error) -> None:
+        said = pick.as_object(p.error)
+        if pick.text(said, "name") in _REFUSALS and pick.text(said, "toolName"):
+            input = said.get("toolArgs", said.get("toolInput"))
+            self._tools.cut(pick.text(said, "toolName"), input, f"call_refused_{self.ledger.cuts}")
+        elif self._fault is None and not self.ledger.ended:
+            self._fault = read_error(p.error_text if p.error is None and p.error_text is not None else p.error)
+
+    def _abort(self, p: wire.Abort) -> None:
+        said = p.reason if isinstance(p.reason, str) and p.reason else "the answer was stopped"
+        if not self._break():
+            self.ledger.fault("cancelled", said)
+
+    def named(self, name: str, data: bytes) -> bool:
+        if data.strip().upper() == b"[DONE]":
+            if not self._break():
+                self.ledger.end()
+            return True
+        try:
+            chunk = _read_data(data)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return self._data(chunk)
+
+    def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
+        """Also the chunks that are no tagged ones: `data-*`, and whole messages."""
+        said = pick.as_object(value)
+        if "type" not in said and self._whole(said):
+            return
+        if pick.text(said, "type").startswith("data-"):
+            try:
+                if self._data(msgspec.convert(said, wire.Data)):
+                    return
+            except msgspec.ValidationError:
+                pass  # said below, as of any chunk of a wrong shape
+        super()._fit(name, value, raw)
+
+    def _whole(self, said: dict[str, Any]) -> bool:
+        """A UI message, the result of `generateText`, or an error that is no stream."""
+        for chunk in (chunks := whole.chunks(said)):
+            self._fit("", chunk, partial(msgspec.json.encode, chunk))
+        return bool(chunks)
+
+    def finish(self) -> list[ev.AnyEvent]:
+        self._break()
+        return super().finish()
+
+    # ── metadata ──────────────────────────────────────────────────────────────────────────────────
+
+    def _note_metadata(self, p: wire.Ending) -> None:
+        metadata = read_metadata(p.provider_metadata).get(SDK, {}).get("metadata")
+        if metadata:
+            self._notes["metadata"] = metadata
+        self._message_metadata(p)
+
+    def _message_metadata(self, p: wire.MessageMetadata | wire.Ending) -> None:
+        """An application's own words: no content. Those that tell usage are read."""
+        said = pick.as_object(p.message_metadata)
+        if said:
+            self._notes["messageMetadata"] = {**self._notes.get("messageMetadata", {}), **said}
+            usage = read_usage(said.get("totalUsage") or said.get("usage"))
+            if usage is not None and self.ledger.inside:
+                self.ledger.usage(usage)
+
+    def _note(self, key: Hashable, metadata: Any, *, reasoning: bool = False) -> None:
+        part = self.ledger.find(key)
+        if part is not None and metadata is not None:
+            part.extra = merge(part.extra, read_metadata(metadata, reasoning=reasoning))
+
+    # ── what both this file and the next one end ──────────────────────────────────────────────────
+
+    def _hush(self, *, whole: bool = True) -> None:
+        """End all that is being said."""
+        self.ledger.close_all(whole=whole)
+        self._loose = None
+
+    def _data(self, chunk: wire.Data) -> bool:
+        """Read `data-*`; given by `decode`."""
+        raise NotImplementedError
+
+
+def _unified(p: wire.Ending) -> str:
+    """The finish reason as one word: `doStream` since 6 says it beside the provider's own."""
+    said: Any = p.finish_reason
+    return said if isinstance(said, str) else pick.text(pick.as_object(said), "unified")
+
+
+def _seconds(timestamp: Any) -> int | None:
+    """A JavaScript date in JSON as seconds."""
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp())
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,225 @@
+"""Events → `fullStream` parts of version 4: no ids on text, no borders, no metadata on parts.
+
+What is said runs on until something else is said. Only Claude's signatures have parts of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.aisdk.usage import write_usage
+from penstock.aisdk.words import WRITES, own
+from penstock.codec import Encoder
+from penstock.jsontext import is_json
+from penstock.protocols.aisdk import said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+NAME = "aisdk"
+VERSION = 4
+_SAYS = b'{"type":"text-delta","textDelta":'
+_THINKS = b'{"type":"reasoning","textDelta":'
+_encode = msgspec.json.Encoder().encode
+
+
+class Aisdk4Encoder(Encoder):
+    """State: how each open part's deltas begin, files so far, the calls, usage by step, who answered."""
+
+    protocol = NAME
+    losses = said.LOSSES
+
+    def __init__(self, *, version: str = "4", id: str = "response", model: str = "unknown", created: int = 0) -> None:
+        super().__init__()
+        self._named = (id, model, created)
+        self._start(ev.Start(), silent=True)
+
+    def _send(self, type: str, **fields: Any) -> None:
+        self.out.append((b"", _encode({"type": type, **fields})))
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, event: ev.Start, *, silent: bool = False) -> None:
+        self._open: dict[int, bytes] = {}
+        self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
+        self._calls: dict[str, Any] = {}
+        self._usage: dict[int, ev.Usage] = {}
+        self._step, self._called = 1, False
+        self._response = said.response(event, *self._named)
+        if not silent:
+            self._step_start()
+
+    def _step_start(self) -> None:
+        self._send("step-start", messageId=self._response["id"], request={}, warnings=[])
+
+    def _next_step(self, event: ev.Step) -> None:
+        self._step_finish("tool-calls" if self._called else "stop")
+        self._step, self._called = event.number, False
+        self._step_start()
+
+    def _step_finish(self, reason: str) -> None:
+        usage = self._usage.get(self._step) or (self._usage.get(0) if len(self._usage) == 1 else None)
+        self._send(
+            "step-finish", messageId=self._response["id"], finishReason=reason, usage=write_usage(usage, VERSION),
+            request={}, response=self._response, warnings=[], isContinued=False,
+        )  # fmt: skip
+
+    def _usage_event(self, event: ev.Usage) -> None:
+        self._usage[event.step] = event
+
+    def _finish(self, event: ev.Finish) -> None:
+        if event.reason == "pause":
+            self.lose("pause")
+        if event.others:
+            self.lose("choice")
+        self._end(WRITES[event.reason])
+
+    def _end(self, reason: str) -> None:
+        self._step_finish(reason)
+        usage = write_usage(self._usage.get(0), VERSION)
+        self._send("finish", finishReason=reason, usage=usage, response=self._response)
+
+    def _fault(self, event: ev.Fault) -> None:
+        self._send("error", error=said.error(event))
+        if event.kind != "cancelled":
+            self._end("error")
+
+    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
+
+    def _first(self, event: Any) -> bool:
+        """Whether the part is of the choice that is written."""
+        if event.choice:
+            self.lose("choice")
+        return not event.choice
+
+    def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        if self._first(event):
+            self._open[event.index] = _SAYS
+        if type(event) is ev.RefusalStart:
+            self.lose("refusal")
+
+    def _reasoning_start(self, event: ev.ReasoningStart) -> None:
+        if self._first(event):
+            self._open[event.index] = _THINKS
+
+    def _text_delta(self, event: ev.TextDelta) -> None:
+        if event.logprobs is not None:
+            self.lose("logprobs")
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + _encode(event.text) + b"}"))
+
+    def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + _encode(event.text) + b"}"))
+
+    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        self._open.pop(event.index, None)
+        if event.extra:
+            self.lose("metadata")
+
+    def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        if self._open.pop(event.index, None) is None:
+            return
+        state = (event.extra or {}).get("anthropic", {})
+        if state.get("redacted"):
+            self._send("redacted-reasoning", data=state["redacted"])
+        elif state.get("signature"):
+            self._send("reasoning-signature", signature=state["signature"])
+        elif event.extra:
+            self.lose("metadata")
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _call_start(self, event: ev.CallStart) -> None:
+        if event.by == "provider":
+            self.lose("provider-call")
+        elif self._first(event):
+            names = b'"toolCallId":%b,"toolName":%b' % (_encode(event.id), _encode(event.name))
+            self.out.append((b"", b'{"type":"tool-call-streaming-start",%b}' % names))
+            self._open[event.index] = b'{"type":"tool-call-delta",%b,"argsTextDelta":' % names
+
+    def _call_delta(self, event: ev.CallDelta) -> None:
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + _encode(event.json) + b"}"))
+
+    def _call_end(self, event: ev.CallEnd) -> None:
+        if self._open.pop(event.index, None) is None:
+            return
+        if event.by == "provider":
+            self.lose("provider-call")
+            return
+        self._called = True
+        args: Any = event.json if event.form == "text" else msgspec.Raw(event.json.encode())
+        self._calls[event.id] = args
+        self._send("tool-call", toolCallId=event.id, toolName=event.name, args=args)
+
+    def _call_cut(self, event: ev.CallCut) -> None:
+        if self._open.pop(event.index, None) is not None:
+            self.lose("cut")
+
+    def _result(self, event: ev.Result) -> None:
+        if event.call not in self._calls or event.partial:
+            self.lose("provider-call")
+            return
+        result: Any = msgspec.Raw(event.json.encode()) if is_json(event.json) else event.json
+        args = self._calls[event.call]
+        self._send("tool-result", toolCallId=event.call, toolName=event.name, args=args, result=result)
+
+    # ── sources, files, the rest ──────────────────────────────────────────────────────────────────
+
+    def _source(self, event: ev.Source) -> None:
+        if not event.url:
+            self.lose("document")
+            return
+        source = {"sourceType": "url", "id": event.id or f"source-{event.index}", "url": event.url}
+        self._send("source", source={**source, **({"title": event.title} if event.title else {})})
+
+    def _file_start(self, event: ev.FileStart) -> None:
+        if self._first(event):
+            self._files[event.index] = (event, [])
+
+    def _file_delta(self, event: ev.FileDelta) -> None:
+        if event.index in self._files:
+            self._files[event.index][1].append(event.data)
+
+    def _file_end(self, event: ev.FileEnd) -> None:
+        start, pieces = self._files.pop(event.index, (None, []))
+        if start is None:
+            return
+        if start.url and not pieces:
+            self.lose("file-url")
+            self._source(ev.Source(event.index, start.url))
+        else:
+            self._send("file", mimeType=start.media, base64="".join(pieces))
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        if event.protocol == NAME:
+            self.out.append((b"", event.data.encode()))
+        else:
+            self.lose("unknown")
+
+    def _opaque(self, _: ev.Opaque) -> None:
+        self.lose("opaque")
+
+    def _ask(self, _: ev.Ask) -> None:
+        self.lose("approval")
+
+    def _data(self, _: ev.Data) -> None:
+        self.lose("data")
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: _next_step,
+        ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _text_end,
+        ev.RefusalStart: _text_start, ev.RefusalDelta: _delta, ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _delta, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
+        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
+        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
+        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+    }  # fmt: skip

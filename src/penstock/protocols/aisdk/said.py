@@ -1,0 +1,51 @@
+"""What every version of the encoder says alike: who answered, what went wrong, what cannot be said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.codec import Losses
+
+if TYPE_CHECKING:
+    from penstock import events as ev
+
+LOSSES: Losses = {
+    "choice": "only the first of several choices is written",
+    "data": "an application's own data has no part in a full stream",
+    "file-url": "a file given by its address is written as a source",
+    "refusal": "a refusal is written as text; only its metadata tells",
+    "pause": "a paused turn is written as stopped",
+    "approval": "this version has no request for approval, or the call it is about is not in the turn",
+    "opaque": "this version has no part for opaque state",
+    "provider-call": "this version cannot say that the provider runs a tool itself",
+    "cut": "this version cannot say that a call never became whole: it stays without a tool-call",
+    "document": "this version's sources have an address",
+    "metadata": "this version has no metadata on parts",
+    "logprobs": "log probabilities have no field",
+    "unknown": "another protocol's unknown payload is not written",
+}
+
+
+def response(event: ev.Start, id: str, model: str, created: int) -> dict[str, Any]:
+    """The response that a step's end names."""
+    when = created if event.created is None else event.created
+    return {"id": event.id or id, "timestamp": timestamp(when), "modelId": event.model or model}
+
+
+def timestamp(seconds: int) -> str:
+    """A JavaScript date in JSON; one that no calendar has is the first."""
+    try:
+        when = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        when = datetime.fromtimestamp(0, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def error(event: ev.Fault) -> dict[str, Any]:
+    """A fault as an Error would look in JSON."""
+    said = {
+        "name": "AI_APICallError" if event.status else "Error", "message": event.message, "type": event.kind,
+        "code": event.code, "statusCode": event.status, "requestId": event.request_id, "retryAfter": event.retry_after,
+    }  # fmt: skip
+    return {key: value for key, value in said.items() if value}

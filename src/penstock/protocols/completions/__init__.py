@@ -1,0 +1,20 @@
+"""OpenAI's legacy text completions, which filling in the middle still uses."""
+
+from typing import Any
+
+from penstock import pick
+from penstock.codec import Protocol
+from penstock.protocols.completions.decode import CompletionsDecoder
+from penstock.protocols.completions.encode import CompletionsEncoder
+from penstock.protocols.completions.whole import body
+
+
+def looks(_: str, payload: dict[str, Any]) -> bool:
+    """Choices of bare text."""
+    if payload.get("object") == "text_completion":
+        return True
+    choices = pick.rows(payload, "choices")
+    return bool(choices) and "text" in choices[0] and not {"delta", "message"} & set(choices[0])
+
+
+PROTOCOL = Protocol("completions", looks, CompletionsDecoder, CompletionsEncoder, body=body)

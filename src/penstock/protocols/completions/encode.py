@@ -1,0 +1,186 @@
+"""Events → legacy text completion chunks. Text is all there is: the rest is a loss, but for a refusal, which is text.
+
+The stream ends with a finish, the usage, and exactly one `[DONE]`; a fault ends it with an error object and none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.codec import Encoder, Losses
+from penstock.protocols.completions import logprobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra, FaultKind, Reason
+
+NAME = "completions"
+REASONS: dict[Reason, str] = {
+    "stop": "stop", "length": "length", "calls": "stop", "filter": "content_filter", "refusal": "content_filter",
+    "pause": "stop", "other": "stop",
+}  # fmt: skip
+ERRORS: dict[FaultKind, str] = {
+    "auth": "authentication_error", "permission": "permission_error", "not-found": "not_found_error",
+    "invalid": "invalid_request_error", "too-large": "invalid_request_error", "rate-limit": "rate_limit_error",
+    "filter": "content_filter", "overloaded": "overloaded_error", "timeout": "timeout_error",
+}  # fmt: skip
+LOSSES: Losses = {
+    "call": "a tool call has no field; the answer ends as if it had stopped",
+    "provider-call": "a tool run by the provider has no field; its words are in the text that follows",
+    "reasoning": "reasoning has no field",
+    "source": "a citation has no field",
+    "file": "a file has no field",
+    "approval": "a request for approval has no field",
+    "opaque": "opaque state of another protocol has no field",
+    "data": "an application's own data has no field",
+    "pause": "a paused turn is written as stopped",
+    "unknown": "another protocol's unknown payload is not written",
+}
+_encode = msgspec.json.Encoder().encode
+_DONE = (b"", b"[DONE]")
+
+
+class CompletionsEncoder(Encoder):
+    """State: the head of every chunk, the choice of each open part, the places of tokens, the usage so far."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(
+        self, *, id: str = "cmpl", model: str = "unknown", created: int = 0, include_usage: bool = True
+    ) -> None:
+        super().__init__()
+        self._id, self._model, self._created = id, model, created
+        self._include_usage = include_usage
+        self._head = b""
+        self._choices: dict[int, int] = {}
+        self._offsets: dict[int, int] = {}
+        self._refused = False
+        self._usage: dict[str, Any] | None = None
+
+    def _own(self, extra: Extra | None) -> dict[str, Any]:
+        return (extra or {}).get(NAME, {})
+
+    def _send(self, choice: int, text: bytes, finish: bytes = b"null", chances: bytes = b"null") -> None:
+        self.out.append((
+            b"",
+            b'%b"choices":[{"text":%b,"index":%d,"logprobs":%b,"finish_reason":%b}]}'
+            % (self._head, text, choice, chances, finish),
+        ))  # fmt: skip
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, event: ev.Start) -> None:
+        self._choices, self._offsets, self._usage, self._refused = {}, {}, None, False
+        head = {
+            "id": event.id or self._id, "object": "text_completion",
+            "created": self._created if event.created is None else event.created, "model": event.model or self._model,
+            **self._own(event.extra),
+        }  # fmt: skip
+        self._head = _encode(head)[:-1] + b","
+
+    def _usage_event(self, event: ev.Usage) -> None:
+        if event.step:
+            return
+        own = self._own(event.extra)
+        if own:
+            self._usage = {"prompt_tokens": event.input, "completion_tokens": event.output, **own}
+            return
+        read, made = event.input or 0, event.output or 0
+        self._usage = {"prompt_tokens": read, "completion_tokens": made, "total_tokens": read + made}
+        if event.cached is not None:
+            self._usage["prompt_tokens_details"] = {"cached_tokens": event.cached}
+        if event.reasoning is not None:
+            self._usage["completion_tokens_details"] = {"reasoning_tokens": event.reasoning}
+
+    def _finish(self, event: ev.Finish) -> None:
+        if event.reason == "pause":
+            self.lose("pause")
+        reason = "stop" if event.reason == "refusal" and self._refused else REASONS[event.reason]
+        self._send(0, b'""', _encode(reason))
+        for choice, other in enumerate(event.others, 1):
+            self._send(choice, b'""', _encode(REASONS[other]))
+        if self._include_usage and self._usage is not None:
+            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
+        self.out.append(_DONE)
+
+    def _fault(self, event: ev.Fault) -> None:
+        error = {
+            "message": event.message, "type": ERRORS.get(event.kind, "server_error"), "param": None,
+            "code": event.code or event.kind,
+        }  # fmt: skip
+        self.out.append((b"", _encode({"error": error})))
+
+    # ── text ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, event: ev.TextStart) -> None:
+        self._choices[event.index] = event.choice
+
+    def _open_refusal(self, event: ev.RefusalStart) -> None:
+        self._choices[event.index] = event.choice
+        self._refused = True
+
+    def _text(self, event: ev.TextDelta) -> None:
+        choice = self._choices[event.index]
+        chances = b"null" if event.logprobs is None else self._chances(choice, event.logprobs)
+        self._send(choice, _encode(event.text), chances=chances)
+
+    def _refusal(self, event: ev.RefusalDelta) -> None:
+        self._send(self._choices[event.index], _encode(event.text))
+
+    def _chances(self, choice: int, said: Any) -> bytes:
+        lists, self._offsets[choice] = logprobs.write(said, self._offsets.get(choice, 0))
+        return _encode(lists)
+
+    def _close(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        self._choices.pop(event.index, None)
+
+    # ── what has no place ─────────────────────────────────────────────────────────────────────────
+
+    def _call(self, event: ev.CallStart) -> None:
+        self.lose("call" if event.by == "client" else "provider-call")
+
+    def _reasoning(self, _: ev.ReasoningStart) -> None:
+        self.lose("reasoning")
+
+    def _result(self, _: ev.Result) -> None:
+        self.lose("provider-call")
+
+    def _ask(self, _: ev.Ask) -> None:
+        self.lose("approval")
+
+    def _file(self, _: ev.FileStart) -> None:
+        self.lose("file")
+
+    def _source(self, _: ev.Source) -> None:
+        self.lose("source")
+
+    def _opaque(self, _: ev.Opaque) -> None:
+        self.lose("opaque")
+
+    def _data(self, _: ev.Data) -> None:
+        self.lose("data")
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        if event.protocol == NAME:
+            self.out.append((event.name.encode(), event.data.encode()))
+        else:
+            self.lose("unknown")
+
+    def _nothing(self, _: Any) -> None:
+        """Framing, or the rest of something whose loss was said at its start."""
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: _nothing,
+        ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _close,
+        ev.RefusalStart: _open_refusal, ev.RefusalDelta: _refusal, ev.RefusalEnd: _close,
+        ev.ReasoningStart: _reasoning, ev.ReasoningDelta: _nothing, ev.ReasoningEnd: _nothing,
+        ev.CallStart: _call, ev.CallDelta: _nothing, ev.CallEnd: _nothing, ev.CallCut: _nothing,
+        ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,
+        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
+        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+    }  # fmt: skip

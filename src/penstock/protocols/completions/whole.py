@@ -1,0 +1,41 @@
+"""The chunks of an encoded stream as one completion: what a client gets that did not ask for a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.framing import Frame
+
+
+def body(frames: Sequence[Frame]) -> bytes:
+    """Fold the encoder's own frames, so that stream and body cannot disagree."""
+    whole: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for _, data in frames:
+        if data == b"[DONE]":
+            continue
+        chunk = msgspec.json.decode(data)
+        if "error" in chunk:
+            return data
+        if "choices" not in chunk:
+            continue  # an unknown payload, which a body has no place for
+        for choice in chunk.pop("choices"):
+            _grow(choices, choice)
+        whole.update(chunk)
+    usage = whole.pop("usage", None)
+    whole["choices"] = [choices[index] for index in sorted(choices)]
+    return msgspec.json.encode(whole if usage is None else {**whole, "usage": usage})
+
+
+def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
+    choice = choices.setdefault(more["index"], {**more, "text": "", "logprobs": None})
+    choice["text"] += more["text"]
+    choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
+    if more["logprobs"]:
+        said: dict[str, list[Any]] = choice["logprobs"] or {}
+        choice["logprobs"] = {key: [*said.get(key, ()), *values] for key, values in more["logprobs"].items()}

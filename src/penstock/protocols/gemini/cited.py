@@ -1,0 +1,56 @@
+"""Sources → grounding metadata: the encoder's side of `spans`, from code points of a part to bytes of the answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.events import Source
+
+
+class Cited:
+    """The text and the sources of one choice. Text is kept because a source counts its bytes when all is said."""
+
+    __slots__ = ("_sources", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[int, str]] = []  # part, text: one entry for each delta
+        self._sources: list[Source] = []
+
+    def add(self, source: Source) -> None:
+        self._sources.append(source)
+
+    def metadata(self) -> dict[str, Any] | None:
+        """Each source once as a chunk; a support for every stretch of text that rests on one."""
+        if not self._sources:
+            return None
+        numbers: dict[tuple[str, str, str], int] = {}
+        supports: dict[tuple[int, int], dict[str, Any]] = {}
+        for source in self._sources:
+            key = (source.url, source.title, "" if source.url else source.quote)
+            number = numbers.setdefault(key, len(numbers))
+            self._support(supports, source, number)
+        made: dict[str, Any] = {"groundingChunks": [_chunk(*key) for key in numbers]}
+        if supports:
+            made["groundingSupports"] = list(supports.values())
+        return made
+
+    def _support(self, supports: dict[tuple[int, int], dict[str, Any]], source: Source, number: int) -> None:
+        if source.of is None or source.span is None:
+            return
+        before = "".join(text for part, text in self.pieces if part < source.of)
+        text = "".join(text for part, text in self.pieces if part == source.of)
+        first, last = source.span
+        start, cited = len((before + text[:first]).encode()), text[first:last]
+        if not cited:
+            return
+        segment = {"startIndex": start, "endIndex": start + len(cited.encode()), "text": cited}
+        support = supports.setdefault(source.span, {"segment": segment, "groundingChunkIndices": []})
+        if number not in support["groundingChunkIndices"]:
+            support["groundingChunkIndices"].append(number)
+
+
+def _chunk(url: str, title: str, quote: str) -> dict[str, Any]:
+    if url:
+        return {"web": {"uri": url, "title": title}}
+    return {"retrievedContext": {"title": title, "text": quote}}

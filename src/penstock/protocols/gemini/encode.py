@@ -1,0 +1,254 @@
+"""Events → generateContent chunks, as the official SDKs read them; array framing is the writer's affair.
+
+Text leaves as it comes, a call when it is whole, a signature behind its part on an empty one, as Gemini itself does.
+The last chunk brings finish reason, usage and grounding; a fault ends the stream with an error object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.codec import Encoder, Losses
+from penstock.protocols.gemini import ending
+from penstock.protocols.gemini.calls import TRACES
+from penstock.protocols.gemini.cited import Cited
+from penstock.protocols.gemini.own import NAME, owned
+from penstock.protocols.gemini.reasons import REASONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+LOSSES: Losses = {
+    "data": "an application's own data has no part",
+    "provider-call": "another provider's own tool run has no part here",
+    "cut-call": "a call that never became whole is not written",
+    "text-call": "free text for a tool is written as its argument `input`",
+    "approval": "a request for approval has no part",
+    "opaque": "another protocol's opaque state is not written",
+    "pause": "a paused turn is written as stopped",
+    "written": "tokens written to a cache have no field",
+    "unknown": "another protocol's unknown payload is not written",
+    "logprobs": "log probabilities of another protocol are not written",
+}
+_encode = msgspec.json.Encoder().encode
+
+
+class Slot:
+    """An open part: its choice, and what it has gathered if it leaves whole."""
+
+    __slots__ = ("choice", "cited", "data", "media", "url")
+
+    def __init__(self, choice: int, cited: Cited, media: str = "", url: str = "") -> None:
+        self.choice = choice
+        self.cited = cited
+        self.media = media
+        self.url = url
+        self.data: list[str] = []
+
+
+class GeminiEncoder(Encoder):
+    """State: the tail of every chunk, the slots of open parts, text and sources per choice, the usage so far."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(self, *, id: str = "response", model: str = "unknown") -> None:
+        super().__init__()
+        self._id, self._model = id, model
+        self._tail = b"}"
+        self._slots: dict[int, Slot] = {}
+        self._choices: dict[int, Cited] = {}
+        self._choice_of: dict[int, int] = {}
+        self._usage: dict[str, Any] | None = None
+        self._silent = True
+
+    def _send(self, choice: int, part: bytes) -> None:
+        self._silent = False
+        self.out.append((
+            b"",
+            b'{"candidates":[{"content":{"parts":[%b],"role":"model"},"index":%d}]%b' % (part, choice, self._tail),
+        ))  # fmt: skip
+
+    def _part(self, choice: int, **part: Any) -> None:
+        """A whole part, without the fields that say nothing."""
+        self._send(choice, _encode({key: value for key, value in part.items() if value is not None}))
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, event: ev.Start) -> None:
+        self._slots, self._choices, self._choice_of, self._usage, self._silent = {}, {}, {}, None, True
+        own = {"modelVersion": event.model or self._model, "responseId": event.id or self._id}
+        head = {**owned(event.extra), **own}
+        self._tail = b"," + _encode(head)[1:]
+
+    def _usage_event(self, event: ev.Usage) -> None:
+        if event.step:
+            return
+        if event.written:
+            self.lose("written")
+        self._usage = ending.usage(event)
+
+    def _finish(self, event: ev.Finish) -> None:
+        if event.reason == "pause" and event.raw not in REASONS:
+            self.lose("pause")
+        own = owned(event.extra)
+        payload: dict[str, Any] = {}
+        blocked = "blockReason" in own.get("promptFeedback", {}) and self._silent
+        if not blocked:
+            payload["candidates"] = ending.candidates(event, self._choices)
+        if "promptFeedback" in own:
+            payload["promptFeedback"] = own["promptFeedback"]
+        if self._usage is not None:
+            payload["usageMetadata"] = self._usage
+        self.out.append((b"", _encode(payload)[:-1] + self._tail))
+
+    def _fault(self, event: ev.Fault) -> None:
+        self.out.append((b"", _encode(ending.error(event))))
+
+    # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
+
+    def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
+        cited = self._choices.get(event.choice)
+        if cited is None:
+            cited = self._choices[event.choice] = Cited()
+        self._slots[event.index] = Slot(event.choice, cited)
+        self._choice_of[event.index] = event.choice
+
+    def _text(self, event: ev.TextDelta) -> None:
+        if event.logprobs is not None:
+            self.lose("logprobs")
+        self._words(event)
+
+    def _words(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
+        slot = self._slots[event.index]
+        slot.cited.pieces.append((event.index, event.text))
+        self._send(slot.choice, b'{"text":%b}' % _encode(event.text))
+
+    def _reasoning(self, event: ev.ReasoningDelta) -> None:
+        self._send(self._slots[event.index].choice, b'{"text":%b,"thought":true}' % _encode(event.text))
+
+    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        self._sign(event, thought=None)
+
+    def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        own = owned(event.extra)
+        slot = self._slots[event.index]
+        if event.extra and not own:
+            self.lose("opaque")
+        redacted = slot.media == "redacted"
+        self._sign(event, thought=own.get("thought") if redacted else True)
+
+    def _sign(self, event: Any, *, thought: bool | None) -> None:
+        slot = self._slots.pop(event.index)
+        signature = owned(event.extra).get("thoughtSignature")
+        if signature:
+            self._part(slot.choice, text="", thought=thought, thoughtSignature=signature)
+
+    def _reasoning_start(self, event: ev.ReasoningStart) -> None:
+        self._open(event)
+        self._slots[event.index].media = event.form
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _call_start(self, event: ev.CallStart) -> None:
+        self._choice_of[event.index] = event.choice
+
+    def _call_end(self, event: ev.CallEnd) -> None:
+        choice, own = self._choice_of[event.index], owned(event.extra)
+        if event.by == "provider":
+            self._run(choice, event, own)
+            return
+        if event.form == "text":
+            self.lose("text-call")
+        args = {"input": event.json} if event.form == "text" else _object(event.json)
+        call = {**_id(event.id, own), "name": event.name, "args": args}
+        self._part(choice, functionCall=call, thoughtSignature=own.get("thoughtSignature"))
+
+    def _run(self, choice: int, event: ev.CallEnd, own: dict[str, Any]) -> None:
+        """A tool that Google ran goes back into the part it came in; traces of one come back with the finish."""
+        kind, given = own.get("part"), _object(event.json)
+        if kind == "toolCall":
+            given = {"toolType": own.get("toolType"), "args": given}
+        self._ran(choice, kind, {**_id(event.id, own), **given}, own)
+
+    def _result(self, event: ev.Result) -> None:
+        own = owned(event.extra)
+        kind, found = own.get("part"), _object(event.json)
+        if kind == "toolResponse":
+            found = {"toolType": own.get("toolType"), "response": found}
+        self._ran(own.get("choice", 0), kind, {**_id(event.call, own), **found}, own)
+
+    def _ran(self, choice: int, kind: str | None, said: dict[str, Any], own: dict[str, Any]) -> None:
+        if kind is None:
+            self.lose("provider-call")
+        elif kind != TRACES:
+            self._part(choice, **{kind: said}, thoughtSignature=own.get("thoughtSignature"))
+
+    def _cut(self, _: ev.CallCut) -> None:
+        self.lose("cut-call")
+
+    # ── everything else ───────────────────────────────────────────────────────────────────────────
+
+    def _file_start(self, event: ev.FileStart) -> None:
+        self._slots[event.index] = Slot(event.choice, Cited(), event.media, event.url)
+
+    def _file_delta(self, event: ev.FileDelta) -> None:
+        self._slots[event.index].data.append(event.data)
+
+    def _file_end(self, event: ev.FileEnd) -> None:
+        slot, own = self._slots.pop(event.index), owned(event.extra)
+        more = {"thought": own.get("thought"), "thoughtSignature": own.get("thoughtSignature")}
+        if slot.url:
+            self._part(slot.choice, fileData={"mimeType": slot.media, "fileUri": slot.url}, **more)
+        else:
+            self._part(slot.choice, inlineData={"mimeType": slot.media, "data": "".join(slot.data)}, **more)
+
+    def _source(self, event: ev.Source) -> None:
+        choice = self._choice_of.get(event.of, 0) if event.of is not None else 0
+        self._choices.setdefault(choice, Cited()).add(event)
+
+    def _opaque(self, event: ev.Opaque) -> None:
+        if event.protocol == NAME:
+            self._send(0, _encode(event.data))
+        else:
+            self.lose("opaque")
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        if event.protocol == NAME:
+            self.out.append((event.name.encode(), event.data.encode()))
+        else:
+            self.lose("unknown")
+
+    def _ask(self, _: ev.Ask) -> None:
+        self.lose("approval")
+
+    def _data(self, _: ev.Data) -> None:
+        self.lose("data")
+
+    def _nothing(self, _: Any) -> None:
+        """Framing, or a fragment of what leaves whole at its end."""
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: _nothing,
+        ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _text_end,
+        ev.RefusalStart: _open, ev.RefusalDelta: _words, ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _cut,
+        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
+        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
+        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+    }  # fmt: skip
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Arguments must be an object: any other value becomes the argument `input`."""
+    value = msgspec.json.decode(text)
+    return value if isinstance(value, dict) else {"input": value}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _id(id: str, own: dict[str, Any]) -> dict[str, str]:
+    """An id that was minted here is not the provider's: the same protocol pairs by order, as it did upstream."""
+    return {} if own.get("minted") or not id else {"id": id}

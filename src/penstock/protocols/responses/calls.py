@@ -1,0 +1,158 @@
+"""Calls whose input is streamed: functions, custom tools (free text), MCP tools that the provider runs.
+
+A call is delivered at the first word on all of its input that is usable: `arguments.done`, the item's end, or the final
+snapshot. Free text cannot be told from half of it, so a custom call waits for the end of its item, whose status says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import events as ev
+from penstock import pick
+from penstock.jsontext import usable
+from penstock.protocols.responses.speech import NAME, own
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.events import By, CallForm, Extra
+    from penstock.parts import Ledger, Part
+    from penstock.protocols.responses.items import Item, Slot
+
+KINDS = ("function_call", "custom_tool_call", "mcp_call")
+_PLAIN = frozenset({"type", "call_id", "name", "arguments", "input", "status"})
+_UPSTREAM = "x_search"  # a tool whose steps are told as custom calls, though the provider takes them (xAI)
+
+
+def as_text(value: Any) -> str:
+    """Input as text: a string is its own, anything else is told in JSON."""
+    return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+
+
+class Calls:
+    """State: which custom tools the request had, as far as the response repeats them."""
+
+    def __init__(self, ledger: Ledger, mint: Callable[[int], str]) -> None:
+        self._ledger = ledger
+        self._mint = mint
+        self._searches = False
+        self._customs: set[str] = set()
+
+    def tools(self, tools: list[Item]) -> None:
+        """The request's tools, as the response echoes them."""
+        self._searches = any(pick.text(tool, "type") == _UPSTREAM for tool in tools)
+        self._customs = {pick.text(tool, "name") for tool in tools if pick.text(tool, "type") == "custom"}
+
+    # ── pieces ────────────────────────────────────────────────────────────────────────────────────
+
+    def piece(self, slot: Slot, text: str) -> Part | None:
+        """A fragment of input. What comes before the call itself waits for it."""
+        part = self._ledger.find(slot.number)
+        if part is not None:
+            self._ledger.add(slot.number, text)
+        elif not slot.call:
+            slot.held.append(text)
+        return part
+
+    def whole(self, slot: Slot, text: str) -> None:
+        """All of the input, told before the item is done."""
+        slot.word = text
+        self._deliver(slot)
+
+    # ── items ─────────────────────────────────────────────────────────────────────────────────────
+
+    def added(self, slot: Slot) -> None:
+        if pick.text(slot.item, "name"):
+            self._open(slot)
+            self._deliver(slot)
+
+    def done(self, slot: Slot) -> None:
+        self._last_word(slot)
+        self._open(slot)
+        part = self._ledger.find(slot.number)
+        if part is not None:
+            part.void = part.void or slot.item.get("status") == "incomplete"
+            if part.by == "provider" or part.form == "text" or part.void:
+                self._end(slot, part)
+            else:
+                self._deliver(slot)
+        if slot.kind == "mcp_call":
+            self._result(slot)
+
+    def last(self, slot: Slot) -> None:
+        """The final snapshot of an item that was done: it may have the input that nobody told before."""
+        if self._ledger.find(slot.number) is not None:
+            self._last_word(slot)
+            self._deliver(slot)
+
+    def close(self, slot: Slot, *, whole: bool) -> None:
+        """The response is over: judge what there is of a call that never got its end."""
+        if slot.told and not slot.call:
+            self._open(slot)
+        elif not slot.call and (slot.held or slot.word is not None):
+            self._ledger.diagnostics.add("call-unknown", f"input for item {slot.id!r}, which was never announced")
+            self._open(slot)
+        part = self._ledger.find(slot.number)
+        if part is not None:
+            part.void = part.void or not slot.told
+            self._end(slot, part, whole=whole)
+
+    # ── the ledger ────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, slot: Slot) -> None:
+        if slot.call:
+            return
+        item, custom = slot.item, slot.kind == "custom_tool_call"
+        slot.call = pick.text(item, "call_id") or slot.id or self._mint(slot.number)
+        form: CallForm = "text" if custom else "json"
+        given = "" if slot.held or slot.word else as_text(item.get("input" if custom else "arguments"))
+        by = self._by(slot)
+        self._ledger.open_call(
+            slot.number, slot.call, pick.text(item, "name"), by=by, form=form, item=slot.id, given=given,
+            extra=own(item=item) if by == "provider" else self._extra(slot),
+        )  # fmt: skip
+        for text in slot.held:
+            self._ledger.add(slot.number, text)
+
+    def _by(self, slot: Slot) -> By:
+        if slot.kind == "mcp_call":
+            return "provider"
+        name = pick.text(slot.item, "name")
+        undeclared = self._searches and name not in self._customs
+        upstream = slot.kind == "custom_tool_call" and (slot.call.startswith("xs_") or undeclared)
+        return "provider" if upstream else "client"
+
+    def _extra(self, slot: Slot) -> Extra | None:
+        return own(**{key: value for key, value in slot.item.items() if key not in _PLAIN})
+
+    def _last_word(self, slot: Slot) -> None:
+        word = as_text(slot.item.get("input" if slot.kind == "custom_tool_call" else "arguments"))
+        if word.strip() or slot.word is None:
+            slot.word = word
+
+    def _deliver(self, slot: Slot) -> None:
+        """End a call whose input is known to be usable; anything less waits for a later word."""
+        part = self._ledger.find(slot.number)
+        if part is None or slot.word is None or part.form == "text":
+            return
+        word = slot.word if slot.word.strip() else part.so_far
+        if word.strip() and usable(word) is not None:
+            self._end(slot, part)
+
+    def _end(self, slot: Slot, part: Part, *, whole: bool = True) -> None:
+        if part.by == "client":
+            extra = self._extra(slot)
+        else:
+            extra = own(item=slot.item) if slot.kind != "mcp_call" else own(id=slot.id, type=slot.kind)
+        self._ledger.end_call(slot.number, slot.word, whole=whole, extra=extra)
+
+    def _result(self, slot: Slot) -> None:
+        """An MCP tool's answer is in the item of its call."""
+        item = slot.item
+        failed = bool(item.get("error")) or item.get("status") in ("failed", "incomplete")
+        answer = item.get("error") if item.get("error") else item.get("output")
+        name, extra = pick.text(item, "name"), {NAME: {"item": item}}
+        self._ledger.atom(ev.Result, slot.call, name, msgspec.json.encode(answer).decode(), failed, False, extra)  # noqa: FBT003

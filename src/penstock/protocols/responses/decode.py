@@ -1,0 +1,152 @@
+"""OpenAI Responses and Open Responses → events: the life of a response, and the table of all event types.
+
+What belongs to an item goes to the reader of its kind (`speech`, `calls`, `tools`); the final snapshot is reconciled with
+what was streamed. An `error` waits for the `response.failed` that usually follows and says the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import pick
+from penstock.codec import Decoder
+from penstock.protocols.responses import tools, wire
+from penstock.protocols.responses.calls import KINDS, Calls, as_text
+from penstock.protocols.responses.ending import fault_of, finish_of, read_usage
+from penstock.protocols.responses.items import Items
+from penstock.protocols.responses.speech import NAME, Messages, Speech, Thoughts, own
+from penstock.protocols.responses.tools import Tools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import AnyEvent
+    from penstock.parts import Part
+    from penstock.protocols.responses.items import Slot
+
+_SAID = frozenset({  # of a response, what events say; the rest is the request's echo, kept for the same protocol
+    "id", "object", "model", "created_at", "completed_at", "status", "output", "usage", "error", "incomplete_details",
+})  # fmt: skip
+
+
+class ResponsesDecoder(Pieces):
+    """State: an error that waits."""
+
+    protocol = NAME
+    shape = wire.Payload
+    read = staticmethod(msgspec.json.Decoder(wire.Payload).decode)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alarm: wire.Error | None = None
+
+    # ── the response ──────────────────────────────────────────────────────────────────────────────
+
+    def _created(self, payload: wire.Lifecycle) -> None:
+        """A response begins. Inside an unfinished one only its items begin anew; sent twice, it is one."""
+        response = payload.response
+        if self._alarm is not None:
+            self._fail()
+        if self.ledger.inside and (response.id or "") != self._id:
+            self._close_items(whole=True)
+            self.ledger.close_all()
+            self._items.clear()
+        elif not self.ledger.inside:
+            self._start(response)
+        self._count(response.usage)
+
+    def _start(self, response: wire.Response) -> None:
+        self._items.clear()
+        self._hot = None
+        self._id = response.id or ""
+        self._calls.tools(response.tools or [])
+        created = None if response.created_at is None else int(response.created_at)
+        self.ledger.start(self._id, response.model or "", created, self._echo())
+
+    def _echo(self) -> Any:
+        """What the response repeats of its request, read once and out of the frame itself."""
+        raw = pick.as_object(msgspec.json.decode(self.frame[1]))
+        response = pick.table(raw, "response") or raw
+        return own(**{key: value for key, value in response.items() if key not in _SAID})
+
+    def _running(self, payload: wire.Lifecycle) -> None:
+        """Queued or in progress: it counts as the beginning where that is missing."""
+        if not self.ledger.inside and (not self.ledger.turns or (payload.response.id or "") != self._id):
+            self._start(payload.response)
+
+    def _ended(self, payload: wire.Lifecycle) -> None:
+        response = payload.response
+        if not self.ledger.inside:
+            if self.ledger.turns and (response.id or "") == self._id:
+                self.diagnostics.add("after-end", "the end of a response sent twice is one end")
+                return
+            self._start(response)
+        self._count(response.usage)
+        reason, raw = finish_of(response, self.diagnostics)
+        self._reconcile(response.output or [], whole=reason == "stop")
+        if reason is None or self._alarm is not None:
+            self._fail(response)
+            return
+        extra = own(
+            incomplete_details=response.incomplete_details, service_tier=response.service_tier,
+            completed_at=response.completed_at, copilot_usage=payload.copilot_usage,
+        )  # fmt: skip
+        self.ledger.finish(reason, raw, extra=extra)
+        self.ledger.end()
+
+    def _reconcile(self, output: list[dict[str, Any]], *, whole: bool) -> None:
+        """What the snapshot has and the stream had not is delivered now; what was left open is judged."""
+        for slot, _ in self._items.matched(output):
+            reader = self._reader(slot)
+            if slot.done:
+                reader.last(slot)
+            else:
+                reader.done(slot)
+                slot.done = True
+        self._close_items(whole=whole)
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        counted = read_usage(usage) if usage else None
+        if counted is not None:
+            self.ledger.usage(counted)
+
+    # ── faults and ends ───────────────────────────────────────────────────────────────────────────
+
+    def _error(self, payload: wire.Error) -> None:
+        """Told now, certain later: `response.failed` follows, and may know more."""
+        if self.ledger.ended and not self.ledger.inside:
+            self.diagnostics.add("after-end", "an error after the end of the response is ignored")
+        elif self._alarm is None:
+            self._alarm = payload
+
+    def _fail(self, response: wire.Response | None = None) -> None:
+        alarm, self._alarm = self._alarm, None
+        self._close_items(whole=False)
+        self.ledger.fault(**fault_of(alarm, response))
+
+    def named(self, name: str, data: bytes) -> bool:
+        if data.strip().upper() != b"[DONE]":
+            return False
+        if self._alarm is not None:
+            self._fail()
+        elif self.ledger.inside:
+            self._close_items(whole=True)
+            self.ledger.end()
+        return True
+
+    def finish(self) -> list[AnyEvent]:
+        if self._alarm is not None:
+            self._fail()
+        elif self.ledger.inside:
+            self._close_items(whole=False)
+        return super().finish()
+
+    def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
+        """Frames that leave their type to the event's name, whole bodies and error bodies have no type of ours."""
+        payload = pick.as_object(value)
+        if payload.get("type") not in wire.SHAPES and payload:
+            value = _typed(name, payload)
+        super()._fit(name, value, raw)
+

@@ -1,0 +1,150 @@
+"""The output items of one response, found by whatever a provider names them with.
+
+An event names its item by id, by position, by both or by neither; ids may change from event to event (Copilot), positions
+may be shared (bad proxies). So: the id if it is known, else the position, and only if the kind of item suits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock import pick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Item: TypeAlias = dict[str, Any]
+
+
+class Slot:
+    """One item, and what was made of it so far. `kind` is its type, empty while only pieces of it are known."""
+
+    __slots__ = ("call", "closed", "done", "held", "id", "index", "item", "kind", "noted", "notes", "number", "parts",
+                 "told", "word")  # fmt: skip
+
+    def __init__(self, number: int, kind: str, id: str, index: int | None) -> None:
+        self.number = number
+        self.kind = kind
+        self.id = id
+        self.index = index
+        self.item: Item = {}  # as it was last seen
+        self.told = False  # announced, or done without
+        self.done = False
+        self.parts: dict[tuple[str, int], int] = {}  # (kind, place in the item) → the event index of its part
+        self.closed: dict[tuple[str, int], str] = {}  # … → all that was said, once it is closed
+        self.notes: dict[bytes, int] = {}  # annotations delivered, and how often
+        self.noted: set[tuple[int, int]] = set()
+        self.call = ""  # the id of the call that was opened for it
+        self.held: list[str] = []  # pieces of input that came before the item
+        self.word: str | None = None  # the last word on all of its input
+
+    def take(self, item: Item, index: int | None) -> None:
+        """Note what is newly said of it."""
+        self.kind = pick.text(item, "type") or self.kind
+        self.id = pick.text(item, "id") or self.id
+        self.index = self.index if index is None else index
+        self.item = item
+        self.told = True
+
+
+class Items:
+    """All items of the response being read. Slots are numbered through the whole stream."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.clear()
+
+    def clear(self) -> None:
+        self.slots: list[Slot] = []
+        self._by_id: dict[str, Slot] = {}
+        self._by_index: dict[int, Slot] = {}
+
+    def find(self, id: str, index: int | None, kinds: Sequence[str]) -> Slot | None:
+        """The slot that an event means; one that names nothing means the last open item of a kind that suits."""
+        for slot in (self._by_id.get(id) if id else None, None if index is None else self._by_index.get(index)):
+            if slot is not None and (not slot.kind or slot.kind in kinds):
+                return slot
+        if id or index is not None:
+            return None
+        last = self.slots[-1] if self.slots else None
+        return last if last is not None and not last.done and (not last.kind or last.kind in kinds) else None
+
+    def place(self, id: str, index: int | None, kinds: Sequence[str], kind: str) -> Slot:
+        """The slot that an event means, or a new one: its pieces may come before the item itself."""
+        return self.find(id, index, kinds) or self._new(kind, id, index)
+
+    def announced(self, item: Item, index: int | None) -> Slot | None:
+        """The slot of an item that is added, or None if it was announced before."""
+        kind, id = pick.text(item, "type"), pick.text(item, "id")
+        slot = self.find(id, index, (kind,)) or self._nameless(kind)
+        if slot is not None and slot.told:
+            if (id and id == slot.id) or not (id or slot.done):
+                return None
+            slot = None
+        return self._taken(slot, item, index)
+
+    def finished(self, item: Item, index: int | None) -> Slot:
+        """The slot of an item that is done, announced or not."""
+        kind, id = pick.text(item, "type"), pick.text(item, "id")
+        slot = self.find(id, index, (kind,)) or self._nameless(kind)
+        if slot is not None and (_other_call(slot, item) or (slot.done and id and id != slot.id)):
+            slot = None
+        return self._taken(slot, item, index)
+
+    def matched(self, output: Iterable[Item]) -> list[tuple[Slot, Item]]:
+        """The slots of a final snapshot: by id or call first, then by position, then by order within a kind."""
+        rows: list[tuple[int, Item]] = list(enumerate(output))
+        found: dict[int, Slot] = {}
+        free = list(self.slots)
+        for suits in (_same_name, _same_place, _same_kind):
+            for place, item in rows:
+                slot = None if place in found else next((one for one in free if suits(one, item, place)), None)
+                if slot is not None:
+                    found[place] = slot
+                    free.remove(slot)
+        return [(self._taken(found.get(place), item, None), item) for place, item in rows]
+
+    def _taken(self, slot: Slot | None, item: Item, index: int | None) -> Slot:
+        if slot is None:
+            slot = self._new(pick.text(item, "type"), pick.text(item, "id"), index)
+        slot.take(item, index)
+        if slot.id:
+            self._by_id[slot.id] = slot
+        if slot.index is not None:
+            self._by_index[slot.index] = slot
+        return slot
+
+    def _nameless(self, kind: str) -> Slot | None:
+        """Pieces that named no item and still wait for one."""
+        fits = (one for one in self.slots if not one.told and not one.id and one.index is None and one.kind in ("", kind))
+        return next(fits, None)
+
+    def _new(self, kind: str, id: str, index: int | None) -> Slot:
+        slot = Slot(self._count, kind, id, index)
+        self._count += 1
+        self.slots.append(slot)
+        if id:
+            self._by_id[id] = slot
+        if index is not None:
+            self._by_index[index] = slot
+        return slot
+
+
+def _other_call(slot: Slot, item: Item) -> bool:
+    """A call with another id than the one that was opened for this slot is another call."""
+    id = pick.text(item, "call_id")
+    return bool(slot.call and id and id != slot.call)
+
+
+def _same_name(slot: Slot, item: Item, place: int) -> bool:
+    id, call = pick.text(item, "id"), pick.text(item, "call_id")
+    suits = slot.kind in ("", pick.text(item, "type"))
+    return suits and ((bool(id) and id == slot.id) or (bool(call) and call == slot.call)) and not _other_call(slot, item)
+
+
+def _same_place(slot: Slot, item: Item, place: int) -> bool:
+    return slot.index == place and slot.kind in ("", pick.text(item, "type")) and not _other_call(slot, item)
+
+
+def _same_kind(slot: Slot, item: Item, place: int) -> bool:
+    return slot.kind == pick.text(item, "type") and not _other_call(slot, item)

@@ -1,0 +1,211 @@
+"""Events inside items → the readers of their kinds: which item an event means, and what it tells of it.
+
+Text is the hot path: the part that the last delta went to is remembered, and more of the same goes straight there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import pick
+from penstock.codec import Decoder
+from penstock.protocols.responses import wire
+from penstock.protocols.responses.calls import KINDS, Calls, as_text
+from penstock.protocols.responses.items import Items
+from penstock.protocols.responses.speech import Messages, Speech, Thoughts, own
+from penstock.protocols.responses.tools import Tools
+
+if TYPE_CHECKING:
+    from penstock.parts import Part
+    from penstock.protocols.responses.items import Slot
+
+
+class Pieces(Decoder):
+    """State: the response's id, its items and their readers, and the part that the last text belonged to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._id = ""
+        self._items = Items()
+        self._hot: tuple[str | None, int | None, int | None, Part] | None = None
+        self._speech = Speech(self.ledger)
+        self._messages = Messages(self.ledger, self._speech)
+        self._thoughts = Thoughts(self.ledger, self._speech)
+        self._calls = Calls(self.ledger, self._mint)
+        self._tools = Tools(self.ledger, self._mint)
+
+    def _mint(self, number: int) -> str:
+        return f"call_{self._id or 'turn'}_{number}"
+
+    def _reader(self, slot: Slot) -> Any:
+        if slot.kind == "message":
+            return self._messages
+        if slot.kind == "reasoning":
+            return self._thoughts
+        return self._calls if slot.kind in KINDS or not slot.kind else self._tools
+
+    def _close_items(self, *, whole: bool) -> None:
+        """The response is over: judge what was left open."""
+        self._hot = None
+        for slot in self._items.slots:
+            self._reader(slot).close(slot, whole=whole)
+
+    # ── items ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _item_added(self, payload: wire.ItemEvent) -> None:
+        slot = self._items.announced(payload.item or {}, payload.output_index)
+        if slot is not None:
+            self._hot = None
+            self._reader(slot).added(slot)
+
+    def _item_done(self, payload: wire.ItemEvent) -> None:
+        slot = self._items.finished(payload.item or {}, payload.output_index)
+        if not slot.done:
+            self._hot = None
+            self._reader(slot).done(slot)
+            slot.done = True
+
+    def _part_added(self, payload: wire.PartEvent) -> None:
+        """A part is opened by its first word; of reasoning, it ends the part before."""
+        if pick.text(payload.part or {}, "type") == "reasoning_text":
+            self._thoughts.part(self._thought(payload), "full", payload.content_index or 0)
+
+    def _part_done(self, payload: wire.PartEvent) -> None:
+        part, place = payload.part or {}, payload.content_index or 0
+        self._hot = None
+        if pick.text(part, "type") == "reasoning_text":
+            self._thoughts.settle(self._thought(payload), "full", place, pick.text(part, "text"))
+        else:
+            self._messages.content(self._message(payload), place, part)
+
+    # ── text ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _message(self, place: wire.Place) -> Slot:
+        return self._items.place(place.item_id or "", place.output_index, ("message",), "message")
+
+    def _text_delta(self, payload: wire.TextPiece) -> None:
+        logprobs = {"content": payload.logprobs} if payload.logprobs else None
+        hot = self._hot
+        if hot is not None and hot[:3] == (payload.item_id, payload.output_index, payload.content_index):
+            if payload.delta:
+                self.ledger.tell(hot[3], payload.delta, logprobs)
+            return
+        part = self._speech.say(
+            self._message(payload), "text", payload.content_index or 0, payload.delta, logprobs
+        )
+        if part is not None:
+            self._hot = (payload.item_id, payload.output_index, payload.content_index, part)
+
+    def _transcript_delta(self, payload: wire.Piece) -> None:
+        self._speech.say(self._message(payload), "text", payload.content_index or 0, _words(payload))
+
+    def _text_done(self, payload: wire.Whole) -> None:
+        self._speech.settle(self._message(payload), "text", payload.content_index or 0, payload.text or "")
+
+    def _refusal_delta(self, payload: wire.Piece) -> None:
+        self._speech.say(self._message(payload), "refusal", payload.content_index or 0, _words(payload))
+
+    def _refusal_done(self, payload: wire.Whole) -> None:
+        self._speech.settle(self._message(payload), "refusal", payload.content_index or 0, payload.refusal or "")
+
+    def _note(self, payload: wire.Note) -> None:
+        if payload.annotation:
+            slot, place = self._message(payload), payload.content_index or 0
+            self._messages.note(slot, place, payload.annotation_index, payload.annotation)
+
+    def _audio_delta(self, payload: wire.Piece) -> None:
+        key = "audio"
+        if self.ledger.find(key) is None:
+            self.ledger.open_file(key, "audio", extra=own(id=self._id))
+        self.ledger.say(key, _words(payload))
+
+    def _audio_done(self, _: wire.Whole) -> None:
+        self.ledger.close("audio")
+
+    # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
+
+    def _thought(self, place: wire.Place) -> Slot:
+        return self._items.place(place.item_id or "", place.output_index, ("reasoning",), "reasoning")
+
+    def _summary_delta(self, payload: wire.Piece) -> None:
+        self._thoughts.delta(self._thought(payload), "summary", payload.summary_index or 0, _words(payload))
+
+    def _summary_done(self, payload: wire.Whole) -> None:
+        self._thoughts.settle(self._thought(payload), "summary", payload.summary_index or 0, payload.text or "")
+
+    def _summary_part_added(self, payload: wire.PartEvent) -> None:
+        self._thoughts.part(self._thought(payload), "summary", payload.summary_index or 0)
+
+    def _summary_part_done(self, payload: wire.PartEvent) -> None:
+        text = pick.text(payload.part or {}, "text")
+        self._thoughts.settle(self._thought(payload), "summary", payload.summary_index or 0, text)
+
+    def _reasoning_delta(self, payload: wire.Piece) -> None:
+        self._thoughts.delta(self._thought(payload), "full", payload.content_index or 0, _words(payload))
+
+    def _reasoning_done(self, payload: wire.Whole) -> None:
+        self._thoughts.settle(self._thought(payload), "full", payload.content_index or 0, payload.text or "")
+
+    # ── calls and tools ───────────────────────────────────────────────────────────────────────────
+
+    def _call(self, place: wire.Place, kind: str) -> Slot:
+        return self._items.place(place.item_id or "", place.output_index, KINDS, kind)
+
+    def _arguments_delta(self, payload: wire.Piece) -> None:
+        self._calls.piece(self._call(payload, "function_call"), _words(payload))
+
+    def _arguments_done(self, payload: wire.Whole) -> None:
+        self._calls.whole(self._call(payload, "function_call"), as_text(payload.arguments))
+
+    def _input_delta(self, payload: wire.Piece) -> None:
+        self._calls.piece(self._call(payload, "custom_tool_call"), _words(payload))
+
+    def _input_done(self, payload: wire.Whole) -> None:
+        self._calls.whole(self._call(payload, "custom_tool_call"), payload.input or "")
+
+    def _mcp_delta(self, payload: wire.Piece) -> None:
+        self._calls.piece(self._call(payload, "mcp_call"), _words(payload))
+
+    def _mcp_done(self, payload: wire.Whole) -> None:
+        self._calls.whole(self._call(payload, "mcp_call"), as_text(payload.arguments))
+
+    def _tool(self, place: wire.Place, kind: str) -> Slot | None:
+        """A built-in's item, if it was announced: what is told before that is told again when it is done."""
+        return self._items.find(place.item_id or "", place.output_index, (kind,))
+
+    def _code_delta(self, payload: wire.Piece) -> None:
+        if slot := self._tool(payload, "code_interpreter_call"):
+            self._tools.code(slot, _words(payload))
+
+    def _code_done(self, payload: wire.Whole) -> None:
+        slot = self._tool(payload, "code_interpreter_call")
+        if slot is not None and payload.code:
+            self._tools.program(slot, payload.code)
+
+    def _picture(self, payload: wire.Image) -> None:
+        slot = self._tool(payload, "image_generation_call")
+        if slot is not None and payload.partial_image_b64:
+            self._tools.preview(slot, payload.partial_image_index or 0, payload.partial_image_b64)
+
+    def _diff_done(self, payload: wire.Whole) -> None:
+        if slot := self._tool(payload, "apply_patch_call"):
+            slot.item = {**slot.item, "operation": {**pick.table(slot.item, "operation"), "diff": payload.diff}}
+
+    def _command_done(self, payload: wire.Command) -> None:
+        if slot := self._tool(payload, "shell_call"):
+            action = pick.table(slot.item, "action")
+            commands = [*pick.listed(action, "commands"), payload.command]
+            slot.item = {**slot.item, "action": {**action, "commands": commands}}
+
+    def _output_done(self, payload: wire.CommandOutput) -> None:
+        if slot := self._tool(payload, "shell_call_output"):
+            slot.item = {**slot.item, "output": [*pick.listed(slot.item, "output"), *(payload.output or ())]}
+
+    def _nothing(self, _: wire.Nothing) -> None:
+        """Signs of life and of progress."""
+
+
+def _words(payload: wire.Piece) -> str:
+    """The text of a delta; some drafts wrapped it."""
+    delta = payload.delta
+    return delta if isinstance(delta, str) else pick.text(delta or {}, "text", "delta")

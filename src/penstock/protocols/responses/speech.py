@@ -1,0 +1,213 @@
+"""What an item says: text, refusals, reasoning. Each place in an item is said once, however often it is repeated.
+
+Deltas, `*.done`, the part's end, the item's end and the final snapshot all tell the same words; whatever comes first is
+delivered, and of the later ones only what is new. A part is opened by its first word, so nothing empty is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import events as ev
+from penstock import pick
+
+if TYPE_CHECKING:
+    from penstock.events import Extra, ReasoningForm
+    from penstock.parts import Ledger, Part
+    from penstock.protocols.responses.items import Item, Slot
+
+NAME = "responses"
+FORMS: dict[str, ReasoningForm] = {"summary": "summary", "full": "full"}
+_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def own(**fields: Any) -> Extra | None:
+    """Extra data of this protocol, without the fields that say nothing."""
+    said = {key: value for key, value in fields.items() if value not in (None, "")}
+    return {NAME: said} if said else None
+
+
+class Speech:
+    """Says the words of items through the ledger. A place is `(kind, number)` inside an item."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def say(self, slot: Slot, kind: str, place: int, text: str, logprobs: Any = None) -> Part | None:
+        """A delta. Gives the open part, so that the next ones need not look for it."""
+        if not text:
+            return None
+        if (kind, place) in slot.closed:
+            self._ledger.diagnostics.add("after-close", f"a delta of {kind} that was closed before is ignored")
+            return None
+        part = self._ledger.find((slot.number, kind, place)) or self._open(slot, kind, place)
+        if part is not None:
+            self._ledger.tell(part, text, logprobs)
+        return part
+
+    def settle(self, slot: Slot, kind: str, place: int, whole: str) -> None:
+        """A later word on all of it: what is new is said."""
+        said = slot.closed.get((kind, place))
+        if said is None:
+            if whole and self._ledger.find((slot.number, kind, place)) is None:
+                self._open(slot, kind, place)
+            self._ledger.settle((slot.number, kind, place), whole)
+        elif len(whole) > len(said) and whole.startswith(said):
+            del slot.closed[kind, place]
+            self.say(slot, kind, place, whole[len(said) :])
+            self.close(slot, kind, place)
+            slot.closed[kind, place] = whole
+        elif whole and whole != said:
+            self._ledger.diagnostics.add("conflict", f"{kind} differs from what was said of it before; the first wins")
+
+    def close(self, slot: Slot, kind: str, place: int, extra: Extra | None = None) -> None:
+        """The part is whole."""
+        part = self._ledger.find((slot.number, kind, place))
+        if part is not None:
+            slot.closed[kind, place] = part.so_far
+            self._ledger.close((slot.number, kind, place), extra)
+
+    def close_all(self, slot: Slot) -> None:
+        for kind, place in list(slot.parts):
+            self.close(slot, kind, place)
+
+    def _open(self, slot: Slot, kind: str, place: int) -> Part | None:
+        key, extra = (slot.number, kind, place), own(id=slot.id, phase=pick.text(slot.item, "phase"))
+        if kind == "text":
+            part = self._ledger.open_text(key, item=slot.id, extra=extra, keep=True)
+        elif kind == "refusal":
+            part = self._ledger.open_refusal(key, item=slot.id, extra=extra, keep=True)
+        else:
+            part = self._ledger.open_reasoning(key, item=slot.id, form=FORMS[kind], extra=extra, keep=True)
+        if part is not None:
+            slot.parts[kind, place] = part.index
+        return part
+
+
+class Messages:
+    """Items of type `message`: their content parts and annotations."""
+
+    def __init__(self, ledger: Ledger, speech: Speech) -> None:
+        self._ledger = ledger
+        self._speech = speech
+
+    def added(self, slot: Slot) -> None:
+        """Content that is there from the start counts when the item is done: deltas may repeat it."""
+
+    def done(self, slot: Slot) -> None:
+        for place, content in enumerate(pick.rows(slot.item, "content")):
+            self.content(slot, place, content)
+        self._speech.close_all(slot)
+
+    last = done
+
+    def close(self, slot: Slot, *, whole: bool) -> None:
+        """The ledger closes open text by itself."""
+
+    def content(self, slot: Slot, place: int, content: Item) -> None:
+        """A whole content part, wherever it was repeated."""
+        kind = pick.text(content, "type")
+        if kind == "refusal":
+            self._speech.settle(slot, "refusal", place, pick.text(content, "refusal"))
+            self._speech.close(slot, "refusal", place)
+        elif kind.endswith("text"):
+            self._speech.settle(slot, "text", place, pick.text(content, "text"))
+            for annotation in self._new_notes(slot, content):
+                self._cite(slot, place, annotation)
+            self._speech.close(slot, "text", place)
+        else:
+            self._ledger.diagnostics.add("unknown-content", f"content of type {kind!r} is left out")
+
+    # ── annotations ───────────────────────────────────────────────────────────────────────────────
+
+    def note(self, slot: Slot, place: int, number: int | None, annotation: Item) -> None:
+        """An annotation as it is streamed; one frame sent twice is one."""
+        if number is not None:
+            if (place, number) in slot.noted:
+                return
+            slot.noted.add((place, number))
+        self._count(slot, annotation)
+        self._cite(slot, place, annotation)
+
+    def _new_notes(self, slot: Slot, content: Item) -> list[Item]:
+        """Of a repeated list those that were not delivered yet; the same one may rightly occur several times."""
+        seen: dict[bytes, int] = {}
+        fresh: list[Item] = []
+        for annotation in pick.rows(content, "annotations"):
+            key = _sorted(annotation)
+            seen[key] = seen.get(key, 0) + 1
+            if seen[key] > slot.notes.get(key, 0):
+                self._count(slot, annotation)
+                fresh.append(annotation)
+        return fresh
+
+    def _count(self, slot: Slot, annotation: Item) -> None:
+        key = _sorted(annotation)
+        slot.notes[key] = slot.notes.get(key, 0) + 1
+
+    def _cite(self, slot: Slot, place: int, annotation: Item) -> None:
+        first, last = pick.number(annotation, "start_index"), pick.number(annotation, "end_index")
+        span = (first, last) if first is not None and last is not None and last > first >= 0 else None
+        filename = pick.text(annotation, "filename")
+        self._ledger.atom(
+            ev.Source, pick.text(annotation, "url"), pick.text(annotation, "title") or filename,
+            slot.parts.get(("text", place)), span, "", pick.text(annotation, "file_id"), "", filename,
+            {NAME: {"annotation": annotation}},
+        )  # fmt: skip
+
+
+class Thoughts:
+    """Items of type `reasoning`: parts of a summary, parts of the full text, and what only the provider can read.
+
+    The last part of an item stays open until the item is done, for only then the encrypted content is final.
+    """
+
+    def __init__(self, ledger: Ledger, speech: Speech) -> None:
+        self._ledger = ledger
+        self._speech = speech
+
+    def added(self, slot: Slot) -> None:
+        """Encrypted content that is there from the start is not the final one."""
+
+    def delta(self, slot: Slot, kind: str, place: int, text: str) -> Part | None:
+        self.part(slot, kind, place)
+        return self._speech.say(slot, kind, place, text)
+
+    def part(self, slot: Slot, kind: str, place: int) -> None:
+        """Another part begins, which ends those before it."""
+        for other in list(slot.parts):
+            if other != (kind, place):
+                self._speech.close(slot, *other)
+
+    def settle(self, slot: Slot, kind: str, place: int, text: str) -> None:
+        if text:
+            self.part(slot, kind, place)
+        self._speech.settle(slot, kind, place, text)
+
+    def done(self, slot: Slot) -> None:
+        for kind, key in (("summary", "summary"), ("full", "content")):
+            for place, part in enumerate(pick.rows(slot.item, key)):
+                self.settle(slot, kind, place, pick.text(part, "text"))
+        self._seal(slot)
+
+    last = done
+
+    def close(self, slot: Slot, *, whole: bool) -> None:
+        if slot.told and not slot.done and whole:
+            self._seal(slot)
+
+    def _seal(self, slot: Slot) -> None:
+        """Close the open part with what must be echoed; where there is none, that is a part of its own."""
+        kept = {key: value for key, value in slot.item.items() if key not in ("type", "summary", "content", "status")}
+        extra = own(**kept)
+        open_part = next((place for place in slot.parts if place not in slot.closed), None)
+        if open_part is not None:
+            self._speech.close(slot, *open_part, extra=extra)
+        elif extra is not None and (not slot.parts or (kept.get("encrypted_content") and slot.word is None)):
+            self._ledger.open_reasoning(key := (slot.number, "sealed"), item=slot.id, form="redacted", extra=extra)
+            self._ledger.close(key, extra)
+            slot.parts["sealed", 0], slot.closed["sealed", 0] = -1, ""
+        if kept.get("encrypted_content"):
+            slot.word = ""  # delivered: a later one differs, but opens the same

@@ -1,0 +1,181 @@
+"""OpenAI Responses and Open Responses as sent: a few shapes, and the many event types that have them.
+
+Only what is read is declared. Items stay plain objects: there are thirty kinds, and most are echoed as they were.
+Older and newer spellings of an event share its shape; `SHAPES` gives each spelling its own tagged Struct.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+
+class Response(Struct):
+    """The response itself: a snapshot in lifecycle events, the whole body of a non-stream answer."""
+
+    id: str | None = None
+    model: str | None = None
+    created_at: float | None = None
+    completed_at: float | None = None
+    status: str | None = None
+    output: list[dict[str, Any]] | None = None
+    usage: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    incomplete_details: dict[str, Any] | None = None
+    service_tier: str | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
+class Lifecycle(Struct):
+    response: Response = field(default_factory=Response)
+    copilot_usage: dict[str, Any] | None = None
+
+
+class ItemEvent(Struct):
+    output_index: int | None = None
+    item: dict[str, Any] | None = None
+
+
+class Place(Struct, gc=False):
+    """Where an event belongs. Any of these may be missing, and an id may differ from the one announced."""
+
+    item_id: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+
+
+class PartEvent(Place, gc=False):
+    part: dict[str, Any] | None = None
+
+
+class TextPiece(Place, gc=False):
+    delta: str = ""
+    logprobs: list[Any] | None = None
+
+
+class Piece(Place, gc=False):
+    delta: str | dict[str, Any] | None = None  # an object in the first drafts of the reasoning events
+
+
+class Whole(Place, gc=False):
+    """All of something that was streamed in pieces; each kind has its own word for it."""
+
+    text: str | None = None
+    refusal: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    input: str | None = None
+    code: str | None = None
+    diff: str | None = None
+
+
+class Note(Place, gc=False):
+    annotation: dict[str, Any] | None = None
+    annotation_index: int | None = None
+
+
+class Image(Place, gc=False):
+    partial_image_b64: str | None = None
+    partial_image_index: int | None = None
+
+
+class Command(Place, gc=False):
+    command: str | None = None
+    command_index: int | None = None
+
+
+class CommandOutput(Place, gc=False):
+    output: list[Any] | None = None
+
+
+class Error(Struct):
+    """A fault: flat as OpenAI documents it, nested as it is sent, or the body of a failed request."""
+
+    code: str | int | None = None
+    message: str | None = None
+    param: str | None = None
+    status: int | None = None
+    error: dict[str, Any] | str | None = None
+
+
+class Nothing(Struct, gc=False):
+    """Signs of life and of progress: the item they speak of says all of it when it is done."""
+
+
+class Usage(Struct, gc=False):
+    """Token counts; `input_tokens` is the whole prompt."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: Details | None = None
+    output_tokens_details: Details | None = None
+
+
+class Details(Struct, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+SPELLINGS: dict[type[Struct], tuple[str, ...]] = {
+    Lifecycle: (
+        "response", "response.created", "response.queued", "response.in_progress", "response.completed",
+        "response.failed", "response.incomplete", "response.cancelled", "response.canceled",
+    ),
+    ItemEvent: ("response.output_item.added", "response.output_item.done"),
+    PartEvent: (
+        "response.content_part.added", "response.content_part.done",
+        "response.reasoning_summary_part.added", "response.reasoning_summary_part.done",
+    ),
+    TextPiece: ("response.output_text.delta",),
+    Piece: (
+        "response.refusal.delta", "response.reasoning.delta", "response.reasoning_text.delta",
+        "response.reasoning_summary.delta", "response.reasoning_summary_text.delta",
+        "response.function_call_arguments.delta", "response.custom_tool_call_input.delta",
+        "response.mcp_call_arguments.delta", "response.mcp_call.arguments.delta",
+        "response.code_interpreter_call_code.delta", "response.code_interpreter_call.code.delta",
+        "response.audio.delta", "response.audio.transcript.delta",
+    ),
+    Whole: (
+        "response.output_text.done", "response.refusal.done", "response.reasoning.done",
+        "response.reasoning_text.done", "response.reasoning_summary.done", "response.reasoning_summary_text.done",
+        "response.function_call_arguments.done", "response.custom_tool_call_input.done",
+        "response.mcp_call_arguments.done", "response.mcp_call.arguments.done",
+        "response.code_interpreter_call_code.done", "response.code_interpreter_call.code.done",
+        "response.apply_patch_call_operation_diff.done", "response.audio.done", "response.audio.transcript.done",
+    ),
+    Note: ("response.output_text.annotation.added", "response.output_text_annotation.added"),
+    Image: ("response.image_generation_call.partial_image",),
+    Command: ("response.shell_call_command.done",),
+    CommandOutput: ("response.shell_call_output_content.done",),
+    Error: ("error",),
+    Nothing: (
+        "response.web_search_call.in_progress", "response.web_search_call.searching",
+        "response.web_search_call.completed", "response.web_search_call.failed",
+        "response.file_search_call.in_progress", "response.file_search_call.searching",
+        "response.file_search_call.completed", "response.file_search_call.failed",
+        "response.code_interpreter_call.in_progress", "response.code_interpreter_call.interpreting",
+        "response.code_interpreter_call.completed", "response.code_interpreter_call.failed",
+        "response.image_generation_call.in_progress", "response.image_generation_call.generating",
+        "response.image_generation_call.completed", "response.image_generation_call.failed",
+        "response.mcp_call.in_progress", "response.mcp_call.completed", "response.mcp_call.failed",
+        "response.mcp_list_tools.in_progress", "response.mcp_list_tools.completed",
+        "response.mcp_list_tools.failed", "response.compaction.compacting",
+        "response.shell_call_command.added", "response.shell_call_command.delta",
+        "response.shell_call_output_content.delta", "response.apply_patch_call_operation_diff.delta",
+        "keepalive", "ping", "response.rate_limits.updated", "codex.rate_limits",
+    ),
+}  # fmt: skip
+
+
+def _tagged(tag: str, base: type[Struct]) -> type[Struct]:
+    name = "".join(word.capitalize() for word in tag.replace("_", ".").split("."))
+    return msgspec.defstruct(name, [], bases=(base,), tag_field="type", tag=tag, module=__name__)
+
+
+SHAPES: dict[str, type[Struct]] = {tag: _tagged(tag, base) for base, tags in SPELLINGS.items() for tag in tags}
+Payload: Any = reduce(or_, SHAPES.values())  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,295 @@
+"""Events → UI message chunks (v1), as the readers of AI SDK 5, 6 and 7 take them: only types that all three know.
+
+Parts have ids, so they may interleave; but a reader looks for a tool's part in the current step only, and version 5
+forgets open text at the end of a step, so a step waits until nothing is open. Usage goes into the message's metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.aisdk.usage import write_usage
+from penstock.aisdk.words import OPAQUE, WRITES, cite, own, write_metadata
+from penstock.codec import Encoder, Losses
+from penstock.jsontext import is_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra
+
+NAME = "uistream"
+LOSSES: Losses = {
+    "choice": "only the first of several choices is written",
+    "refusal": "a refusal is written as text; only its metadata tells",
+    "pause": "a paused turn is written as stopped",
+    "approval": "version 5 has no request for approval; only another UI stream's is passed on",
+    "orphan-result": "a result needs its call in the same message",
+    "logprobs": "log probabilities have no field",
+    "unknown": "another protocol's unknown payload is not written",
+}
+_DONE = (b"", b"[DONE]")
+_encode = msgspec.json.Encoder().encode
+
+
+def _metadata(extra: Extra | None, **ours: Any) -> dict[str, Any]:
+    metadata = write_metadata(extra, **ours)
+    return {"providerMetadata": metadata} if metadata else {}
+
+
+def _value(json: str) -> Any:
+    """Raw JSON as a value; what is none is text."""
+    return msgspec.Raw(json.encode()) if is_json(json) else json
+
+
+class UiEncoder(Encoder):
+    """State: how each open part's deltas begin, files so far, the calls there are, whether a step waits, usage."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(self, *, id: str = "", model: str = "", metadata: bool = True) -> None:
+        """Make one; without `metadata` neither model nor usage is told."""
+        super().__init__()
+        self._id, self._model, self._tell = id, model, metadata
+        self._reset()
+
+    def _reset(self) -> None:
+        self._open: dict[int, bytes] = {}
+        self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
+        self._calls: dict[str, bool] = {}  # id → whether the provider runs it
+        self._waiting = False
+        self._usage: ev.Usage | None = None
+
+    def _send(self, type: str, **fields: Any) -> None:
+        self.out.append((b"", _encode({"type": type, **fields})))
+
+    # ── the message ───────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, event: ev.Start) -> None:
+        self._reset()
+        id, model = event.id or self._id, event.model or self._model
+        metadata = {
+            **({"model": model} if model and self._tell else {}),
+            **_object(own(event.extra), "messageMetadata"),
+        }
+        named: dict[str, Any] = {"messageId": id} if id else {}  # without one the page makes its own
+        self._send("start", **named, **({"messageMetadata": metadata} if metadata else {}))
+        self._send("start-step")
+
+    def _step(self, _: ev.Step) -> None:
+        self._waiting = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waiting and not self._open and not self._files:
+            self._waiting = False
+            self._send("finish-step")
+            self._send("start-step")
+
+    def _usage_event(self, event: ev.Usage) -> None:
+        if not event.step:
+            self._usage = event
+
+    def _finish(self, event: ev.Finish) -> None:
+        if event.reason == "pause":
+            self.lose("pause")
+        if event.others:
+            self.lose("choice")
+        self._end(WRITES[event.reason], event.raw, event.extra)
+
+    def _end(self, reason: str, raw: str, extra: Extra | None) -> None:
+        metadata: dict[str, Any] = {}
+        if self._tell and self._usage is not None:
+            metadata["usage"] = write_usage(self._usage)
+        if self._tell and raw and raw != reason:
+            metadata["rawFinishReason"] = raw
+        metadata.update(_object(own(extra), "messageMetadata"))
+        self._send("finish-step")
+        self._send("finish", finishReason=reason, **({"messageMetadata": metadata} if metadata else {}))
+        self.out.append(_DONE)
+
+    def _fault(self, event: ev.Fault) -> None:
+        if event.kind == "cancelled":
+            self._send("abort", reason=event.message)
+            self.out.append(_DONE)
+        else:
+            self._send("error", errorText=event.message)
+            self._end("error", "", None)
+
+    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
+
+    def _speak(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart, kind: str, **ours: Any) -> None:
+        if event.choice:
+            self.lose("choice")
+            return
+        self._send(f"{kind}-start", id=str(event.index), **_metadata(event.extra, **ours))
+        self._open[event.index] = b'{"type":"%b-delta","id":"%d","delta":' % (kind.encode(), event.index)
+
+    def _text_start(self, event: ev.TextStart) -> None:
+        self._speak(event, "text")
+
+    def _refusal_start(self, event: ev.RefusalStart) -> None:
+        self.lose("refusal")
+        self._speak(event, "text", refusal=True)
+
+    def _reasoning_start(self, event: ev.ReasoningStart) -> None:
+        self._speak(event, "reasoning", form="" if event.form == "full" else event.form)
+
+    def _text_delta(self, event: ev.TextDelta) -> None:
+        if event.logprobs is not None:
+            self.lose("logprobs")
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + _encode(event.text) + b"}"))
+
+    def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + _encode(event.text) + b"}"))
+
+    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        self._close(event, "text-end", id=str(event.index), **_metadata(event.extra))
+
+    def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        self._close(event, "reasoning-end", id=str(event.index), **_metadata(event.extra))
+
+    def _close(self, event: Any, type: str, **fields: Any) -> None:
+        if self._open.pop(event.index, None) is not None:
+            self._send(type, **fields)
+            self._go_on()
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _call_start(self, event: ev.CallStart) -> None:
+        if event.choice:
+            self.lose("choice")
+            return
+        self._calls[event.id] = event.by == "provider"
+        encoding = {"inputEncoding": "text"} if event.form == "text" else {}
+        self._send("tool-input-start", **self._head(event), **encoding)
+        self._open[event.index] = b'{"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % _encode(event.id)
+
+    def _head(self, event: ev.CallStart | ev.CallEnd | ev.CallCut) -> dict[str, Any]:
+        marks = own(event.extra)
+        fields: dict[str, Any] = {"toolCallId": event.id, "toolName": event.name}
+        if event.by == "provider":
+            fields["providerExecuted"] = True
+        fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
+        return {**fields, **_metadata(event.extra)}
+
+    def _call_delta(self, event: ev.CallDelta) -> None:
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + _encode(event.json) + b"}"))
+
+    def _call_end(self, event: ev.CallEnd) -> None:
+        if event.by == "provider" and event.id in self._calls:
+            self._calls[event.id] = True
+        input = event.json if event.form == "text" else _value(event.json)
+        self._close(event, "tool-input-available", **self._head(event), input=input)
+
+    def _call_cut(self, event: ev.CallCut) -> None:
+        """A part left streaming would never end; one with an error is shown as such and never run."""
+        self._close(
+            event, "tool-input-error", **self._head(event), input=event.json, errorText="the call never became whole"
+        )
+
+    def _result(self, event: ev.Result) -> None:
+        by_provider = self._calls.get(event.call)
+        if by_provider is None:
+            self.lose("orphan-result")
+            return
+        marks = {"dynamic": True} if own(event.extra).get("dynamic") else {}
+        head: dict[str, Any] = {
+            "toolCallId": event.call,
+            **({"providerExecuted": True} if by_provider else {}),
+            **marks,
+        }
+        if event.failed:
+            self._send("tool-output-error", **head, errorText=_shown(event.json), **_metadata(event.extra))
+            return
+        partial = {"preliminary": True} if event.partial else {}
+        self._send("tool-output-available", **head, output=_value(event.json), **partial, **_metadata(event.extra))
+
+    def _ask(self, event: ev.Ask) -> None:
+        """Only readers since 6 know this chunk: it is written if it came from a stream that knew it too."""
+        marks = own(event.extra)
+        if event.call not in self._calls or not marks.get("ui"):
+            self.lose("approval")
+            return
+        words = (("reason", "reason"), ("automatic", "isAutomatic"), ("signature", "signature"))
+        more = {word: marks[key] for key, word in words if marks.get(key)}
+        self._send("tool-approval-request", approvalId=event.id, toolCallId=event.call, **more)
+
+    # ── sources, files, the rest ──────────────────────────────────────────────────────────────────
+
+    def _source(self, event: ev.Source) -> None:
+        place = _metadata(event.extra, cite=cite(event))
+        id, title = event.id or f"source-{event.index}", {"title": event.title} if event.title else {}
+        if event.url:
+            self._send("source-url", sourceId=id, url=event.url, **title, **place)
+            return
+        named = {"filename": event.filename} if event.filename else {}
+        fields = {"mediaType": event.media or "text/plain", "title": event.title or event.filename or "document"}
+        self._send("source-document", sourceId=id, **fields, **named, **place)
+
+    def _file_start(self, event: ev.FileStart) -> None:
+        if event.choice:
+            self.lose("choice")
+        else:
+            self._files[event.index] = (event, [])
+
+    def _file_delta(self, event: ev.FileDelta) -> None:
+        if event.index in self._files:
+            self._files[event.index][1].append(event.data)
+
+    def _file_end(self, event: ev.FileEnd) -> None:
+        start, pieces = self._files.pop(event.index, (None, []))
+        if start is not None:
+            url = f"data:{start.media};base64,{''.join(pieces)}" if pieces or not start.url else start.url
+            self._send("file", url=url, mediaType=start.media, **_metadata(event.extra or start.extra))
+            self._go_on()
+
+    def _opaque(self, event: ev.Opaque) -> None:
+        """State that must come back goes where every reader keeps it: into a data part."""
+        if event.protocol == NAME and isinstance(event.data, dict):
+            self.out.append((b"", _encode(event.data)))  # pyright: ignore[reportUnknownMemberType]
+        else:
+            self._send(OPAQUE, data={"protocol": event.protocol, "kind": event.kind, "data": event.data})
+
+    def _data(self, event: ev.Data) -> None:
+        named = {"id": event.id} if event.id else {}
+        fading = {"transient": True} if event.transient else {}
+        self._send(f"data-{event.name}", **named, data=_value(event.json), **fading)
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        if event.protocol == NAME:
+            self.out.append((b"", event.data.encode()))
+        else:
+            self.lose("unknown")
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: _step,
+        ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _text_end,
+        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _delta, ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _delta, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
+        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
+        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
+        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+    }  # fmt: skip
+
+
+def _shown(json: str) -> str:
+    """A failure as text."""
+    value = msgspec.json.decode(json) if is_json(json) else json
+    return value if isinstance(value, str) else json
+
+
+def _object(source: dict[str, Any], key: str) -> dict[str, Any]:
+    value = source.get(key)
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,80 @@
+"""The chunks of an encoded stream as one UI message: what a page would have built from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.framing import Frame
+
+_PLAIN = ("file", "source-url", "source-document")
+_STATES = {"tool-input-available": "input-available", "tool-input-error": "output-error",
+           "tool-output-available": "output-available", "tool-output-error": "output-error"}  # fmt: skip
+
+
+def body(frames: Sequence[Frame]) -> bytes:
+    """Fold the encoder's own frames, so that stream and body cannot disagree."""
+    message: dict[str, Any] = {"id": "", "role": "assistant", "metadata": {}, "parts": []}
+    open: dict[str, dict[str, Any]] = {}
+    for _, data in frames:
+        if data == b"[DONE]":
+            continue
+        chunk = msgspec.json.decode(data)
+        kind = chunk["type"]
+        if kind in ("error", "abort"):
+            return msgspec.json.encode({"error": chunk.get("errorText", chunk.get("reason", "aborted"))})
+        message["id"] = chunk.get("messageId", message["id"])
+        message["metadata"].update(chunk.get("messageMetadata", {}))
+        if kind == "finish":
+            message["metadata"]["finishReason"] = chunk["finishReason"]
+        _grow(message["parts"], open, kind, chunk)
+    return msgspec.json.encode(message)
+
+
+def _grow(parts: list[dict[str, Any]], open: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
+    if kind.startswith(("text-", "reasoning-")):
+        _speak(parts, open, kind, chunk)
+    elif kind.startswith("tool-"):
+        _tool(parts, open, kind, chunk)
+    elif kind == "start-step":
+        parts.append({"type": "step-start"})
+    elif (kind.startswith("data-") and not chunk.get("transient")) or kind in _PLAIN:
+        parts.append(chunk)
+
+
+def _speak(parts: list[dict[str, Any]], open: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
+    noun, _, stage = kind.partition("-")
+    key = f"{noun} {chunk['id']}"
+    if stage == "start":
+        open[key] = {"type": noun, "text": "", "state": "streaming"}
+        parts.append(open[key])
+    part = open[key]
+    part["text"] += chunk.get("delta", "")
+    for provider, fields in chunk.get("providerMetadata", {}).items():
+        part.setdefault("providerMetadata", {}).setdefault(provider, {}).update(fields)
+    if stage == "end":
+        part["state"] = "done"
+
+
+def _tool(parts: list[dict[str, Any]], open: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
+    key = f"tool {chunk['toolCallId']}"
+    if kind == "tool-input-start":
+        name = chunk["toolName"]
+        named = {"type": "dynamic-tool", "toolName": name} if chunk.get("dynamic") else {"type": f"tool-{name}"}
+        open[key] = {**named, "toolCallId": chunk["toolCallId"], "state": "input-streaming"}
+        parts.append(open[key])
+    part = open.get(key, {})
+    part["state"] = _STATES.get(kind, part.get("state"))
+    if kind == "tool-input-error":
+        part["rawInput"] = chunk["input"]
+    else:
+        part.update({word: chunk[word] for word in ("input", "output") if word in chunk})
+    part.update(
+        {word: chunk[word] for word in ("providerExecuted", "title", "errorText", "preliminary") if word in chunk}
+    )
+    if "providerMetadata" in chunk:
+        part["resultProviderMetadata" if "output" in kind else "callProviderMetadata"] = chunk["providerMetadata"]

@@ -1,0 +1,169 @@
+"""VS Code parts in their NDJSON wire form → events. Leans on the ledger for the grammar.
+
+Lines carry no part numbers: a run of text or thinking is one part, which ends where another kind begins. Metadata ends
+a thinking part and gives its state back. Call ids lose the prefix that the start line names.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+import msgspec
+
+from penstock import events as ev
+from penstock.codec import Decoder
+from penstock.parts import TRUNCATED
+from penstock.protocols.vscode import thinking, tokens, wire
+from penstock.protocols.vscode.encode import CITATION, NAME, RESERVED
+from penstock.protocols.vscode.parts import DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encoded
+from penstock.shaping.namespace import PREFIX, Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import FaultKind, Reason
+
+REASONS: frozenset[Reason] = frozenset(get_args(ev.Reason))
+FAULTS: frozenset[FaultKind] = frozenset(get_args(ev.FaultKind))
+_VERCEL, _JSON = "application/vnd.vercel.", "+json"
+
+
+class VSCodeDecoder(Decoder):
+    """State: the run that is open, the reasoning so far of the turn, how many files and sources there were."""
+
+    protocol = NAME
+    shape = wire.Line
+    read = staticmethod(msgspec.json.Decoder(wire.Line).decode)
+
+    def __init__(self, *, call_id_prefix: str | None = PREFIX) -> None:
+        super().__init__()
+        self._names = Namespace(call_id_prefix or "", reserved=RESERVED)
+        self._run = ""
+        self._thought = ""
+        self._files = 0
+
+    def _begin(self, run: str) -> None:
+        if self._run and self._run != run:
+            self.ledger.close(self._run)
+        self._run = run
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, line: wire.Start) -> None:
+        if line.version > wire.VERSION:
+            self.diagnostics.add("version", f"version {line.version} of the wire form is newer than this reader")
+        self._names = Namespace(line.prefix, reserved=RESERVED)
+        if self.ledger.start(line.id, line.model, line.created):
+            self._run = ""
+
+    def _usage(self, line: wire.Usage) -> None:
+        if line.step:
+            self.ledger.usage(tokens.usage_of(line.value, step=line.step, estimated=line.estimated))
+        self.ledger.usage(tokens.usage_of(line.total or line.value, estimated=line.estimated))
+
+    def _end(self, line: wire.End) -> None:
+        reason: Any = line.reason
+        if reason not in REASONS:
+            self.diagnostics.add("unknown-reason", f"{line.reason!r} is read as a stop")
+            reason = "stop"
+        self.ledger.finish(reason, line.raw)
+        self.ledger.end()
+
+    def _error(self, line: ErrorPart) -> None:
+        kind: Any = line.fault if line.fault in FAULTS else "other"
+        self.ledger.fault(
+            kind, line.message or TRUNCATED, status=line.status, code=line.code, request_id=line.request_id,
+            retry_after=line.retry_after,
+        )  # fmt: skip
+
+    def _whole(self, whole: wire.Whole) -> None:
+        for line in whole.lines:
+            self._fit("", line, partial(encoded, line))
+
+    # ── parts ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _text(self, line: TextPart) -> None:
+        run = "refusal" if line.refusal else "text"
+        if self._run != run or self.ledger.find(run) is None:
+            self._begin(run)
+            (self.ledger.open_refusal if line.refusal else self.ledger.open_text)(run)
+        self.ledger.say(run, line.value)
+
+    def _thinking(self, line: ThinkingPart) -> None:
+        if self._thought != line.id:
+            self._begin("")
+        self._thought = line.id
+        found = thinking.unpack(line.metadata)
+        if self.ledger.find("thinking") is None:
+            self._begin("thinking")
+            form = found[-1].form if found else "full"
+            self.ledger.open_reasoning("thinking", item=line.id, form=form)
+        self._begin("thinking")
+        self.ledger.say("thinking", line.value)
+        if line.metadata is not None:
+            extra = found[-1].extra if found else {NAME: line.metadata}
+            self.ledger.close("thinking", extra)
+            self._run = ""
+
+    def _call(self, line: ToolCallPart) -> None:
+        self._begin("")
+        given = encoded(line.input).decode()
+        call = self._names.restore(line.call_id)
+        self.ledger.open_call(("call", call), call, line.name, extra=line.extra)
+        self.ledger.end_call(("call", call), given)
+
+    def _cut(self, line: wire.Cut) -> None:
+        self._begin("")
+        call = self._names.restore(line.call_id)
+        self.ledger.open_call(("call", call), call, line.name)
+        self.ledger.end_call(("call", call), line.input or "{", whole=False)
+
+    def _data(self, line: DataPart) -> None:
+        mime = line.mime_type
+        if mime == CITATION:
+            self._source(line)
+        elif mime.startswith(_VERCEL) and mime.endswith(_JSON):
+            self.ledger.data(mime[len(_VERCEL) : -len(_JSON)], line.data.decode("utf-8", "replace"))
+        else:
+            self._files += 1
+            key = ("file", self._files)
+            self.ledger.open_file(key, mime)
+            self.ledger.say(key, encoded(line.data).decode().strip('"'))
+            self.ledger.close(key)
+
+    def _source(self, line: DataPart) -> None:
+        try:
+            said = msgspec.json.decode(line.data, type=_Citation)
+        except msgspec.DecodeError:
+            self.keep()
+            return
+        part = self.ledger.find("text")
+        of = part.index if part else None
+        self.ledger.atom(
+            ev.Source, said.url, said.title, of if said.span else None, said.span, said.quote, said.source_id,
+            said.media_type, said.filename,
+        )  # fmt: skip
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        wire.Start: _start,
+        TextPart: _text,
+        ThinkingPart: _thinking,
+        ToolCallPart: _call,
+        wire.Cut: _cut,
+        DataPart: _data,
+        wire.Usage: _usage,
+        ErrorPart: _error,
+        wire.End: _end,
+        wire.Whole: _whole,
+    }
+
+
+class _Citation(msgspec.Struct, rename="camel"):
+    url: str = ""
+    title: str = ""
+    source_id: str = ""
+    quote: str = ""
+    span: tuple[int, int] | None = None
+    media_type: str = ""
+    filename: str = ""

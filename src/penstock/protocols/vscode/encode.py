@@ -1,0 +1,309 @@
+"""Events → VS Code reply parts as NDJSON lines, which a thin client turns into the real classes.
+
+A call leaves once, whole, when it ends. Text leaves as it comes, also inside an open call. Reasoning, citations and the
+prefix of call ids follow the options. Leans on shaping for links and ids; docs/vscode-parts.md describes the lines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from penstock import events as ev
+from penstock.codec import Encoder
+from penstock.errors import InputError
+from penstock.fold import total
+from penstock.protocols.vscode import media, tokens, wire
+from penstock.protocols.vscode.losses import EMPTY, LOSSES
+from penstock.protocols.vscode.parts import DataPart, ErrorPart, Part, TextPart, ThinkingPart, encoded
+from penstock.protocols.vscode.thinking import Round
+from penstock.shaping.citations import CitationLinks
+from penstock.shaping.namespace import PREFIX, Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+
+NAME = "vscode"
+Reasoning: TypeAlias = Literal["thinking", "text", "drop"]
+Citations: TypeAlias = Literal["data", "link", "both"]
+HOST = frozenset({"text", "thinking", "tool-call", "data"})
+RESERVED = "__vscode"  # the host appends it to call ids, and cuts them off there
+CITATION = "application/vnd.vscode.citation+json"
+_MODES: dict[str, tuple[str, ...]] = {"reasoning": ("thinking", "text", "drop"), "citations": ("data", "link", "both")}
+_encode = msgspec.json.Encoder().encode
+
+
+class VSCodeEncoder(Encoder):
+    """State of the turn: its reasoning, open files, muted parts, usage by step, whether anything can be seen yet."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(
+        self, *, id: str = "", model: str = "", created: int | None = None, host: Collection[str] = HOST,
+        reasoning: Reasoning | None = None, citations: Citations = "both", call_id_prefix: str | None = PREFIX,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        mode = reasoning or ("thinking" if "thinking" in host else "drop")
+        for option, value in (("reasoning", mode), ("citations", citations)):
+            if value not in _MODES[option]:
+                raise InputError(f"{option} is one of {', '.join(_MODES[option])}; not {value!r}")
+        self._default = (id, model, created)
+        self._host = frozenset(host)
+        self._reasoning = "drop" if mode == "thinking" and "thinking" not in host else mode
+        self.names = Namespace(call_id_prefix or "", reserved=RESERVED)
+        keep = citations == "both" and "data" in host
+        self._links = None if citations == "data" else CitationLinks(keep=keep, diagnostics=self.diagnostics)
+        self._called: set[str] = set()
+        self._muted: set[int] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.shown = False  # a reply must hold text or a call
+        self.usages: dict[int, ev.Usage] = {}
+        self._texts = 0
+        self._round = Round()
+        self._tails: dict[int, bytes] = {}
+        self._files = media.Files()
+        self._muted.clear()
+
+    def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
+        """The table's work, with the one row that most events go to written out: a call for each is a third of it."""
+        out = self.out = []
+        table, muted = self.table, self._muted
+        for event in self.shaped(events):
+            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
+            if kind is ev.TextDelta and not muted and event.logprobs is None:
+                self.shown = True
+                try:
+                    out.append((b"", b'{"kind":"text","value":%b}' % _encode(event.text)))
+                except UnicodeEncodeError:
+                    out.append((b"", b'{"kind":"text","value":%b}' % encoded(event.text)))
+            else:
+                table[kind](self, event)
+        return out
+
+    def finish(self) -> list[Frame]:
+        return super().feed(self._links.finish()) if self._links else []
+
+    def shaped(self, events: Sequence[AnyEvent]) -> Sequence[Any]:
+        """The events with links in their text, if links are wanted."""
+        return events if self._links is None else self._links.feed(events)
+
+    def put(self, part: Part) -> None:
+        self.out.append((b"", encoded(part)))
+
+    def _silent(self, event: Any) -> bool:
+        """Whether the part that opens here belongs to another choice."""
+        if event.choice:
+            self.lose("choice")
+            self._muted.add(event.index)
+        return bool(event.choice)
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, event: ev.Start) -> None:
+        self._begin()
+        default, model, created = self._default
+        when = created if event.created is None else event.created
+        self.put(wire.Start(wire.VERSION, event.id or default, event.model or model, when, self.names.prefix))
+
+    def _usage(self, event: ev.Usage) -> None:
+        self.usages[event.step] = event
+
+    @property
+    def spent(self) -> ev.Usage | None:
+        """The usage of the turn: as given, or the sum of its steps."""
+        return self.usages.get(0) or (total(self.usages.values()) if self.usages else None)
+
+    def _spend(self) -> None:
+        said = tokens.usage_line(self.usages, self.spent)
+        if said is not None:
+            self.put(said)
+
+    def _finish(self, event: ev.Finish) -> None:
+        self._spend()
+        if event.others:
+            self.lose("choice")
+        self.put(wire.End(event.reason, event.raw, "" if self.shown else EMPTY[event.reason]))
+
+    def _fault(self, event: ev.Fault) -> None:
+        self._spend()
+        self.put(ErrorPart(event.kind, event.message, event.status, event.code, event.request_id, event.retry_after))
+
+    # ── text ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        if not self._silent(event):
+            if self._texts:
+                self.lose("bounds")
+            self._texts += 1
+
+    def _text(self, event: ev.TextDelta) -> None:
+        if self._muted and event.index in self._muted:
+            return
+        if event.logprobs is not None:
+            self.lose("logprobs")
+        self.shown = True
+        self.out.append((b"", b'{"kind":"text","value":%b}' % encoded(event.text)))
+
+    def _refusal(self, event: ev.RefusalDelta) -> None:
+        if event.index not in self._muted:
+            self._say(event.text, refusal=True)
+
+    def _say(self, text: str, *, refusal: bool = False) -> None:
+        self.shown = True
+        self.put(TextPart(text, refusal))
+
+    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        if event.extra:
+            self.lose("text-state")
+
+    # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
+
+    def _reasoning_start(self, event: ev.ReasoningStart) -> None:
+        if self._silent(event):
+            return
+        if self._reasoning == "drop":
+            self.lose("reasoning")
+        self._round.open(event.index, event.item, event.form)
+        self._tails[event.index] = b',"id":%b}' % encoded(event.item) if event.item else b"}"
+
+    def _reasoning_delta(self, event: ev.ReasoningDelta) -> None:
+        if event.index in self._muted or self._reasoning == "drop":
+            return
+        if self._reasoning == "text":
+            self._say(event.text if self._round.said(event.index) else "[Thinking] " + event.text)
+        else:
+            self._think(event)
+        self._round.say(event.index, event.text)
+
+    def _think(self, event: ev.ReasoningDelta) -> None:
+        self.out.append((b"", b'{"kind":"thinking","value":%b%b' % (encoded(event.text), self._tails[event.index])))
+
+    def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        if event.index in self._muted:
+            return
+        said = self._round.said(event.index)
+        self._round.close(event.index, event.extra)
+        if self._reasoning == "thinking":
+            if self._round.stateful:
+                self.put(ThinkingPart("", self._round.thoughts[event.index].id, self._round.metadata()))
+            return
+        if event.extra:
+            self.lose("reasoning-state")
+        if said:
+            self._say("\n\n")
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _call_start(self, event: ev.CallStart) -> None:
+        if not self._silent(event) and event.by == "provider":
+            self.lose("provider-call")
+            self._muted.add(event.index)
+
+    def _call_end(self, event: ev.CallEnd) -> None:
+        if event.index in self._muted:
+            return
+        if "tool-call" not in self._host:
+            self.lose("call")
+        elif event.id in self._called:
+            self.diagnostics.add("call-twice", f"call {event.id!r} was delivered before and is left out")
+        else:
+            self._called.add(event.id)
+            self.shown = True
+            self._deliver(self.names.name(event.id), event.name, self._object(event), event.extra)
+
+    def _deliver(self, id: str, name: str, given: str, extra: Any) -> None:
+        tail = b',"extra":%b}' % encoded(extra) if extra else b"}"
+        self.out.append((
+            b"",
+            b'{"kind":"call","callId":%b,"name":%b,"input":%b%b' % (encoded(id), encoded(name), given.encode(), tail),
+        ))  # fmt: skip
+
+    def _object(self, event: ev.CallEnd) -> str:
+        """The input as the JSON object the host insists on; anything else is wrapped in one."""
+        text = event.json.strip()
+        if event.form == "json" and text.startswith("{"):
+            return text
+        if event.form == "json" and text == "null":
+            return "{}"
+        self.diagnostics.add("wrapped", f"the input of {event.name!r} is no object and is sent as its `input`")
+        return '{"input":%s}' % (text if event.form == "json" else encoded(event.json).decode())
+
+    def _call_cut(self, event: ev.CallCut) -> None:
+        if event.index not in self._muted:
+            self.diagnostics.add("call-cut", f"call {event.id!r} of {event.name!r} was cut short and is not delivered")
+            self.put(wire.Cut(self.names.name(event.id), event.name, event.json))
+
+    def _provider(self, _: ev.Result) -> None:
+        self.lose("provider-call")
+
+    # ── files, sources, data ──────────────────────────────────────────────────────────────────────
+
+    def _file_start(self, event: ev.FileStart) -> None:
+        if not self._silent(event):
+            self._files.open(event)
+
+    def _file_delta(self, event: ev.FileDelta) -> None:
+        self._files.add(event)
+
+    def _file_end(self, event: ev.FileEnd) -> None:
+        if event.index in self._muted:
+            return
+        part, link = self._files.close(event.index)
+        if part is not None and "data" in self._host:
+            self.put(part)
+        elif link:
+            self._say(f"\n\n{link}\n\n" if self.shown else f"{link}\n\n")
+        else:
+            self.lose("file" if part is None else "data")
+
+    def _source(self, event: ev.Source) -> None:
+        said = {
+            "type": "citation", "url": event.url, "title": event.title, "sourceId": event.id, "quote": event.quote,
+            "span": event.span, "mediaType": event.media, "filename": event.filename,
+        }  # fmt: skip
+        self._json("source", {key: value for key, value in said.items() if value}, CITATION)
+
+    def _data(self, event: ev.Data) -> None:
+        mime = f"application/vnd.vercel.{media.mime_word(event.name.removeprefix('data-'))}+json"
+        self._json("data", msgspec.Raw(event.json.encode("utf-8", "replace")), mime)
+
+    def _json(self, loss: str, value: Any, mime: str) -> None:
+        if "data" in self._host:
+            self.put(DataPart.json(value, mime))
+        else:
+            self.lose(loss)
+
+    # ── the rest ──────────────────────────────────────────────────────────────────────────────────
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        if event.protocol == NAME:
+            self.out.append((b"", event.data.encode("utf-8", "replace")))
+        else:
+            self.lose("unknown")
+
+    def _ask(self, _: ev.Ask) -> None:
+        self.lose("approval")
+
+    def _opaque(self, _: ev.Opaque) -> None:
+        self.lose("opaque")
+
+    def _nothing(self, _: Any) -> None:
+        """Framing, or fragments whose whole is written at their end."""
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: _nothing,
+        ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
+        ev.RefusalStart: _text_start, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning_delta, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
+        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
+        ev.Result: _provider, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
+        ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+    }  # fmt: skip

@@ -1,0 +1,35 @@
+"""What VS Code's parts cannot say, and what is said instead; why a reply can be empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.codec import Losses
+    from penstock.events import Reason
+
+LOSSES: Losses = {
+    "approval": "a request for approval has no part",
+    "bounds": "where one text part ends and the next begins is not written",
+    "call": "this host runs no tools, so a call is left out",
+    "choice": "only the first of several choices is written",
+    "data": "this host has no data parts, so files and data are left out",
+    "file": "a file that is neither base64 nor at an address on the web is left out",
+    "logprobs": "log probabilities have no field",
+    "opaque": "opaque state has no part",
+    "provider-call": "a tool run by the provider has no part; its words are in the text that follows",
+    "reasoning": "reasoning is left out, by option or because this host has no thinking parts",
+    "reasoning-state": "signatures and encrypted reasoning need thinking parts",
+    "source": "this host has no data parts, so a citation is at most a link",
+    "text-state": "state that belongs to text has no field",
+    "unknown": "another protocol's unknown payload is not written",
+}
+EMPTY: dict[Reason, str] = {
+    "stop": "The model ended its turn without an answer.",
+    "length": "The model reached its output limit before it had written an answer.",
+    "calls": "The model called tools, and none of the calls can be run here.",
+    "filter": "A content filter withheld the answer.",
+    "refusal": "The model declined to answer.",
+    "pause": "The model paused before it had written an answer; ask it to go on.",
+    "other": "The model gave no answer, and no known reason for it.",
+}

@@ -1,0 +1,100 @@
+"""Events → typed parts, for a caller in the same process: the encoder without its last step.
+
+Leans on the encoder for every decision. Starts, usage and ends are no parts: they are kept to be asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.protocols.vscode.encode import VSCodeEncoder
+from penstock.protocols.vscode.parts import DataPart, HostPart, Part, TextPart, ThinkingPart, ToolCallPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.events import AnyEvent
+
+
+class PartMaker(VSCodeEncoder):
+    """Feed it events through `parts`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.made: list[HostPart] = []
+        self.ending: ev.Finish | None = None
+        self.fault: ev.Fault | None = None
+        self.spendings: list[ev.Usage] = []  # of each turn that ended
+        self.cuts: list[ev.CallCut] = []
+
+    def parts(self, events: Sequence[AnyEvent]) -> list[HostPart]:
+        """The parts of these events."""
+        self.made = []
+        table = self.table
+        for event in self.shaped(events):
+            table[type(event)](self, event)
+        return self.made
+
+    def last_parts(self) -> list[HostPart]:
+        """What is left when there are no more events."""
+        self.made = []
+        self.finish()
+        return self.made
+
+    def put(self, part: Part) -> None:
+        if isinstance(part, (TextPart, ThinkingPart, ToolCallPart, DataPart)):
+            self.made.append(part)
+
+    def _say_text(self, event: ev.TextDelta) -> None:
+        if self._muted and event.index in self._muted:
+            return
+        if event.logprobs is not None:
+            self.lose("logprobs")
+        self.shown = True
+        self.made.append(TextPart(event.text if event.text.isascii() else _carried(event.text)))
+
+    def _think(self, event: ev.ReasoningDelta) -> None:
+        self.made.append(ThinkingPart(_carried(event.text), self._round.thoughts[event.index].id))
+
+    def _deliver(self, id: str, name: str, given: str, extra: Any) -> None:
+        try:
+            self.made.append(ToolCallPart(id, name, msgspec.json.decode(given), extra))
+        except RecursionError:
+            self.diagnostics.add("too-deep", f"the input of {name!r} is nested too deeply; the call is left out")
+
+    def _note_finish(self, event: ev.Finish) -> None:
+        self.ending = event
+        self._finish(event)
+
+    def _note_fault(self, event: ev.Fault) -> None:
+        self.fault = event
+        self._fault(event)
+
+    def _note_cut(self, event: ev.CallCut) -> None:
+        self.cuts.append(event)
+        self._call_cut(event)
+
+    def _spend(self) -> None:
+        if self.spent is not None:
+            self.spendings.append(self.spent)
+
+    def _no_line(self, event: ev.Unknown) -> None:
+        """An unknown payload never becomes output: not even a space."""
+        self.lose("unknown")
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        **VSCodeEncoder.table, ev.TextDelta: _say_text, ev.Finish: _note_finish, ev.Fault: _note_fault,
+        ev.CallCut: _note_cut, ev.Unknown: _no_line,
+    }  # fmt: skip
+
+
+def _carried(text: str) -> str:
+    """The text as UTF-8 can carry it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

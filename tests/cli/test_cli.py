@@ -1,0 +1,174 @@
+"""The command as a whole: help, version, and one clear line for whatever cannot be used."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock import __version__, cli
+from tests.cli.made import ANTHROPIC, CHAT_LONG
+from tests.cli.running import environment, penstock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = ("translate", "inspect")
+
+
+def test_version() -> None:
+    done = penstock("--version")
+    assert (done.returncode, done.stdout.decode().strip()) == (0, f"penstock {__version__}")
+
+
+def test_help_names_every_command_and_shows_examples() -> None:
+    done = penstock("--help")
+    text = done.stdout.decode()
+    assert done.returncode == 0
+    assert all(name in text for name in cli.COMMANDS)
+    assert "examples:" in text
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_of_a_command_shows_examples(command: str) -> None:
+    done = penstock(command, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"penstock {command} " in done.stdout.decode().partition("examples:")[2]
+
+
+def test_no_command_is_help_and_an_error() -> None:
+    done = penstock()
+    assert done.returncode == 2
+    assert b"examples:" in done.stderr
+    assert not done.stdout
+
+
+def one_line(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The complaint, if it is as it should be."""
+    text = done.stderr.decode()
+    assert done.returncode == 2, text
+    assert text.startswith("penstock")
+    assert text.count("\n") == 1, text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["nothing"], "invalid choice: 'nothing'"),
+        (["translate"], "required: --to"),
+        (["translate", "--to", "events", "--nope"], "unrecognized arguments: --nope"),
+        (["inspect", "--width", "wide"], "invalid int value"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str) -> None:
+    assert complaint in one_line(penstock(*words))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("words", "given", "complaint"),
+    [
+        (["/no/such/file.sse"], b"", "/no/such/file.sse: No such file or directory"),
+        (["/"], b"", "/: Is a directory"),
+        (["-"], b"", "the input is empty"),
+        ([], b"\x00\x93\xfe\xff" * 900, "cannot tell the protocol"),
+        ([], b"\n" * 900, "cannot tell the protocol of the stream: there is nothing in it; known are: aisdk"),
+        (["--from", "anthropic"], b"hello " * 900, "nothing of anthropic in the input"),
+        (["--from", "nobody"], ANTHROPIC, "unknown protocol 'nobody'; known are: aisdk, anthropic"),
+        (["--to", "nobody"], ANTHROPIC, "unknown protocol 'nobody'"),
+        (["--to", "bedrock"], ANTHROPIC, "unknown target 'bedrock'"),
+        (["--framing", "morse"], ANTHROPIC, "unknown framing 'morse'"),
+        (["--framing", "eventstream", "--from", "bedrock"], b"not binary " * 90, "not an AWS event stream"),
+        (["--option", "created"], ANTHROPIC, "an option is KEY=VALUE, not 'created'"),
+        (["--option", "colour=red"], ANTHROPIC, "unknown option 'colour'; there is: created, "),
+        (["--option", "created=soon"], ANTHROPIC, "option created=soon: Expected `int"),
+    ],
+)
+def test_bad_input_is_one_line(command: str, words: list[str], given: bytes, complaint: str) -> None:
+    target = [] if "--to" in words else ["--to", "openai-chat"]
+    quiet = ["--quiet"] if command == "translate" else []
+    done = penstock(command, *target, *quiet, *words, given=given)
+    assert complaint in one_line(done)
+
+
+def test_an_escape_in_the_input_never_reaches_the_terminal() -> None:
+    """What is found is told in words of the stream, which may be hostile."""
+    given = b'event: \x1b[2Jwipe\ndata: {"type":"strange"}\n\n' + ANTHROPIC
+    for words in (["translate", "--to", "openai-chat"], ["inspect", "--to", "openai-chat"]):
+        done = penstock(*words, "--from", "anthropic", given=given)
+        assert done.returncode == 0
+        assert b"wipe" in done.stderr + done.stdout
+        assert b"\x1b" not in done.stderr + done.stdout
+
+
+def test_a_missing_extra_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.eventstream", None)
+    path = tmp_path / "claude.bin"
+    path.write_bytes(b"\0" * 99)
+    words = ["translate", "--from", "bedrock", "--framing", "eventstream", "--to", "events", str(path)]
+    assert cli.main(words) == 2
+    assert "pip install 'penstock[aws]'" in capsys.readouterr().err
+
+
+def test_a_bug_of_ours_is_not_passed_off_as_bad_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from penstock.errors import GrammarError
+
+    def broken(*_: object) -> None:
+        raise GrammarError("ours")
+
+    monkeypatch.setattr("penstock.cli.reading.chunks", broken)
+    path = tmp_path / "answer.sse"
+    path.write_bytes(ANTHROPIC)
+    with pytest.raises(GrammarError):
+        cli.main(["translate", "--to", "events", str(path)])
+
+
+# ── pipes and signals ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_reader_that_leaves_is_no_error(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "answer.sse"
+    path.write_bytes(CHAT_LONG * 300)
+    words = [
+        sys.executable,
+        "-m",
+        "penstock",
+        command,
+        "--to",
+        "anthropic",
+        *(["--all"] * (command == "inspect")),
+        str(path),
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+def test_an_interrupt_is_quiet() -> None:
+    """Interrupted while it waits for more: what it has was written already."""
+    words = [sys.executable, "-m", "penstock", "translate", "--to", "openai-chat"]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")])
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b"data: ")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == b""

@@ -1,0 +1,119 @@
+"""A turn taken apart into facets that can be compared one by one, and which facets a reported loss excuses.
+
+Leans on the fold. What a protocol cannot say must be reported (`loss-<key>`); a facet that changes without such a
+report is a loss in silence, which is what the tests look for.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock import request as rq
+from penstock.fold import fold
+from tests.oracles.outcome import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.diagnostics import Diagnostic
+    from penstock.events import AnyEvent
+
+Facets = dict[str, Any]
+
+
+def facets(turn: rq.Turn) -> Facets:
+    """What a turn says, in comparable pieces. Order is kept inside a facet, not between facets."""
+    first = [part for part in turn.parts if not getattr(part, "choice", 0)]
+    calls = [part for part in first if isinstance(part, rq.Call)]
+    found: Facets = {
+        "id": turn.id,
+        "model": turn.model,
+        "created": turn.created,
+        "text": turn.text,
+        "refusal": turn.refusal,
+        "reasoning": turn.reasoning,
+        "calls": [_call(call) for call in calls if call.by == "client" and not call.cut],
+        "cuts": [(call.id, call.name) for call in calls if call.by == "client" and call.cut],
+        "provider-calls": [_call(call) for call in calls if call.by == "provider"],
+        "choices": [_spoken(part) for part in turn.parts if getattr(part, "choice", 0)],
+        "logprobs": [part.logprobs for part in first if isinstance(part, rq.Text) and part.logprobs],
+    }
+    return found | _rest(turn, first) | _end(turn)
+
+
+def _call(call: rq.Call) -> tuple[str, str, Any, str]:
+    return call.id, call.name, call.json if call.form == "text" else arguments(call.json), call.form
+
+
+def _spoken(part: Any) -> Any:
+    return part.choice, type(part).__name__, getattr(part, "text", None) or getattr(part, "json", None)
+
+
+def _rest(turn: rq.Turn, parts: Sequence[rq.AnyPart]) -> Facets:
+    def of(kind: type, *names: str) -> list[Any]:
+        return [tuple(getattr(part, name) for name in names) for part in parts if isinstance(part, kind)]
+
+    return {
+        "reasoning-state": [part.extra for part in parts if isinstance(part, rq.Reasoning) and part.extra],
+        "text-state": [part.extra for part in parts if isinstance(part, rq.Text) and part.extra],
+        "results": [
+            (part.call, arguments(part.json), part.failed, part.partial)
+            for part in parts
+            if isinstance(part, rq.Result)
+        ],
+        "asks": of(rq.Ask, "call", "id"),
+        "files": of(rq.File, "media", "url", "data"),
+        "sources": of(rq.Source, "url", "title"),
+        "spans": [(_cited(parts, part), part.span) for part in parts if isinstance(part, rq.Source)],
+        "opaque": of(rq.Opaque, "protocol", "kind", "data"),
+        "data": [(data.name, arguments(data.json), data.id) for data in turn.data],
+        "unknown": [(event.protocol, event.data) for event in turn.unknown],
+    }
+
+
+def _cited(parts: Sequence[rq.AnyPart], source: rq.Source) -> str | None:
+    """The text that a citation belongs to, whatever its part's number is."""
+    part: Any = parts[source.of] if source.of is not None and source.of < len(parts) else None
+    return getattr(part, "text", None)
+
+
+def _end(turn: rq.Turn) -> Facets:
+    usage, finish, fault = turn.usage, turn.finish, turn.fault
+    return {
+        # Some protocols must give a number: zero tokens is how they say that none were counted.
+        "input": (usage and usage.input) or None,
+        "output": (usage and usage.output) or None,
+        "cached": usage and usage.cached,
+        "written": usage and usage.written,
+        "reasoned": usage and usage.reasoning,
+        "steps": [(step.step, step.input, step.output) for step in turn.steps],
+        "finish": finish and finish.reason,
+        "others": finish and finish.others,
+        "fault": fault and fault.message,
+        "fault-kind": fault and fault.kind,
+    }
+
+
+def changed(before: Iterable[AnyEvent], after: Iterable[AnyEvent]) -> set[str]:
+    """The facets in which two streams of events differ."""
+    left, right = [facets(turn) for turn in fold(before)], [facets(turn) for turn in fold(after)]
+    if len(left) != len(right):
+        return {"turns"}
+    return {name for a, b in zip(left, right, strict=True) for name in a if a[name] != b[name]}
+
+
+@cache
+def excuses() -> dict[str, dict[str, frozenset[str]]]:
+    """Target or `any` → loss key → the facets it excuses; the key `always` needs no report."""
+    rows = tomllib.loads((Path(__file__).with_name("data") / "excuses.toml").read_text())
+    return {name: {key: frozenset(facets) for key, facets in row.items()} for name, row in rows.items()}
+
+
+def excused(target: str, diagnostics: Iterable[Diagnostic]) -> set[str]:
+    """The facets that may have changed, by the losses that were reported."""
+    known = excuses()["any"] | excuses().get(target.partition("@")[0], {})
+    keys = {"always"} | {finding.code.removeprefix("loss-") for finding in diagnostics if finding.code.startswith("loss-")}
+    return {facet for key in keys for facet in known.get(key, ())}

@@ -1,0 +1,35 @@
+"""There and back: what a turn says survives encoding and decoding, but for the losses that the encoder reports.
+
+Every source is sent to every target; `tests/data/excuses.toml` says which facets of a turn a reported loss excuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock import protocols
+from tests import facets, running
+from tests.cases import Case, cases
+
+if TYPE_CHECKING:
+    from penstock.events import AnyEvent
+
+pytestmark = pytest.mark.usefixtures("strict")
+TARGETS = [name for name in running.targets() if running.row(name).decoder]
+CASES = cases()
+
+
+def silent_losses(target: str, events: list[AnyEvent]) -> set[str]:
+    """The facets that got lost or changed on the way there and back, without a word."""
+    encoder = protocols.encoder(target)
+    frames = running.encoded(encoder, events, sequential=running.row(target).sequential)
+    back = running.run(target, [frames]).events
+    return facets.changed(events, back) - facets.excused(target, encoder.diagnostics)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_nothing_is_lost_in_silence(case: Case, target: str) -> None:
+    assert silent_losses(target, case.expected()) == set()

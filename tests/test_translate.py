@@ -1,0 +1,245 @@
+"""`penstock.translate`: both colours, one chunk out for one in, a proper end whatever the source does."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import penstock
+from penstock.errors import FrameTooLarge, InputError, UnknownProtocol, Unrecognised
+from tests.cli.made import ANTHROPIC, CHAT_CALLS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from penstock.diagnostics import Diagnostic
+
+HALF = ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")]
+
+
+def pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+async def later(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        await asyncio.sleep(0)
+        yield chunk
+
+
+def breaking(error: Exception, *chunks: bytes) -> Iterator[bytes]:
+    yield from chunks
+    raise error
+
+
+def events(chunks: Iterable[bytes]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in b"".join(chunks).splitlines()]
+
+
+# ── the two colours ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_sync_in_sync_out() -> None:
+    out = list(penstock.translate(pieces(ANTHROPIC, 50), "anthropic", "openai-chat"))
+    text = b"".join(out).decode()
+    assert 1 < len(out) <= len(pieces(ANTHROPIC, 50)) + 1
+    assert '"content":"High water "' in text
+    assert text.endswith("data: [DONE]\n\n")
+
+
+def test_async_in_async_out() -> None:
+    async def run() -> list[bytes]:
+        return [chunk async for chunk in penstock.translate(later(pieces(CHAT_CALLS, 64)), "openai-chat", "anthropic")]
+
+    assert asyncio.run(run()) == list(penstock.translate(pieces(CHAT_CALLS, 64), "openai-chat", "anthropic"))
+
+
+def test_a_whole_body_may_be_given_as_it_is() -> None:
+    whole = events(penstock.translate(ANTHROPIC, "anthropic"))
+    assert whole == events(penstock.translate(bytearray(ANTHROPIC), "anthropic", "events"))
+    assert whole == events(penstock.translate([ANTHROPIC]))
+    assert whole[0]["type"] == "start"
+
+
+@pytest.mark.parametrize("size", [1, 7, 400])
+def test_any_cutting_says_the_same(size: int) -> None:
+    assert events(penstock.translate(pieces(CHAT_CALLS, size))) == events(penstock.translate(CHAT_CALLS))
+
+
+def test_at_most_one_chunk_for_each() -> None:
+    """Every chunk holds many frames here, and what they become leaves at once."""
+    stream = penstock.translate([ANTHROPIC, ANTHROPIC], "anthropic", "openai-chat")
+    assert b"[DONE]" in next(stream)
+    assert b"[DONE]" in next(stream)
+    assert list(stream) == []
+
+
+def test_options_reach_the_bridge() -> None:
+    made = b"".join(penstock.translate(HALF, "anthropic", "openai-chat", target_options={"created": 77}))
+    assert b'"created":77' in made
+
+
+def test_wrong_names_are_told_at_once() -> None:
+    for source, target in (("nobody", "events"), ("anthropic", "nobody")):
+        with pytest.raises(UnknownProtocol, match=r"known are: .*anthropic"):
+            penstock.translate([], source, target)
+    with pytest.raises(UnknownProtocol, match="framing"):
+        penstock.translate([], "anthropic", "events", framing="morse")
+    with pytest.raises(InputError, match="errors"):
+        penstock.translate([], "anthropic", "events", errors="ignore")  # type: ignore[call-overload]
+
+
+# ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_stream_that_stops_short_ends_in_a_fault() -> None:
+    assert events(penstock.translate([HALF], "anthropic"))[-1]["kind"] == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(ConnectionResetError("10.0.0.7"), "network"), (TimeoutError("slow"), "timeout")]
+)
+def test_a_broken_source_is_ended_in_the_target_s_way_then_raised(error: Exception, kind: str) -> None:
+    out: list[bytes] = []
+    with pytest.raises(type(error)):
+        out.extend(penstock.translate(breaking(error, HALF), "anthropic"))
+    *_, end, fault = events(out)
+    assert end == {"type": "text-end", "index": 0}
+    assert fault["kind"] == kind
+    assert "10.0.0.7" not in fault["message"]
+
+
+def test_a_broken_source_may_be_a_fault_alone() -> None:
+    told: list[Diagnostic] = []
+    out = list(
+        penstock.translate(
+            breaking(OSError("gone"), HALF), "anthropic", "openai-chat", errors="fault", on_diagnostic=told.append
+        )
+    )
+    assert b'"code":"network"' in out[-1]
+    assert [row.message for row in told] == ["OSError: gone"]
+
+
+def test_nothing_begun_means_nothing_to_end() -> None:
+    out: list[bytes] = []
+    with pytest.raises(OSError, match="refused"):
+        out.extend(penstock.translate(breaking(OSError("refused")), "anthropic", "openai-chat"))
+    assert out == []
+
+
+@pytest.mark.parametrize("source", ["anthropic", "auto"])
+def test_in_band_there_is_an_end_even_if_nothing_was_begun(source: str) -> None:
+    out = events(penstock.translate(breaking(OSError("refused")), source, errors="fault"))
+    assert [event["type"] for event in out] == ["start", "fault"]
+
+
+def test_an_answer_that_was_finished_stays_finished() -> None:
+    out: list[bytes] = []
+    before_stop = ANTHROPIC[: ANTHROPIC.index(b"event: message_stop")]
+    with pytest.raises(OSError, match="late"):
+        out.extend(penstock.translate(breaking(OSError("late"), before_stop), "anthropic"))
+    assert events(out)[-1] == {"type": "finish", "reason": "stop", "raw": "end_turn"}
+
+
+def test_bytes_that_cannot_be_read_on_end_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock import framing
+    from penstock.framing import SseParser
+
+    monkeypatch.setitem(framing.PARSERS, "sse", lambda: SseParser(limit=400))
+    out: list[bytes] = []
+    with pytest.raises(FrameTooLarge):
+        out.extend(penstock.translate([HALF, b"data: " + b"x" * 500], "anthropic", framing="sse"))
+    assert events(out)[-1]["kind"] == "malformed"
+
+
+def test_what_nobody_knows_is_an_error_that_lists_the_names() -> None:
+    with pytest.raises(Unrecognised, match=r"nothing in it; known are: .*ollama"):
+        list(penstock.translate([]))
+    with pytest.raises(Unrecognised, match="no protocol knows"):
+        list(penstock.translate([b"\x93\x01 not a stream\n" * 50]))
+
+
+def test_findings_are_told_at_the_end() -> None:
+    told: list[Diagnostic] = []
+    stream = penstock.translate([HALF], "anthropic", "events", on_diagnostic=told.append)
+    next(stream)
+    assert told == []
+    list(penstock.translate([b"data: {oops\n\n", ANTHROPIC], "anthropic", on_diagnostic=told.append))
+    assert [row.code for row in told] == ["malformed"]
+
+
+# ── closing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_closing_the_output_closes_the_source() -> None:
+    closed: list[str] = []
+
+    def source() -> Iterator[bytes]:
+        try:
+            yield HALF
+            yield b""
+        finally:
+            closed.append("yes")
+
+    stream = penstock.translate(source(), "anthropic")
+    next(stream)
+    stream.close()
+    assert closed == ["yes"]
+
+
+def test_closing_the_output_closes_an_async_source() -> None:
+    closed: list[str] = []
+
+    async def source() -> AsyncIterator[bytes]:
+        try:
+            yield HALF
+            yield b""
+        finally:
+            closed.append("yes")
+
+    async def run() -> None:
+        stream = penstock.translate(source(), "anthropic")
+        await anext(stream)
+        await stream.aclose()
+
+    asyncio.run(run())
+    assert closed == ["yes"]
+
+
+def test_a_cancelled_task_stays_cancelled() -> None:
+    """Cancelling is no error of the source: nothing more is written."""
+
+    async def run() -> list[bytes]:
+        out: list[bytes] = []
+        waiting = asyncio.Event()
+
+        async def source() -> AsyncIterator[bytes]:
+            yield HALF
+            waiting.set()
+            await asyncio.Event().wait()
+
+        async def read() -> None:
+            async for chunk in penstock.translate(source(), "anthropic", errors="fault"):
+                out.append(chunk)  # noqa: PERF401  what came before the cancelling is the point
+
+        task = asyncio.create_task(read())
+        await waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return out
+
+    assert len(asyncio.run(run())) == 1
+
+
+def test_a_file_given_as_the_source_is_left_open(tmp_path: Any) -> None:
+    path = tmp_path / "answer.sse"
+    path.write_bytes(ANTHROPIC)
+    with path.open("rb") as file:
+        assert events(penstock.translate(file))[-1]["type"] == "finish"
+        gc.collect()
+        assert not file.closed
