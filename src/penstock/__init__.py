@@ -23,29 +23,33 @@ if TYPE_CHECKING:
     from penstock.request import Turn
     from penstock.stage import Hop, Pipe, Stage
     from penstock.translating import translate
-    from penstock.vscode import VSCodeStreamAdapter
+    from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
 
 # name → the module it is in; a module's own name is the module
 _NAMES = {
-    "Diagnostic": "diagnostics", "Hop": "stage", "PenstockError": "errors", "Pipe": "stage", "Stage": "stage",
-    "StreamFault": "errors", "Turn": "request", "Usage": "events", "VSCodeStreamAdapter": "vscode", "bridge": "bridge",
-    "fold": "fold", "guess": "guess", "translate": "translating", "unfold": "fold",
+    "DataPart": "vscode", "Diagnostic": "diagnostics", "Hop": "stage", "PenstockError": "errors", "Pipe": "stage",
+    "Stage": "stage", "StreamFault": "errors", "TextPart": "vscode", "ThinkingPart": "vscode",
+    "ToolCallPart": "vscode", "Turn": "request", "Usage": "events", "VSCodeStreamAdapter": "vscode",
+    "bridge": "bridge", "fold": "fold", "guess": "guess", "translate": "translating", "unfold": "fold",
 }  # fmt: skip
 _MODULES = ("errors", "events")
 __all__ = [
-    "Diagnostic", "Hop", "PenstockError", "Pipe", "Stage", "StreamFault", "Turn", "Usage", "VSCodeStreamAdapter",
-    "__version__", "bridge", "errors", "events", "fold", "guess", "translate", "unfold",
+    "DataPart", "Diagnostic", "Hop", "PenstockError", "Pipe", "Stage", "StreamFault", "TextPart", "ThinkingPart",
+    "ToolCallPart", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "errors", "events", "fold",
+    "guess", "translate", "unfold",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker would take this for leave to use any name
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
+        if name not in _NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

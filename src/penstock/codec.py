@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.diagnostics import Diagnostics
 from penstock.framing import Frame
-from penstock.jsontext import fit, loose
+from penstock.jsontext import clean, fit, loose
 from penstock.parts import Ledger
 from penstock.pick import as_object, text
 
@@ -72,8 +72,18 @@ class Decoder:
 
     def take(self, payload: Any) -> list[AnyEvent]:
         """Read one payload that is parsed already: the plain object its JSON would give."""
-        self._fit("", payload, lambda: msgspec.json.encode(payload, enc_hook=repr))
+        self._fit("", payload, lambda: self._dumped(payload))
         return self.ledger.drain()
+
+    def _dumped(self, payload: Any) -> bytes:
+        """A parsed payload as its frame would have been. What JSON cannot hold is shown, or mended from here on."""
+        try:
+            return msgspec.json.encode(payload, enc_hook=repr)
+        except UnicodeEncodeError:
+            self.ledger.mending = True
+            return msgspec.json.encode(clean(payload), enc_hook=repr)
+        except ILL_SHAPED:
+            return msgspec.json.encode(repr(payload))
 
     def body(self, data: bytes) -> list[AnyEvent]:
         """Read the whole body of a non-stream answer as one turn."""

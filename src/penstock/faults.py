@@ -36,6 +36,9 @@ WORDS: dict[str, FaultKind] = {
     "cancelled": "cancelled", "canceled": "cancelled", "aborted": "cancelled", "aborterror": "cancelled",
     "contentfilter": "filter", "contentpolicyviolation": "filter", "responsibleaipolicyviolation": "filter",
     "safety": "filter",
+    # our own words, which come back where one penstock reads another
+    "auth": "auth", "permission": "permission", "invalid": "invalid", "toolarge": "too-large", "server": "server",
+    "network": "network", "filter": "filter", "truncated": "truncated", "malformed": "malformed", "grammar": "grammar",
 }  # fmt: skip
 STATUSES: dict[int, FaultKind] = {
     400: "invalid", 401: "auth", 402: "permission", 403: "permission", 404: "not-found", 408: "timeout",

@@ -61,14 +61,7 @@ def _batches(data: bytes, framing: str) -> Iterator[list[Frame]]:
 
 
 def _name(label: str, payload: dict[str, Any]) -> str | None:
-    for name in protocols.MODULES:
-        try:
-            row = protocols.protocol(name)
-        except (ImportError, AttributeError):
-            continue
-        if row.looks(label, payload):
-            return name
-    return None
+    return next((name for name in protocols.MODULES if protocols.protocol(name).looks(label, payload)), None)
 
 
 class Guess:

@@ -34,6 +34,14 @@ def usable(text: str) -> str | None:
     return None if value is None else msgspec.json.encode(clean(value)).decode()
 
 
+def as_json(value: Any) -> str:
+    """The value as JSON text, whatever its strings hold."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(clean(value)).decode()
+
+
 def loose(data: bytes) -> Any:
     """Read JSON forgivingly: invalid UTF-8, control characters, lone surrogates. None if it is not JSON at all."""
     try:

@@ -346,7 +346,7 @@ class Ledger:
             final = streamed + "{}"
         if final.startswith(streamed) and len(final) > len(streamed):
             self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
-        good = None if part.void else usable(final) if part.form == "json" else final if whole else None
+        good = _callable(part, final, whole=whole)
         extra = extra or part.extra
         if good is not None:
             self.calls += part.by == "client" and not part.choice
@@ -388,6 +388,13 @@ def _encodable(event: AnyEvent) -> AnyEvent:
     except UnicodeEncodeError:
         return msgspec.convert(clean(msgspec.to_builtins(event)), type(event))
     return event
+
+
+def _callable(part: Part, final: str, *, whole: bool) -> str | None:
+    """The input if the call may be run with it: one without a name never may."""
+    if part.void or not part.name:
+        return None
+    return usable(final) if part.form == "json" else final if whole else None
 
 
 def _merge(known: ev.Usage, new: ev.Usage) -> ev.Usage:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.cli.made import ANTHROPIC, CHAT_LONG
 from tests.cli.running import environment, penstock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 COMMANDS = ("translate", "inspect")
@@ -47,13 +48,20 @@ def test_no_command_is_help_and_an_error() -> None:
     assert not done.stdout
 
 
-def one_line(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The complaint, if it is as it should be."""
-    text = done.stderr.decode()
-    assert done.returncode == 2, text
-    assert text.startswith("penstock")
-    assert text.count("\n") == 1, text
-    return text
+@pytest.fixture
+def complaint_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[list[str], bytes], str]:
+    """Run a command line that cannot work and give its complaint, if it is as it should be: one line, code 2."""
+
+    def run(words: list[str], given: bytes = b"") -> str:
+        path = tmp_path / "given"
+        path.write_bytes(given)
+        assert cli.main([str(path) if word == "GIVEN" else word for word in words]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("penstock")
+        assert told.count("\n") == 1, told
+        return told
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -65,8 +73,8 @@ def one_line(done: subprocess.CompletedProcess[bytes]) -> str:
         (["inspect", "--width", "wide"], "invalid int value"),
     ],
 )
-def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str) -> None:
-    assert complaint in one_line(penstock(*words))
+def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str, complaint_of: Any) -> None:
+    assert complaint in complaint_of(words)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -75,9 +83,13 @@ def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str) -> N
     [
         (["/no/such/file.sse"], b"", "/no/such/file.sse: No such file or directory"),
         (["/"], b"", "/: Is a directory"),
-        (["-"], b"", "the input is empty"),
-        ([], b"\x00\x93\xfe\xff" * 900, "cannot tell the protocol"),
-        ([], b"\n" * 900, "cannot tell the protocol of the stream: there is nothing in it; known are: aisdk"),
+        (["--from", "auto"], b"", "the input is empty"),
+        (["--from", "auto"], b"\x00\x93\xfe\xff" * 900, "cannot tell the protocol"),
+        (
+            ["--from", "auto"],
+            b"\n" * 900,
+            "cannot tell the protocol of the stream: there is nothing in it; known are: aisdk",
+        ),
         (["--from", "anthropic"], b"hello " * 900, "nothing of anthropic in the input"),
         (["--from", "nobody"], ANTHROPIC, "unknown protocol 'nobody'; known are: aisdk, anthropic"),
         (["--to", "nobody"], ANTHROPIC, "unknown protocol 'nobody'"),
@@ -89,11 +101,16 @@ def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str) -> N
         (["--option", "created=soon"], ANTHROPIC, "option created=soon: Expected `int"),
     ],
 )
-def test_bad_input_is_one_line(command: str, words: list[str], given: bytes, complaint: str) -> None:
+def test_bad_input_is_one_line(command: str, words: list[str], given: bytes, complaint: str, complaint_of: Any) -> None:
     target = [] if "--to" in words else ["--to", "openai-chat"]
     quiet = ["--quiet"] if command == "translate" else []
-    done = penstock(command, *target, *quiet, *words, given=given)
-    assert complaint in one_line(done)
+    file = [] if words[0].startswith("/") else ["GIVEN"]
+    assert complaint in complaint_of([command, *target, *quiet, *words, *file], given)
+
+
+def test_bad_input_on_standard_input_is_one_line_too() -> None:
+    done = penstock("translate", "--to", "openai-chat", "-", given=b"")
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"penstock: the input is empty\n")
 
 
 def test_an_escape_in_the_input_never_reaches_the_terminal() -> None:

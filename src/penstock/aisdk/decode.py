@@ -20,6 +20,8 @@ from penstock.aisdk.words import OPAQUE, OURS, SDK, encoded, merge, read_metadat
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from penstock.events import ReasoningForm
+
 TEXT, REASONING = "", ("reasoning", "")  # the keys of parts that have no id
 _FRAMING = "anthropic.message_start"  # a custom part that only repeats what the frame says
 
@@ -90,9 +92,9 @@ class ChunkDecoder(TurnDecoder):
         self._silence()
         key = ("reasoning", "" if p.id is None else p.id)
         extra = read_metadata(p.provider_metadata, reasoning=True)
-        form = pick.table(pick.as_object(p.provider_metadata), OURS).get("form")
-        if form not in ("redacted", "summary"):
-            form = "redacted" if any("redacted" in fields for fields in extra.values()) else "full"
+        said = pick.table(pick.as_object(p.provider_metadata), OURS).get("form")
+        redacted = said == "redacted" or any(key.startswith("redacted") for fields in extra.values() for key in fields)
+        form: ReasoningForm = "redacted" if redacted else "summary" if said == "summary" else "full"
         part = self.ledger.open_reasoning(key, form=form)
         self._loose = key if p.id is None else None
         if part is not None:
@@ -149,7 +151,7 @@ class ChunkDecoder(TurnDecoder):
         self._or_keep(self._tools.answer(p, failed=True, denied=True))
 
     def _ask(self, p: tool.ToolApprovalRequest) -> None:
-        self._or_keep(self._tools.ask(p))
+        self._or_keep(self._tools.ask(p, self.protocol))
 
     # ── sources, files, state ─────────────────────────────────────────────────────────────────────
 
@@ -167,12 +169,12 @@ class ChunkDecoder(TurnDecoder):
         """A source as a whole, or a place in the text that one supports."""
         said = pick.table(citation, "source")
         first, last = pick.number(citation, "startIndex"), pick.number(citation, "endIndex")
-        given = citation.get("span") or (first, last)
-        span = None if None in given else (int(given[0]), int(given[1]))
+        given = pick.listed(citation, "span") or (None if first is None or last is None else [first, last])
+        span = (int(given[0]), int(given[1])) if given else None
         extra = read_metadata(said.get("providerMetadata"))
-        id = str(said.get("id") or said.get("sourceId") or "")
         self.ledger.atom(
-            ev.Source, pick.text(said, "url"), pick.text(said, "title"), of, span, pick.text(citation, "citedText"), id,
+            ev.Source, pick.text(said, "url"), pick.text(said, "title"), of, span, pick.text(citation, "citedText"),
+            str(said.get("id") or said.get("sourceId") or ""),
             pick.text(said, "mediaType"), pick.text(said, "filename"), extra or None,
         )  # fmt: skip
 
@@ -225,11 +227,7 @@ class ChunkDecoder(TurnDecoder):
         """Framing: a sign of life, a raw chunk beside its reading, the end of fragments before the whole call."""
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        wire.Start: TurnDecoder._start, wire.StreamStart: TurnDecoder._stream_start,
-        wire.ResponseMetadata: TurnDecoder._response, wire.MessageMetadata: TurnDecoder._message_metadata,
-        wire.StartStep: TurnDecoder._start_step, wire.StepStart: TurnDecoder._start_step,
-        wire.FinishStep: TurnDecoder._finish_step, wire.StepFinish: TurnDecoder._finish_step,
-        wire.Finish: TurnDecoder._finish, wire.Error: TurnDecoder._error, wire.Abort: TurnDecoder._abort,
+        **TurnDecoder.table,
         wire.TextDelta: _text, wire.Text: _text, wire.TextStart: _text_start, wire.TextEnd: _text_end,
         wire.ReasoningDelta: _reasoning, wire.Reasoning: _reasoning, wire.ReasoningStart: _reasoning_start,
         wire.ReasoningEnd: _reasoning_end, wire.ReasoningPartFinish: _reasoning_end,

@@ -36,7 +36,7 @@ def _base64(value: Any) -> str:
     """Base64 of text that is base64 already, or of bytes in any JSON form."""
     if isinstance(value, str):
         return split(value)[1] or value
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
         value = list(pick.as_object(value).values())

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from penstock import events as ev
 from penstock import pick
 from penstock.aisdk import wire_tools as wire
-from penstock.aisdk.words import SDK, encoded, merge, read_metadata
+from penstock.aisdk.words import OURS, SDK, encoded, read_metadata
 from penstock.jsontext import is_json, usable
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def _by(chunk: wire.CallChunk) -> By:
     return "provider" if chunk.provider_executed else "client"
 
 
-def _key(id: str) -> tuple[str, str]:
-    return ("call", id)
+def _key(call: str) -> tuple[str, str]:
+    return ("call", call)
 
 
 class Tools:
@@ -58,13 +58,14 @@ class Tools:
     def open(self, chunk: wire.OpenCall) -> bool:
         if not chunk.call or not chunk.tool_name:
             return False
-        self._open(chunk, "text" if chunk.input_encoding == "text" else "json")
+        ours = pick.table(pick.as_object(chunk.provider_metadata), OURS)
+        self._open(chunk, "text" if "text" in (chunk.input_encoding, ours.get("form")) else "json")
         return True
 
     def _open(self, chunk: wire.CallChunk, form: CallForm = "json") -> Part | None:
-        id, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
-        self._names[id] = name
-        return self._ledger.open_call(_key(id), id, name, by=_by(chunk), form=form, extra=_extra(chunk) or None)
+        call, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
+        self._names[call] = name
+        return self._ledger.open_call(_key(call), call, name, by=_by(chunk), form=form, extra=_extra(chunk) or None)
 
     def add(self, chunk: wire.CallPiece) -> bool:
         piece = chunk.delta
@@ -82,11 +83,11 @@ class Tools:
 
     def whole(self, chunk: wire.WholeCall, *, refused: bool = False) -> bool:
         """The call as a whole, with the last word on its input."""
-        id = chunk.call
-        if not id or not (chunk.tool_name or id in self._names):
+        call = chunk.call
+        if not call or not (chunk.tool_name or call in self._names):
             return False
         said = chunk.args if chunk.input is UNSET else chunk.input
-        part = self._ledger.find(_key(id))
+        part = self._ledger.find(_key(call))
         if part is None:
             part = self._open(chunk, "text" if _is_text(said) else "json")
         if part is None:
@@ -95,53 +96,50 @@ class Tools:
             part.by = "provider"
         part.void = refused or bool(chunk.invalid)
         if part.void:
-            self._refused.add(id)
-        self._end(id, part, said, _extra(chunk))
+            self._refused.add(call)
+        self._end(call, part, said, _extra(chunk))
         return True
 
-    def _end(self, id: str, part: Part, said: Any, extra: Extra) -> None:
+    def _end(self, call: str, part: Part, said: Any, extra: Extra) -> None:
         before = self._ledger.calls
-        self._ledger.end_call(_key(id), _input(part, said), extra=merge(part.extra, extra), whole=not part.void)
+        self._ledger.end_call(_key(call), _input(part, said), extra=extra or None, whole=not part.void)
         if self._ledger.calls > before:
-            self._due.add(id)
+            self._due.add(call)
 
-    def cut(self, name: str, said: Any, mint: str) -> None:
+    def cut(self, error: pick.Object, mint: str) -> None:
         """Version 4 has no chunk for a call it refuses, only an error that names the tool."""
-        for id in self._names:
-            part = self._ledger.find(_key(id))
-            if part is not None and self._names[id] == name:
-                break
-        else:
-            id = mint
-            part = self._open(wire.ToolCall(tool_call_id=id, tool_name=name))
+        name, known = pick.text(error, "toolName"), pick.text(error, "toolCallId")
+        still = [call for call in self._names if self._ledger.find(_key(call)) and self._names[call] == name]
+        call = next((call for call in still if known in ("", call)), known or mint)
+        part = self._ledger.find(_key(call)) or self._open(wire.ToolCall(tool_call_id=call, tool_name=name))
         if part is not None:
             part.void = True
-            self._end(id, part, said, {})
+            self._end(call, part, error.get("toolArgs", error.get("toolInput")), {})
 
     def void(self) -> None:
         """No call that is open may be run."""
-        for id in self._names:
-            part = self._ledger.find(_key(id))
+        for call in self._names:
+            part = self._ledger.find(_key(call))
             if part is not None:
                 part.void = True
 
     def answer(self, chunk: wire.Answer, *, failed: bool = False, denied: bool = False) -> bool:
-        id = chunk.call
-        if not id:
+        call = chunk.call
+        if not call:
             return False
         self._close(chunk, failed=failed)
-        if chunk.invalid or id in self._refused:
+        if chunk.invalid or (failed and call in self._refused):
             return True  # the refusal once more, in other words
         said = next((value for value in (chunk.output, chunk.result) if value is not UNSET), None)
         if failed:
             said = chunk.error_text if chunk.error_text is not None else chunk.error
         partial = bool(chunk.preliminary)
-        if not partial and id in self._due:
-            self._due.discard(id)
+        if not partial and call in self._due:
+            self._due.discard(call)
             self._ledger.calls -= 1
-        name = chunk.tool_name or self._names.get(id, "")
+        name = chunk.tool_name or self._names.get(call, "")
         extra = _extra(chunk, denied=denied) or None
-        self._ledger.atom(ev.Result, id, name, encoded(said), failed or bool(chunk.is_error), partial, extra)
+        self._ledger.atom(ev.Result, call, name, encoded(said), failed or bool(chunk.is_error), partial, extra)
         return True
 
     def _close(self, chunk: wire.Answer, *, failed: bool) -> None:
@@ -155,12 +153,12 @@ class Tools:
             self._refused.update({chunk.call} if chunk.invalid else ())
         self._end(chunk.call, part, said, {})
 
-    def ask(self, chunk: wire.ToolApprovalRequest) -> bool:
+    def ask(self, chunk: wire.ToolApprovalRequest, via: str) -> bool:
         call = chunk.call or pick.text(pick.as_object(chunk.tool_call), "toolCallId")
         if not call or not chunk.approval_id:
             return False
-        extra = _extra(chunk, reason=chunk.reason, automatic=chunk.is_automatic, signature=chunk.signature)
-        self._ledger.atom(ev.Ask, call, chunk.approval_id, extra or None)
+        extra = _extra(chunk, via=via, reason=chunk.reason, automatic=chunk.is_automatic, signature=chunk.signature)
+        self._ledger.atom(ev.Ask, call, chunk.approval_id, extra)
         return True
 
 

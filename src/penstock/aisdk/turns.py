@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -23,7 +23,7 @@ from penstock.codec import Decoder
 from penstock.parts import CUT_OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping
 
     from penstock.events import Extra
 
@@ -143,8 +143,7 @@ class TurnDecoder(Decoder):
     def _error(self, p: wire.Error) -> None:
         said = pick.as_object(p.error)
         if pick.text(said, "name") in _REFUSALS and pick.text(said, "toolName"):
-            input = said.get("toolArgs", said.get("toolInput"))
-            self._tools.cut(pick.text(said, "toolName"), input, f"call_refused_{self.ledger.cuts}")
+            self._tools.cut(said, f"call_refused_{self.ledger.cuts}")
         elif self._fault is None and not self.ledger.ended:
             self._fault = read_error(p.error_text if p.error is None and p.error_text is not None else p.error)
 
@@ -219,6 +218,13 @@ class TurnDecoder(Decoder):
     def _data(self, chunk: wire.Data) -> bool:
         """Read `data-*`; given by `decode`."""
         raise NotImplementedError
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        wire.Start: _start, wire.StreamStart: _stream_start, wire.ResponseMetadata: _response,
+        wire.MessageMetadata: _message_metadata, wire.StartStep: _start_step, wire.StepStart: _start_step,
+        wire.FinishStep: _finish_step, wire.StepFinish: _finish_step, wire.Finish: _finish, wire.Error: _error,
+        wire.Abort: _abort,
+    }  # fmt: skip
 
 
 def _unified(p: wire.Ending) -> str:

@@ -12,8 +12,6 @@ from penstock import events as ev
 from penstock import pick
 from penstock.aisdk.words import SDK
 
-_SPELLED_TOTALS = (("inputTokens", "promptTokens"), ("outputTokens", "completionTokens"))
-
 
 def _count(source: dict[str, Any], *keys: str) -> int | None:
     """The first of these keys that holds a number; JavaScript has no integers, so 7.0 is one."""
@@ -29,21 +27,18 @@ def _count(source: dict[str, Any], *keys: str) -> int | None:
 def read_usage(raw: Any, step: int = 0) -> ev.Usage | None:
     """Usage of any spelling; None where nothing was counted."""
     said = pick.as_object(raw)
-    (input, output) = [_count(said, *keys) for keys in _SPELLED_TOTALS]
     nested_in, nested_out = pick.table(said, "inputTokens"), pick.table(said, "outputTokens")
     of_input, of_output = pick.table(said, "inputTokenDetails"), pick.table(said, "outputTokenDetails")
-    if input is None:
-        input = _count(nested_in, "total")
-    if output is None:
-        output = _count(nested_out, "total")
-    if not input and not output:
+    read = _first(_count(said, "inputTokens", "promptTokens"), _count(nested_in, "total"))
+    made = _first(_count(said, "outputTokens", "completionTokens"), _count(nested_out, "total"))
+    if not read and not made:
         return None
     cached = _first(
         _count(nested_in, "cacheRead"), _count(of_input, "cacheReadTokens"), _count(said, "cachedInputTokens")
     )
     written = _first(_count(nested_in, "cacheWrite"), _count(of_input, "cacheWriteTokens"))
     thought = (_count(nested_out, "reasoning"), _count(of_output, "reasoningTokens"), _count(said, "reasoningTokens"))
-    return ev.Usage(input, output, cached, written, _first(*thought), step=step, extra={SDK: said})
+    return ev.Usage(read, made, cached, written, _first(*thought), step=step, extra={SDK: said})
 
 
 def _first(*values: int | None) -> int | None:

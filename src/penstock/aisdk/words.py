@@ -14,6 +14,7 @@ import msgspec
 from penstock import pick
 from penstock.events import FaultKind
 from penstock.faults import kind_of
+from penstock.jsontext import as_json
 
 if TYPE_CHECKING:
     from penstock.events import Extra, Reason, Source
@@ -36,25 +37,28 @@ REASONING: dict[tuple[str, str], tuple[str, str]] = {
     ("anthropic", "signature"): ("anthropic", "signature"),
     ("anthropic", "redacted"): ("anthropic", "redactedData"),
     ("bedrock", "signature"): ("bedrock", "signature"),
-    ("bedrock", "redacted"): ("bedrock", "redactedData"),
+    ("bedrock", "redactedContent"): ("bedrock", "redactedData"),
+    ("responses", "id"): ("openai", "itemId"),
     ("responses", "encrypted_content"): ("openai", "reasoningEncryptedContent"),
 }
 ANY: dict[tuple[str, str], tuple[str, str]] = {("gemini", "thoughtSignature"): ("google", "thoughtSignature")}
-_TO_SDK = {**REASONING, **ANY}
-_FROM_ANY = {theirs: ours for ours, theirs in ANY.items()}
-_FROM_REASONING = {**{theirs: ours for ours, theirs in REASONING.items()}, **_FROM_ANY}
+_TO_SDK = (ANY, {**REASONING, **ANY})  # of any part, of reasoning
+_FROM_SDK = tuple({theirs: ours for ours, theirs in pairs.items()} for pairs in _TO_SDK)
 _KINDS = frozenset(get_args(FaultKind))
 
 
 def encoded(value: Any) -> str:
     """A value as JSON text; what JSON cannot hold is shown."""
-    return msgspec.json.encode(value, enc_hook=repr).decode()
+    try:
+        return as_json(value)
+    except TypeError:
+        return msgspec.json.encode(value, enc_hook=repr).decode()
 
 
 def read_metadata(metadata: Any, *, reasoning: bool = False) -> Extra:
     """Provider metadata as extra."""
     extra: Extra = {}
-    pairs = _FROM_REASONING if reasoning else _FROM_ANY
+    pairs = _FROM_SDK[reasoning]
     for provider, value in pick.as_object(metadata).items():
         fields = pick.as_object(value)
         if provider == OURS:
@@ -70,7 +74,7 @@ def read_metadata(metadata: Any, *, reasoning: bool = False) -> Extra:
     return extra
 
 
-def write_metadata(extra: Extra | None, **ours: Any) -> dict[str, dict[str, Any]]:
+def write_metadata(extra: Extra | None, *, reasoning: bool = False, **ours: Any) -> dict[str, dict[str, Any]]:
     """Extra as provider metadata; `ours` are further words of our own, those that say nothing left out."""
     found: dict[str, dict[str, Any]] = {}
     kept: Extra = {}
@@ -80,7 +84,7 @@ def write_metadata(extra: Extra | None, **ours: Any) -> dict[str, dict[str, Any]
                 found.setdefault(provider, {}).update(pick.table(fields["metadata"], provider))
             continue
         for key, value in fields.items():
-            theirs = _TO_SDK.get((protocol, key))
+            theirs = _TO_SDK[reasoning].get((protocol, key))
             if theirs:
                 found.setdefault(theirs[0], {})[theirs[1]] = value
             else:

@@ -12,21 +12,25 @@ import msgspec
 
 from penstock.cli.ink import Line, cut, plain
 from penstock.jsontext import loose
-from penstock.pick import as_object, listed
+from penstock.pick import as_object, listed, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.events import Event
     from penstock.framing import Frame
 
-# Keys that only number or label come after the others, and a nested `type` between them.
+# What is said comes first, then nested types, then ids, then mere numbering.
 _RANK = {"type": 1} | dict.fromkeys((
-    "id", "item_id", "message_id", "messageId", "toolCallId", "call_id", "response_id", "sequence_number", "index",
-    "output_index", "content_index", "summary_index", "annotation_index", "contentBlockIndex", "object", "model",
-    "created", "created_at", "system_fingerprint", "service_tier", "obfuscation", "logprobs", "p", "role", "status",
-    "responseId", "modelVersion", "provider", "native_finish_reason", "avgLogprobs",
-), 2)  # fmt: skip
+    "id", "item_id", "message_id", "messageId", "toolCallId", "callId", "call_id", "response_id", "responseId", "role",
+    "status", "model", "modelVersion", "provider", "object",
+), 2) | dict.fromkeys((
+    "index", "output_index", "content_index", "summary_index", "annotation_index", "contentBlockIndex",
+    "sequence_number", "created", "created_at", "system_fingerprint", "service_tier", "obfuscation", "logprobs",
+    "avgLogprobs", "native_finish_reason", "p",
+), 3)  # fmt: skip
+_LABELS = ("type", "kind", "event_type")  # what protocols call a payload's type
+_CLEAR = frozenset({*_LABELS, "text", "value", "delta"})  # keys that need no mention
 _NEARLY = 0.8
 _QUOTE = 40  # columns for one string, so that others beside it can be seen too
 _IDS = frozenset({"id", "item", "call", "request_id"})
@@ -58,7 +62,8 @@ def event_line(event: Event) -> Line:
         if name == "index":
             line.append((f" #{value}", "dim"))
         elif name not in _UNSAID and value not in (None, "", (), {}, False, 0, *_USUAL.get(name, ())):
-            line.append((f" {_value(name, value)}", "dim" if name in _IDS else ""))
+            said = (f" {_value(name, value)}", "dim" if name in _IDS else "")
+            line += [said] if said not in line else []
     return line
 
 
@@ -80,8 +85,9 @@ def _words(value: Any) -> str:
 class Digest:
     """Short forms of the frames of one stream. Made from all of them, so that it knows what never changes."""
 
-    def __init__(self, frames: Iterable[Frame]) -> None:
+    def __init__(self, frames: Sequence[Frame]) -> None:
         self._constant = _constants([loose(data) for _, data in frames])
+        self.prefix = _prefix([label(frame) for frame in frames])
 
     @property
     def constant_line(self) -> Line:
@@ -96,26 +102,33 @@ class Digest:
         head = label(frame)
         leaves = [(path, value) for path, value in _leaves(payload) if self._constant.get(path) != value]
         leaves.sort(key=lambda leaf: _RANK.get(_key(leaf[0]), 0))  # stable: otherwise in the payload's own order
-        line: Line = [(plain(head), style)] if head else []
+        line: Line = [(plain(head.removeprefix(self.prefix)), style)] if head else []
         for path, value in leaves:
-            if _told(value) and (path, value) != (".type", head):
+            if _told(value) and not (value == head and path[1:] in _LABELS):
                 line += _leaf(_key(path), value)
         return line if head or not line else [(line[0][0].lstrip(), line[0][1]), *line[1:]]
 
 
 def label(frame: Frame) -> str:
-    """What a frame calls itself: its name in the framing, else the `type` of its payload."""
-    kind: Any = "" if frame[0] else as_object(loose(frame[1])).get("type")
-    return frame[0].decode("utf-8", "replace") or (kind if isinstance(kind, str) else "")
+    """What a frame calls itself: its name in the framing, else the type of its payload."""
+    return frame[0].decode("utf-8", "replace") or text(as_object(loose(frame[1])), *_LABELS)
+
+
+def _prefix(labels: list[str]) -> str:
+    """`response.`: what nearly all labels begin with, up to a dot."""
+    begins = Counter(name[: name.find(".") + 1] for name in labels if name)
+    common, times = max(begins.items(), key=lambda row: row[1], default=("", 0))
+    return common if times >= max(len(labels) * _NEARLY, 3) else ""
 
 
 def _told(value: Any) -> bool:
-    return value not in (None, "", [], {})
+    return value is not False and value not in (None, "", [], {})
 
 
 def _leaf(key: str, value: Any) -> Line:
     if isinstance(value, str):
-        return [(f" {plain(value)}", "")] if key == "type" else [(f" {key} ", "dim"), (quoted(value), "")]
+        value = plain(value) if key in _LABELS else quoted(value)
+        return [(f" {value}", "")] if key in _CLEAR else [(f" {key} ", "dim"), (value, "")]
     return [(f" {key} ", "dim"), (_words(value), "")]
 
 

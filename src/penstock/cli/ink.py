@@ -7,6 +7,7 @@ Leans on the standard library; what comes from a stream is never printed without
 from __future__ import annotations
 
 import os
+import re
 import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +25,7 @@ CODES = {
     "cyan": "36",
 }  # fmt: skip
 ELLIPSIS = "…"
+_WORD = re.compile(r"\s*\S+|\s+")
 _SHOWN = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
 
 
@@ -77,6 +79,25 @@ def fit(line: Line, room: int) -> Line:
         if kept != text:
             break
     return [*out, (ELLIPSIS, "dim"), (" " * left, "")]
+
+
+def wrap(line: Line, room: int) -> list[Line]:
+    """The line broken at spaces, or anywhere in a word that is wider than the room."""
+    lines: list[Line] = [[]]
+    left = room
+    for text, style in line:
+        for word in _WORD.findall(text):
+            rest = word
+            if width(rest.rstrip()) > left and left < room:
+                lines.append([])
+                rest, left = rest.lstrip(), room
+            while width(rest) > left and (piece := _begin(rest, left)) and rest.strip():
+                lines[-1].append((piece, style))
+                lines.append([])
+                rest, left = rest[len(piece) :].lstrip(), room
+            lines[-1].append((rest, style))
+            left -= width(rest)
+    return [line for line in lines if line] or [[]]
 
 
 def long(line: Line) -> int:

@@ -30,6 +30,7 @@ Each frame of the stream stands in the left column, the canonical events it caus
 target on the right. What all frames repeat is said once, above; long runs of deltas are folded (--all shows them).
 Colours follow NO_COLOR and FORCE_COLOR.
 """
+INDENT = 10  # of the summary
 WIDE = 120  # where the terminal does not say
 
 
@@ -65,7 +66,7 @@ def run(options: Namespace) -> int:
         target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
     )  # fmt: skip
     stream = Stream(options.file, data, source, options.target, pipe, follow(pipe, data))
-    if not reading.understood(stream.events):
+    if not reading.understood(stream.events, pipe.diagnostics):
         raise InputError(f"there is nothing of {source} in the input")
     if options.json:
         _print_json(stream)
@@ -122,7 +123,7 @@ def _item(step: Shown) -> dict[str, Any]:
     name, data = step.item
     try:
         payload = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         payload = data.decode("utf-8", "replace")
     return {"name": name.decode("utf-8", "replace"), "data": payload}
 
@@ -141,21 +142,20 @@ def _print_table(stream: Stream, options: Namespace) -> None:
     if table.constant:
         show(ink.fit([("in every frame:", "dim"), *table.constant], width))
     show([])
-    for line in table.draw([f"{stream.source} frames", "events", f"to {stream.target}"], width):
+    for line in table.draw(stream.source, stream.target, width):
         show(line)
     show([])
     for label, line in lines(summary(stream.events, stream.pipe.diagnostics)):
-        show(ink.fit([(f"{label:<10}", "dim"), *line], width))
+        for part in ink.wrap(line, max(width - INDENT, INDENT)):
+            show([(f"{label:<{INDENT}}", "dim"), *part])
+            label = ""  # noqa: PLW2901  said once
 
 
 def _head(stream: Stream) -> Line:
     from penstock.cli.ink import plain
 
     name = "standard input" if stream.file == "-" else plain(PurePath(stream.file).name)
-    size = f"{stream.count('frame'):,} frames, {len(stream.data):,} bytes"
-    return [
-        (stream.source, "bold"),
-        (f" over {stream.framing} → ", ""),
-        (stream.target, "bold"),
-        (f"  {name}: {size}", "dim"),
-    ]
+    count = stream.count("frame")
+    size = f"{count:,} frame{'s' * (count != 1)}, {len(stream.data):,} bytes"
+    way: Line = [(stream.source, "bold"), (f" over {stream.framing} → ", ""), (stream.target, "bold")]
+    return [*way, (f"  {size}  {name}", "dim")]

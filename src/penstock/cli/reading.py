@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
     from io import BufferedReader
 
+    from penstock.diagnostics import Diagnostic
+
 SIZE = 64 * 1024
 
 
@@ -64,11 +66,14 @@ def chunks(file: BufferedReader) -> Iterator[bytes]:
         chunk = file.read1(SIZE)
 
 
-def understood(events: Iterable[Any]) -> bool:
-    """Whether a decoder found anything it knows, a fault of the provider's included."""
+def understood(events: Iterable[Any], findings: Iterable[Diagnostic]) -> bool:
+    """Whether the input is a stream at all: garbage makes no events, but for the fault at its end."""
     from penstock.events import Fault, Start
 
-    return any(event.kind != "truncated" if type(event) is Fault else type(event) is not Start for event in events)
+    garbage = any(row.code == "malformed" for row in findings)
+    return not garbage or any(
+        event.kind != "truncated" if type(event) is Fault else type(event) is not Start for event in events
+    )
 
 
 def settings(pairs: Iterable[str], make: Callable[..., Any] | None) -> dict[str, Any]:

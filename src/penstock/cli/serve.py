@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, MissingExtra
 from penstock.gateway import HOST, PORT
@@ -35,16 +35,23 @@ def run(args: argparse.Namespace) -> int:
         raise MissingExtra("uvicorn", "serve") from error
     from penstock.gateway.app import App
 
-    app = App(pace=0) if args.full_speed else App()
-    server = uvicorn.Server(
-        uvicorn.Config(app, args.host, args.port, log_level="error", access_log=False, lifespan="off", ws="none")
-    )
-    socket = server.config.bind_socket() if _free(args.host, args.port) else None
-    if socket is None:
+    class Announcing(uvicorn.Server):
+        """Says where it listens once it does: whoever reads the line can connect."""
+
+        async def startup(self, sockets: list[Any] | None = None) -> None:
+            await super().startup(sockets)
+            if sockets and not self.should_exit:
+                print(_welcome(args.host, sockets[0].getsockname()[1]), file=sys.stderr, flush=True)
+
+    if not _free(args.host, args.port):
         message = f"port {args.port} on {args.host} is taken; choose another with --port (0 picks a free one)"
         raise InputError(message)
-    print(_welcome(args.host, socket.getsockname()[1]), file=sys.stderr, flush=True)
-    server.run(sockets=[socket])
+    app = App(pace=0) if args.full_speed else App()
+    config = uvicorn.Config(
+        app, args.host, args.port, log_level="error", access_log=False, lifespan="off", ws="none",
+        timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    Announcing(config).run(sockets=[config.bind_socket()])
     return 0
 
 

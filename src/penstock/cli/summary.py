@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.cli.digest import quoted
-from penstock.cli.ink import plain
+from penstock.cli.ink import cut, plain
 from penstock.fold import fold
 from penstock.request import Call, Text
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.request import AnyPart, Turn
 
 Object = dict[str, Any]
+FEW, LONG = 6, 300  # sources listed, columns for one text
 
 
 def summary(events: Iterable[Any], diagnostics: Iterable[Diagnostic]) -> Object:
@@ -80,18 +81,21 @@ def _turn_lines(turn: Object) -> Iterator[tuple[str, Line]]:
         yield "parts", [(", ".join(f"{count} {kind}" for kind, count in turn["parts"].items()), "")]
     for name, style in (("reasoning", "magenta"), ("text", "green"), ("refusal", "red")):
         if turn.get(name):
-            yield name, [(quoted(turn[name], 500), style), (f" {len(turn[name]):,} characters", "dim")]
+            yield name, [(quoted(turn[name], LONG), style), (f" {len(turn[name]):,} characters", "dim")]
     for place, call in enumerate(turn.get("calls", ())):
         yield "calls" if not place else "", _call_line(call)
     if turn.get("sources"):
-        yield "sources", [(plain(", ".join(turn["sources"])), "blue")]
+        shown = turn["sources"][:FEW]
+        more = f" and {len(turn['sources']) - FEW} more" if len(turn["sources"]) > FEW else ""
+        yield "sources", [(plain(", ".join(shown)), "blue"), (more, "dim")]
     if turn.get("usage"):
         yield "usage", _usage_line(turn["usage"])
     yield _end_line(turn)
 
 
 def _call_line(call: Object) -> Line:
-    line: Line = [(plain(call["name"]), "yellow"), (f" {plain(call['json'])}", ""), (f"  {plain(call['id'])}", "dim")]
+    given = cut(plain(call["json"]), LONG)
+    line: Line = [(plain(call["name"]), "yellow"), (f" {given}  ", ""), (plain(call["id"]), "dim")]
     if call["cut"]:
         line.append((" cut off, not callable", "red"))
     if call["by"] == "provider":

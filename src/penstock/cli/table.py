@@ -52,8 +52,9 @@ class Table:
         """What every frame repeats, in place of repeating it."""
         return self._frames.constant_line
 
-    def draw(self, titles: list[str], width: int) -> Iterator[Line]:
+    def draw(self, source: str, target: str, width: int) -> Iterator[Line]:
         """The table line by line, in that many columns of the terminal."""
+        titles = [_title(f"{source} frames", self._frames), "events", _title(f"to {target}", self._outputs)]
         side = max((len(cells.number) for cells in self._cells), default=1)
         needs = [min(max(_LEAST, *map(long, column)), _MOST) for column in self._columns(titles)]
         room = share(max(width - side - len(needs) * len(_BETWEEN[0]), len(needs) * _LEAST), needs)
@@ -89,6 +90,10 @@ class Table:
     def _leaving(self, effect: Effect) -> list[Line]:
         style = style_of(effect.event)
         return [[("→ ", style), *self._outputs.line(frame, style)] for frame in effect.outputs] or [[]]
+
+
+def _title(words: str, frames: Digest) -> str:
+    return f"{words}, each {frames.prefix}…" if frames.prefix else words
 
 
 def _line(number: str, side: int, columns: list[Line], room: list[int]) -> Line:

@@ -47,33 +47,33 @@ def run(options: Namespace) -> int:
     if options.output != "-" and _same(options.file, options.output):
         raise InputError(f"{options.output}: the output would overwrite the input")
     source = None if options.source == "auto" else protocols.protocol(options.source).decoder
-    seen = _Seen()
+    seen, findings = _Seen(), list[Any]()
     with reading.opened(options.file) as file, _Output(options.output) as output:
         for chunk in translate(
             reading.chunks(file), options.source, options.target,
-            framing=options.framing, shaping=(seen,), on_diagnostic=None if options.quiet else _tell,
+            framing=options.framing, shaping=(seen,), on_diagnostic=findings.append,
             source_options=reading.settings(options.source_options, source),
             target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
         ):  # fmt: skip
             output.write(chunk)
-    if not seen.understood:
+    if not options.quiet:
+        _tell(findings, seen.fault)
+    if not reading.understood(seen.kept, findings):
         raise InputError(f"there is nothing of {options.source} in the input")
-    if seen.fault and not options.quiet:
-        print(f"penstock: the stream ends in a fault: {plain(seen.fault)}", file=sys.stderr)
     return 0
 
 
 class _Seen:
-    """Event → event: notes whether the decoder understood anything, and the last fault."""
+    """Event → event: keeps two events, enough to tell a stream from garbage, and the last fault in words."""
 
     def __init__(self) -> None:
-        self.understood = False
+        self.kept: list[Any] = []
         self.fault = ""
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         from penstock.events import Fault
 
-        self.understood = self.understood or reading.understood(events)
+        self.kept += events[: 2 - len(self.kept)]
         for event in events:
             if type(event) is Fault:
                 self.fault = f"{event.kind}: {event.message}"
@@ -104,9 +104,12 @@ class _Output:
         self._file.flush()
 
 
-def _tell(row: Diagnostic) -> None:
-    times = f" ({row.count} times)" if row.count > 1 else ""
-    print(f"penstock: {row.code}: {plain(row.message)}{times}", file=sys.stderr)
+def _tell(findings: list[Diagnostic], fault: str) -> None:
+    for row in findings:
+        times = f" ({row.count} times)" if row.count > 1 else ""
+        print(f"penstock: {row.code}: {plain(row.message)}{times}", file=sys.stderr)
+    if fault:
+        print(f"penstock: the stream ends in a fault: {plain(fault)}", file=sys.stderr)
 
 
 def _same(one: str, other: str) -> bool:

@@ -37,7 +37,8 @@ class EventStreamParser(FailsLate):
     """Chunks to frames: `(event type, payload)`.
 
     An exception is named by its `:exception-type`; an error, which has no payload, by its `:error-code`, with
-    `{"message": …}` as its data. Broken framing raises `FramingError`; a message cut off by the end is nothing.
+    `{"message": …}` as its data. A `chunk` of another protocol's stream (Claude on Bedrock) gives the payload inside
+    it, without a name. Broken framing raises `FramingError`; a message cut off by the end is nothing.
     """
 
     __slots__ = ("_buffer", "_limit", "_need", "_text")
@@ -108,7 +109,8 @@ def _to_frame(headers: dict[str, Any], payload: bytes) -> Frame:
         fault = {"message": str(headers.get(":error-message", ""))}
         return str(headers.get(":error-code", "error")).encode(), msgspec.json.encode(fault)
     name = headers.get(":exception-type") if kind == "exception" else headers.get(":event-type")
-    return str(name or "").encode(), payload
+    frame = str(name or "").encode(), payload
+    return _unwrap(frame) if frame[0] == _CHUNK else frame
 
 
 class EventStreamWriter:
@@ -150,9 +152,10 @@ _read_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 class BedrockChunks:
-    """Frames to frames: a `chunk` of another protocol's stream (Claude on Bedrock) becomes the payload inside it.
+    """Frames to frames: a `chunk` of another protocol's stream becomes the payload inside it, as the parser makes it.
 
-    All other frames, exceptions among them, go through as they are; so does a chunk that holds none.
+    For frames that came another way. All others, exceptions among them, go through as they are; so does a chunk that
+    holds none.
     """
 
     __slots__ = ()

@@ -41,6 +41,7 @@ class CitationLinks:
     def __init__(self, *, keep: bool = True, diagnostics: Diagnostics | None = None) -> None:
         self.diagnostics = Diagnostics("citations") if diagnostics is None else diagnostics
         self._keep = keep
+        self.linked = False  # whether any link was put in
         self._begin()
 
     def _begin(self) -> None:
@@ -148,8 +149,7 @@ class CitationLinks:
         """The sources of no place in particular, less those the text has given already."""
         loose, self._loose = self._loose, []
         self._catch_up()
-        links = [link for source in loose if (link := self._link(source)) and source.url not in self._placed]
-        self._placed.update(source.url for source in loose)
+        links = [link for source in loose if source.url not in self._placed and (link := self._link(source))]
         return "\n\n" * bool(links and self._said) + " ".join(dict.fromkeys(links))
 
     # ── sources ───────────────────────────────────────────────────────────────────────────────────
@@ -190,8 +190,8 @@ class CitationLinks:
         """The link, unless the text gives the address itself, as some models do beside their annotations."""
         if _mentions("".join(self._said), source.url):
             return ""
-        if source.of is not None:
-            self._placed.add(source.url)
+        self._placed.add(source.url)
+        self.linked = True
         return markdown_link(source.title, source.url)
 
     def _append(self, out: list[Any]) -> None:

@@ -11,7 +11,8 @@ from penstock.protocols.aisdk.whole import body
 VERSIONS = ("4", "5", "6", "7")
 KINDS = frozenset({
     "stream-start", "response-metadata", "step-start", "step-finish", "tool-call", "tool-call-delta", "tool-result",
-    "tool-call-streaming-start", "tool-error", "reasoning", "reasoning-signature", "redacted-reasoning", "source", "raw",
+    "tool-call-streaming-start", "tool-error", "reasoning", "reasoning-signature", "redacted-reasoning", "source",
+    "raw",
 })  # fmt: skip
 
 
@@ -20,7 +21,7 @@ def encoder(*, version: str = "7", **options: Any) -> Encoder:
     return Aisdk4Encoder(**options) if version == "4" else AisdkEncoder(version=version, **options)
 
 
-def looks(name: str, payload: dict[str, Any]) -> bool:
+def looks(_: str, payload: dict[str, Any]) -> bool:
     """What only a full stream says, or only in its own spelling."""
     kind = payload.get("type")
     if kind in KINDS:

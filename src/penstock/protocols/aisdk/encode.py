@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from penstock import events as ev
+from penstock.aisdk.encode import PartEncoder, encode_json, metadata, value
 from penstock.aisdk.usage import write_usage
-from penstock.aisdk.words import WRITES, cite, own, write_metadata
-from penstock.codec import Encoder
-from penstock.jsontext import is_json
+from penstock.aisdk.words import cite, own
 from penstock.protocols.aisdk import said
 
 if TYPE_CHECKING:
@@ -26,23 +23,14 @@ NAME = "aisdk"
 RAW_REASON, ENCODING, APPROVAL = 6, 6, 6  # since which version there is
 PERFORMANCE, CUSTOM, REASONING_FILE = 7, 7, 7
 # a stream that is written measures nothing, but readers of 7 expect the object
-UNMEASURED = dict.fromkeys(
-    ("stepTimeMs", "responseTimeMs", "effectiveOutputTokensPerSecond", "effectiveTotalTokensPerSecond"), 0
-) | {"toolExecutionMs": {}}
-_encode = msgspec.json.Encoder().encode
+UNMEASURED: dict[str, Any] = {
+    "stepTimeMs": 0, "responseTimeMs": 0, "effectiveOutputTokensPerSecond": 0, "effectiveTotalTokensPerSecond": 0,
+    "toolExecutionMs": {},
+}  # fmt: skip
 
 
-def _raw(json: str) -> msgspec.Raw:
-    return msgspec.Raw(json.encode())
-
-
-def _metadata(extra: Extra | None, **ours: Any) -> dict[str, Any]:
-    metadata = write_metadata(extra, **ours)
-    return {"providerMetadata": metadata} if metadata else {}
-
-
-class AisdkEncoder(Encoder):
-    """State: how each open part's deltas begin, files so far, the calls, usage by step, who answered."""
+class AisdkEncoder(PartEncoder):
+    """State: the calls, usage by step, who answered."""
 
     protocol = NAME
     losses = said.LOSSES
@@ -53,14 +41,10 @@ class AisdkEncoder(Encoder):
         self._named = (id, model, created)
         self._start(ev.Start(), silent=True)
 
-    def _send(self, type: str, **fields: Any) -> None:
-        self.out.append((b"", _encode({"type": type, **fields})))
-
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start, *, silent: bool = False) -> None:
-        self._open: dict[int, bytes] = {}
-        self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
+        self._clear()
         self._calls: dict[str, dict[str, Any]] = {}
         self._usage: dict[int, ev.Usage] = {}
         self._step, self._called = 1, False
@@ -80,7 +64,7 @@ class AisdkEncoder(Encoder):
         fields: dict[str, Any] = {"response": response, "usage": write_usage(usage, self._version)}
         if self._version >= PERFORMANCE:
             fields["performance"] = UNMEASURED
-        self._send("finish-step", **fields, **self._reason(reason, raw), **_metadata(extra))
+        self._send("finish-step", **fields, **self._reason(reason, raw), **metadata(extra))
 
     def _reason(self, reason: str, raw: str) -> dict[str, Any]:
         named = {"rawFinishReason": raw} if raw and self._version >= RAW_REASON else {}
@@ -90,11 +74,7 @@ class AisdkEncoder(Encoder):
         self._usage[event.step] = event
 
     def _finish(self, event: ev.Finish) -> None:
-        if event.reason == "pause":
-            self.lose("pause")
-        if event.others:
-            self.lose("choice")
-        self._end(WRITES[event.reason], event.raw, event.extra)
+        self._end(said.reason(self, event), event.raw, event.extra)
 
     def _end(self, reason: str, raw: str, extra: Extra | None) -> None:
         self._finish_step(reason, raw, extra)
@@ -110,10 +90,10 @@ class AisdkEncoder(Encoder):
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
     def _speak(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart, kind: str, **ours: Any) -> None:
-        if event.choice:
-            self.lose("choice")
+        if not self._first(event):
             return
-        self._send(f"{kind}-start", id=str(event.index), **_metadata(event.extra, **ours))
+        told = metadata(event.extra, reasoning=kind == "reasoning", **ours)
+        self._send(f"{kind}-start", id=str(event.index), **told)
         self._open[event.index] = b'{"type":"%b-delta","id":"%d","text":' % (kind.encode(), event.index)
 
     def _text_start(self, event: ev.TextStart) -> None:
@@ -126,37 +106,27 @@ class AisdkEncoder(Encoder):
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         self._speak(event, "reasoning", form="" if event.form == "full" else event.form)
 
-    def _text_delta(self, event: ev.TextDelta) -> None:
-        if event.logprobs is not None:
-            self.lose("logprobs")
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.text) + b"}"))
-
-    def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.text) + b"}"))
-
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         if self._open.pop(event.index, None) is not None:
-            self._send("text-end", id=str(event.index), **_metadata(event.extra))
+            self._send("text-end", id=str(event.index), **metadata(event.extra))
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         if self._open.pop(event.index, None) is not None:
-            self._send("reasoning-end", id=str(event.index), **_metadata(event.extra))
+            self._send("reasoning-end", id=str(event.index), **metadata(event.extra, reasoning=True))
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call_start(self, event: ev.CallStart) -> None:
-        if event.choice:
-            self.lose("choice")
+        if not self._first(event):
             return
-        fields = self._marks(event)
+        fields, form = self._marks(event), ""
         if event.form == "text" and self._version >= ENCODING:
             fields["inputEncoding"] = "text"
-        self._send("tool-input-start", id=event.id, toolName=event.name, **fields, **_metadata(event.extra))
-        self._open[event.index] = b'{"type":"tool-input-delta","id":%b,"delta":' % _encode(event.id)
+        elif event.form == "text":
+            form = "text"
+            self.lose("free-text")
+        self._send("tool-input-start", id=event.id, toolName=event.name, **fields, **metadata(event.extra, form=form))
+        self._open[event.index] = b'{"type":"tool-input-delta","id":%b,"delta":' % encode_json(event.id)
 
     def _marks(self, event: ev.CallStart | ev.CallEnd | ev.CallCut) -> dict[str, Any]:
         marks = own(event.extra)
@@ -164,20 +134,15 @@ class AisdkEncoder(Encoder):
         fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
         return fields
 
-    def _call_delta(self, event: ev.CallDelta) -> None:
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.json) + b"}"))
-
     def _call_end(self, event: ev.CallEnd) -> None:
         if self._open.pop(event.index, None) is None:
             return
         self._called = self._called or event.by == "client"
         self._send("tool-input-end", id=event.id)
-        input: Any = event.json if event.form == "text" else _raw(event.json)
-        call = {"toolCallId": event.id, "toolName": event.name, "input": input, **self._marks(event)}
+        whole = event.json if event.form == "text" else value(event.json)
+        call = {"toolCallId": event.id, "toolName": event.name, "input": whole, **self._marks(event)}
         self._calls[event.id] = call
-        self._send("tool-call", **call, **_metadata(event.extra))
+        self._send("tool-call", **call, **metadata(event.extra))
 
     def _call_cut(self, event: ev.CallCut) -> None:
         if self._open.pop(event.index, None) is None:
@@ -185,7 +150,7 @@ class AisdkEncoder(Encoder):
         self._send("tool-input-end", id=event.id)
         call = {"toolCallId": event.id, "toolName": event.name, "input": event.json, **self._marks(event)}
         call.update(dynamic=True, invalid=True, error="the call never became whole")
-        self._send("tool-error", **call, **_metadata(event.extra))
+        self._send("tool-error", **call, **metadata(event.extra))
 
     def _result(self, event: ev.Result) -> None:
         marks = own(event.extra)
@@ -194,11 +159,10 @@ class AisdkEncoder(Encoder):
         if marks.get("denied") and self._version >= APPROVAL:
             self._send("tool-output-denied", toolCallId=event.call, toolName=answer["toolName"])
             return
-        output = _raw(event.json) if is_json(event.json) else event.json
-        answer["error" if event.failed else "output"] = output
+        answer["error" if event.failed else "output"] = value(event.json)
         if event.partial and not event.failed:
             answer["preliminary"] = True
-        self._send("tool-error" if event.failed else "tool-result", **answer, **_metadata(event.extra))
+        self._send("tool-error" if event.failed else "tool-result", **answer, **metadata(event.extra))
 
     def _ask(self, event: ev.Ask) -> None:
         call = self._calls.get(event.call)
@@ -213,63 +177,41 @@ class AisdkEncoder(Encoder):
     # ── sources, files, the rest ──────────────────────────────────────────────────────────────────
 
     def _source(self, event: ev.Source) -> None:
-        place = _metadata(event.extra, cite=cite(event))
-        id, title = event.id or f"source-{event.index}", {"title": event.title} if event.title else {}
+        place = metadata(event.extra, cite=cite(event))
+        named = {"id": event.id or f"source-{event.index}", **({"title": event.title} if event.title else {})}
         if event.url:
-            self._send("source", sourceType="url", id=id, url=event.url, **title, **place)
+            self._send("source", sourceType="url", **named, url=event.url, **place)
             return
-        named = {"filename": event.filename} if event.filename else {}
-        fields = {"mediaType": event.media or "text/plain", "title": event.title or event.filename or "document"}
-        self._send("source", sourceType="document", id=id, **fields, **named, **place)
+        named.setdefault("title", event.filename or "document")
+        file = {"filename": event.filename} if event.filename else {}
+        self._send("source", sourceType="document", **named, mediaType=event.media or "text/plain", **file, **place)
 
-    def _file_start(self, event: ev.FileStart) -> None:
-        if event.choice:
-            self.lose("choice")
-        else:
-            self._files[event.index] = (event, [])
-
-    def _file_delta(self, event: ev.FileDelta) -> None:
-        if event.index in self._files:
-            self._files[event.index][1].append(event.data)
-
-    def _file_end(self, event: ev.FileEnd) -> None:
-        start, pieces = self._files.pop(event.index, (None, []))
-        if start is None:
-            return
-        extra = event.extra or start.extra
-        if start.url and not pieces:
+    def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        if start.url and not data:
             self.lose("file-url")
-            self._source(ev.Source(event.index, start.url, media=start.media, extra=extra))
+            self._source(ev.Source(start.index, start.url, media=start.media, extra=extra))
             return
         reasoned = own(extra).get("reasoning") and self._version >= REASONING_FILE
-        file = {"base64": "".join(pieces), "mediaType": start.media}
-        self._send("reasoning-file" if reasoned else "file", file=file, **_metadata(extra))
+        file = {"base64": data, "mediaType": start.media}
+        self._send("reasoning-file" if reasoned else "file", file=file, **metadata(extra))
 
     def _opaque(self, event: ev.Opaque) -> None:
         if self._version < CUSTOM:
             self.lose("opaque")
         elif event.protocol == NAME and isinstance(event.data, dict):
-            self.out.append((b"", _encode(event.data)))  # pyright: ignore[reportUnknownMemberType]
+            self.out.append((b"", encode_json(event.data)))  # pyright: ignore[reportUnknownMemberType]
         else:
-            metadata = {"penstock": {"opaque": event.data}}
-            self._send("custom", kind=f"{event.protocol}.{event.kind}", providerMetadata=metadata)
-
-    def _unknown(self, event: ev.Unknown) -> None:
-        if event.protocol == NAME:
-            self.out.append((b"", event.data.encode()))
-        else:
-            self.lose("unknown")
+            self._send("custom", kind=f"{event.protocol}.{event.kind}", **metadata(None, opaque=event.data))
 
     def _data(self, _: ev.Data) -> None:
         self.lose("data")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _next_step,
-        ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _text_end,
-        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _delta, ev.RefusalEnd: _text_end,
-        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _delta, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
-        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
-        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        **PartEncoder.table,
+        ev.Start: _start, ev.Step: _next_step, ev.TextStart: _text_start, ev.TextEnd: _text_end,
+        ev.RefusalStart: _refusal_start, ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallEnd: _call_end, ev.CallCut: _call_cut, ev.Result: _result, ev.Ask: _ask,
+        ev.Source: _source, ev.Opaque: _opaque, ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish,
+        ev.Fault: _fault,
     }  # fmt: skip

@@ -7,27 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from penstock import events as ev
+from penstock.aisdk.encode import PartEncoder, encode_json, value
 from penstock.aisdk.usage import write_usage
-from penstock.aisdk.words import WRITES, own
-from penstock.codec import Encoder
-from penstock.jsontext import is_json
 from penstock.protocols.aisdk import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.events import Extra
+
 NAME = "aisdk"
 VERSION = 4
 _SAYS = b'{"type":"text-delta","textDelta":'
 _THINKS = b'{"type":"reasoning","textDelta":'
-_encode = msgspec.json.Encoder().encode
 
 
-class Aisdk4Encoder(Encoder):
-    """State: how each open part's deltas begin, files so far, the calls, usage by step, who answered."""
+class Aisdk4Encoder(PartEncoder):
+    """State: the calls, usage by step, who answered."""
 
     protocol = NAME
     losses = said.LOSSES
@@ -37,14 +34,10 @@ class Aisdk4Encoder(Encoder):
         self._named = (id, model, created)
         self._start(ev.Start(), silent=True)
 
-    def _send(self, type: str, **fields: Any) -> None:
-        self.out.append((b"", _encode({"type": type, **fields})))
-
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start, *, silent: bool = False) -> None:
-        self._open: dict[int, bytes] = {}
-        self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
+        self._clear()
         self._calls: dict[str, Any] = {}
         self._usage: dict[int, ev.Usage] = {}
         self._step, self._called = 1, False
@@ -71,11 +64,7 @@ class Aisdk4Encoder(Encoder):
         self._usage[event.step] = event
 
     def _finish(self, event: ev.Finish) -> None:
-        if event.reason == "pause":
-            self.lose("pause")
-        if event.others:
-            self.lose("choice")
-        self._end(WRITES[event.reason])
+        self._end(said.reason(self, event))
 
     def _end(self, reason: str) -> None:
         self._step_finish(reason)
@@ -89,12 +78,6 @@ class Aisdk4Encoder(Encoder):
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
-    def _first(self, event: Any) -> bool:
-        """Whether the part is of the choice that is written."""
-        if event.choice:
-            self.lose("choice")
-        return not event.choice
-
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
         if self._first(event):
             self._open[event.index] = _SAYS
@@ -104,18 +87,6 @@ class Aisdk4Encoder(Encoder):
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         if self._first(event):
             self._open[event.index] = _THINKS
-
-    def _text_delta(self, event: ev.TextDelta) -> None:
-        if event.logprobs is not None:
-            self.lose("logprobs")
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.text) + b"}"))
-
-    def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.text) + b"}"))
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         self._open.pop(event.index, None)
@@ -139,14 +110,11 @@ class Aisdk4Encoder(Encoder):
         if event.by == "provider":
             self.lose("provider-call")
         elif self._first(event):
-            names = b'"toolCallId":%b,"toolName":%b' % (_encode(event.id), _encode(event.name))
+            names = b'"toolCallId":%b,"toolName":%b' % (encode_json(event.id), encode_json(event.name))
             self.out.append((b"", b'{"type":"tool-call-streaming-start",%b}' % names))
             self._open[event.index] = b'{"type":"tool-call-delta",%b,"argsTextDelta":' % names
-
-    def _call_delta(self, event: ev.CallDelta) -> None:
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.json) + b"}"))
+            if event.form == "text":
+                self.lose("free-text")
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if self._open.pop(event.index, None) is None:
@@ -155,21 +123,24 @@ class Aisdk4Encoder(Encoder):
             self.lose("provider-call")
             return
         self._called = True
-        args: Any = event.json if event.form == "text" else msgspec.Raw(event.json.encode())
+        args = event.json if event.form == "text" else value(event.json)
         self._calls[event.id] = args
         self._send("tool-call", toolCallId=event.id, toolName=event.name, args=args)
 
     def _call_cut(self, event: ev.CallCut) -> None:
+        """As version 4 does it: an error names the tool, and there is no tool-call."""
         if self._open.pop(event.index, None) is not None:
             self.lose("cut")
+            names = {"toolName": event.name, "toolArgs": event.json, "toolCallId": event.id}
+            message = "the call never became whole"
+            self._send("error", error={"name": "AI_InvalidToolArgumentsError", "message": message, **names})
 
     def _result(self, event: ev.Result) -> None:
         if event.call not in self._calls or event.partial:
             self.lose("provider-call")
             return
-        result: Any = msgspec.Raw(event.json.encode()) if is_json(event.json) else event.json
         args = self._calls[event.call]
-        self._send("tool-result", toolCallId=event.call, toolName=event.name, args=args, result=result)
+        self._send("tool-result", toolCallId=event.call, toolName=event.name, args=args, result=value(event.json))
 
     # ── sources, files, the rest ──────────────────────────────────────────────────────────────────
 
@@ -180,29 +151,14 @@ class Aisdk4Encoder(Encoder):
         source = {"sourceType": "url", "id": event.id or f"source-{event.index}", "url": event.url}
         self._send("source", source={**source, **({"title": event.title} if event.title else {})})
 
-    def _file_start(self, event: ev.FileStart) -> None:
-        if self._first(event):
-            self._files[event.index] = (event, [])
-
-    def _file_delta(self, event: ev.FileDelta) -> None:
-        if event.index in self._files:
-            self._files[event.index][1].append(event.data)
-
-    def _file_end(self, event: ev.FileEnd) -> None:
-        start, pieces = self._files.pop(event.index, (None, []))
-        if start is None:
-            return
-        if start.url and not pieces:
+    def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        if extra:
+            self.lose("metadata")
+        if start.url and not data:
             self.lose("file-url")
-            self._source(ev.Source(event.index, start.url))
+            self._source(ev.Source(start.index, start.url))
         else:
-            self._send("file", mimeType=start.media, base64="".join(pieces))
-
-    def _unknown(self, event: ev.Unknown) -> None:
-        if event.protocol == NAME:
-            self.out.append((b"", event.data.encode()))
-        else:
-            self.lose("unknown")
+            self._send("file", mimeType=start.media, base64=data)
 
     def _opaque(self, _: ev.Opaque) -> None:
         self.lose("opaque")
@@ -214,12 +170,11 @@ class Aisdk4Encoder(Encoder):
         self.lose("data")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _next_step,
-        ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _text_end,
-        ev.RefusalStart: _text_start, ev.RefusalDelta: _delta, ev.RefusalEnd: _text_end,
-        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _delta, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
-        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
-        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        **PartEncoder.table,
+        ev.Start: _start, ev.Step: _next_step, ev.TextStart: _text_start, ev.TextEnd: _text_end,
+        ev.RefusalStart: _text_start, ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallEnd: _call_end, ev.CallCut: _call_cut, ev.Result: _result, ev.Ask: _ask,
+        ev.Source: _source, ev.Opaque: _opaque, ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish,
+        ev.Fault: _fault,
     }  # fmt: skip

@@ -5,21 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.codec import Losses
+from penstock.aisdk.words import WRITES
 
 if TYPE_CHECKING:
     from penstock import events as ev
+    from penstock.codec import Encoder, Losses
 
 LOSSES: Losses = {
     "choice": "only the first of several choices is written",
     "data": "an application's own data has no part in a full stream",
     "file-url": "a file given by its address is written as a source",
     "refusal": "a refusal is written as text; only its metadata tells",
-    "pause": "a paused turn is written as stopped",
+    "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the raw word tells",
     "approval": "this version has no request for approval, or the call it is about is not in the turn",
     "opaque": "this version has no part for opaque state",
     "provider-call": "this version cannot say that the provider runs a tool itself",
-    "cut": "this version cannot say that a call never became whole: it stays without a tool-call",
+    "cut": "this version says only by an error that a call never became whole",
+    "free-text": "this version cannot say that a call's input is free text",
     "document": "this version's sources have an address",
     "metadata": "this version has no metadata on parts",
     "logprobs": "log probabilities have no field",
@@ -40,6 +42,15 @@ def timestamp(seconds: int) -> str:
     except (ValueError, OverflowError, OSError):
         when = datetime.fromtimestamp(0, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def reason(encoder: Encoder, event: ev.Finish) -> str:
+    """The word for a finish; what it cannot say is reported."""
+    if event.reason in ("pause", "other", "refusal"):
+        encoder.lose("reason")
+    if event.others:
+        encoder.lose("choice")
+    return WRITES[event.reason]
 
 
 def error(event: ev.Fault) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -43,7 +43,7 @@ def _speak(content: list[dict[str, Any]], said: dict[str, dict[str, Any]], kind:
     if block is None and "id" not in part and last.get("type") == noun and "providerMetadata" not in last:
         block = last
     if block is None:
-        block = {"type": noun, "text": ""}
+        block = cast("dict[str, Any]", {"type": noun, "text": ""})
         content.append(block)
         if "id" in part:
             said[f"{noun} {part['id']}"] = block

@@ -36,6 +36,10 @@ LOSSES: Losses = {
     "opaque": "another protocol's opaque state is not written",
     "source-outside-text": "a citation needs an open text block",
     "unknown": "another protocol's unknown payload is not written",
+    "logprobs": "log probabilities have no field",
+    "span": "a citation is of a whole text block, not of a span in it",
+    "refusal": "a refusal is written as text; the stop reason says that it is one",
+    "reason": "a finish reason without a word here is written as the nearest",
     "free-text": "the free text of a custom tool is written as JSON with one field, `input`",
 }
 _encode = msgspec.json.Encoder().encode
@@ -56,6 +60,8 @@ class AnthropicEncoder(Encoder):
         self._head = b""
         self._free_text = False
         self._refused = False
+        self._said: dict[str, Any] = {}  # the usage as the start had it
+        self._citable = False  # the open block is text
 
     def _send(self, payload: dict[str, Any]) -> None:
         self.out.append((payload["type"].encode(), _encode(payload)))
@@ -69,6 +75,7 @@ class AnthropicEncoder(Encoder):
         self._block = self._part = -1
         self._refused = False
         self._usage = {"input_tokens": 0, "output_tokens": 0, **(self._own(event.extra).get("usage") or {})}
+        self._said = dict(self._usage)
         message: dict[str, Any] = {
             "id": event.id or self._id, "type": "message", "role": "assistant", "model": event.model or self._model,
             "content": [], "stop_reason": None, "stop_sequence": None, "usage": self._usage,
@@ -105,8 +112,13 @@ class AnthropicEncoder(Encoder):
         self._send({"type": "message_stop"})
         if event.others:
             self.lose("choice")
+        if event.reason in {"filter", "other"}:
+            self.lose("reason")
 
     def _fault(self, event: ev.Fault) -> None:
+        if self._usage != self._said:
+            stop = {"stop_reason": None, "stop_sequence": None}
+            self._send({"type": "message_delta", "delta": stop, "usage": self._usage})
         error = {"type": ERRORS.get(event.kind, "api_error"), "message": event.message}
         payload: dict[str, Any] = {"type": "error", "error": error}
         if event.request_id:
@@ -122,6 +134,7 @@ class AnthropicEncoder(Encoder):
             return
         self._block += 1
         self._part = index
+        self._citable = block["type"] == "text"
         self._head = b'{"type":"content_block_delta","index":%d,"delta":%b' % (self._block, delta)
         self._send({"type": "content_block_start", "index": self._block, "content_block": block})
 
@@ -140,10 +153,18 @@ class AnthropicEncoder(Encoder):
 
     def _refusal_start(self, event: ev.RefusalStart) -> None:
         """Text like any other here; that it declines, the stop reason says."""
-        self._refused = self._refused or not event.choice
+        if not event.choice:
+            self._refused = True
+            self.lose("refusal")
         self._text_start(event)
 
-    def _text_delta(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
+    def _text_delta(self, event: ev.TextDelta) -> None:
+        if event.index == self._part:
+            self.out.append((b"content_block_delta", self._head + _encode(event.text) + b"}}"))
+            if event.logprobs is not None:
+                self.lose("logprobs")
+
+    def _words(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
         if event.index == self._part:
             self.out.append((b"content_block_delta", self._head + _encode(event.text) + b"}}"))
 
@@ -191,9 +212,11 @@ class AnthropicEncoder(Encoder):
             self.lose("provider-call")
 
     def _source(self, event: ev.Source) -> None:
-        if self._part < 0 or event.of not in (None, self._part):
+        if self._part < 0 or not self._citable or event.of not in (None, self._part):
             self.lose("source-outside-text")
             return
+        if event.span is not None:
+            self.lose("span")
         citation = self._own(event.extra) or {
             "type": "web_search_result_location", "url": event.url, "title": event.title, "cited_text": event.quote,
             "encrypted_index": "",
@@ -238,8 +261,8 @@ class AnthropicEncoder(Encoder):
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: _nothing,
         ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _close,
-        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _text_delta, ev.RefusalEnd: _close,
-        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _text_delta, ev.ReasoningEnd: _reasoning_end,
+        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _words, ev.RefusalEnd: _close,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _words, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _close,
         ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,
         ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,

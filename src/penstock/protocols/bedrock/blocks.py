@@ -11,11 +11,9 @@ from binascii import Error as NotBase64
 from binascii import a2b_base64, b2a_base64
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock import events as ev
 from penstock import pick
-from penstock.jsontext import fit
+from penstock.jsontext import as_json, fit
 from penstock.protocols.bedrock import wire
 
 if TYPE_CHECKING:
@@ -59,6 +57,8 @@ class Blocks:
 
     def delta(self, index: int, delta: wire.Delta) -> bool:
         """Go on with a block; False if the delta is of no kind known here."""
+        if self._resting is not None and index in self._at:
+            self._wake()
         if delta.text is not None:
             self.say(index, delta.text)
         elif delta.toolUse is not None:
@@ -179,8 +179,8 @@ class Blocks:
         self._wake()
         call_id, name = call.toolUseId or f"call_turn_{index}", call.name or ""
         by: By = "client" if call.type in _CLIENT else "provider"
-        given = "" if call.input is None else msgspec.json.encode(call.input).decode()
-        extra: Extra | None = {NAME: {"type": call.type}} if call.type else None
+        given = "" if call.input is None else as_json(call.input)
+        extra: Extra | None = {NAME: {"type": call.type}} if by == "provider" else None
         self._names[call_id] = name
         self._at[index] = index
         self._ledger.open_call(index, call_id, name, by=by, given=given, extra=extra)
@@ -196,7 +196,7 @@ class Blocks:
         self._wake()
         call, kind = said.toolUseId or "", said.type or ""
         name = self._names.get(call) or kind.removesuffix("_result")
-        json = msgspec.json.encode(said.content or []).decode()
+        json = as_json(said.content or [])
         extra: Extra = {NAME: {"type": kind, "status": said.status or ""}}
         self._ledger.atom(ev.Result, call, name, json, said.status == "error", partial, extra)
 

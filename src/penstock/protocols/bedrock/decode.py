@@ -21,7 +21,7 @@ from penstock.protocols.bedrock.blocks import NAME, Blocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.events import Reason
+    from penstock.events import Extra, Reason
     from penstock.framing import Frame
 
 REASONS: dict[str, Reason] = {
@@ -186,7 +186,8 @@ class BedrockDecoder(Decoder):
         kind = kind_of(code) if status is None else kind_of(status=status)
         self._blocks.close(partial=True)
         self._stop = None
-        self.ledger.fault(kind, message, status=status, code=code)
+        extra: Extra | None = {NAME: {"originalMessage": error.originalMessage}} if error.originalMessage else None
+        self.ledger.fault(kind, message, status=status, code=code, extra=extra)
 
     def named(self, name: str, data: bytes) -> bool:
         """An exception whose data is not JSON is one all the same."""

@@ -148,7 +148,7 @@ class CohereDecoder(Decoder):
         if plan and self.ledger.find("plan") is None:
             part = self.ledger.open_reasoning("plan", extra=PLAN)
             if part is not None:
-                self._numbers["plan"] = part.index
+                part.extra, self._numbers["plan"] = PLAN, part.index
         self.ledger.say("plan", plan)
 
     def _turn_to(self, waiting: tuple[str, int] | None) -> None:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock import events as ev
 from penstock import pick
+from penstock.jsontext import as_json, is_json
 from penstock.protocols.cohere import wire
 from penstock.protocols.cohere.reading import NAME, cite, end, read_usage
 
@@ -47,13 +46,18 @@ class Version1:
 
     def _say(self, kind: str, text: str) -> None:
         if text and self._ledger.find(kind) is None:
-            if kind == "plan":
-                self._ledger.open_reasoning(kind, extra=PLAN, keep=True)
-            else:
-                part = self._ledger.open_text(kind, keep=True)
-                self._text = part.index if part else None
             self._said.add(kind)
+            self._open(kind)
         self._ledger.say(kind, text)
+
+    def _open(self, kind: str) -> None:
+        if kind == "plan":
+            part = self._ledger.open_reasoning(kind, extra=PLAN, keep=True)
+            if part is not None:
+                part.extra = PLAN
+        else:
+            part = self._ledger.open_text(kind, keep=True)
+            self._text = part.index if part else None
 
     def call_chunk(self, payload: wire.Payload) -> None:
         delta = payload.tool_call_delta or wire.OldCallDelta()
@@ -71,7 +75,9 @@ class Version1:
     def _whole_calls(self, calls: Sequence[wire.OldCall]) -> None:
         for number, call in enumerate(calls):
             self._begin(number, call.name or "")
-            self._ledger.end_call(("call", number), msgspec.json.encode(call.parameters or {}).decode())
+            part = self._ledger.find(("call", number))
+            streamed = part is not None and is_json(part.so_far)
+            self._ledger.end_call(("call", number), None if streamed else as_json(call.parameters or {}))
 
     def _begin(self, number: int, name: str) -> None:
         minted = f"call_{self._id}_{number}"
@@ -94,12 +100,12 @@ class Version1:
             return
         asked = {"queries": [pick.text(query, "text") for query in payload.search_queries or ()]}
         self._ledger.open_call(SEARCH, f"{SEARCH}_{self._id}", SEARCH, by="provider")
-        self._ledger.end_call(SEARCH, msgspec.json.encode(asked).decode())
+        self._ledger.end_call(SEARCH, as_json(asked))
 
     def found(self, payload: wire.OldAnswer) -> None:
         self._remember(payload.documents or ())
         found = {"documents": payload.documents or [], "search_results": payload.search_results or []}
-        json = msgspec.json.encode(found).decode()
+        json = as_json(found)
         self._ledger.atom(ev.Result, f"{SEARCH}_{self._id}", SEARCH, json)
 
     def _remember(self, documents: Sequence[dict[str, Any]]) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, Losses
+from penstock.faults import kind_of
 from penstock.protocols.completions import logprobs
 
 if TYPE_CHECKING:
@@ -23,21 +24,27 @@ REASONS: dict[Reason, str] = {
     "stop": "stop", "length": "length", "calls": "stop", "filter": "content_filter", "refusal": "content_filter",
     "pause": "stop", "other": "stop",
 }  # fmt: skip
+_UNSAID: dict[Reason, str] = {"calls": "call", "pause": "pause", "refusal": "reason", "other": "reason"}
 ERRORS: dict[FaultKind, str] = {
     "auth": "authentication_error", "permission": "permission_error", "not-found": "not_found_error",
     "invalid": "invalid_request_error", "too-large": "invalid_request_error", "rate-limit": "rate_limit_error",
-    "filter": "content_filter", "overloaded": "overloaded_error", "timeout": "timeout_error",
+    "filter": "content_filter", "overloaded": "overloaded_error", "timeout": "timeout_error", "other": "error",
 }  # fmt: skip
 LOSSES: Losses = {
     "call": "a tool call has no field; the answer ends as if it had stopped",
     "provider-call": "a tool run by the provider has no field; its words are in the text that follows",
     "reasoning": "reasoning has no field",
+    "refusal": "a refusal is written as text",
     "source": "a citation has no field",
     "file": "a file has no field",
     "approval": "a request for approval has no field",
     "opaque": "opaque state of another protocol has no field",
     "data": "an application's own data has no field",
+    "choice": "a tool call of a further choice has no field either",
     "pause": "a paused turn is written as stopped",
+    "reason": "a finish reason without a word here is written as the nearest",
+    "logprobs": "of log probabilities, tokens and their chances are written, and no bytes",
+    "written": "tokens written to a cache are not told apart",
     "unknown": "another protocol's unknown payload is not written",
 }
 _encode = msgspec.json.Encoder().encode
@@ -59,6 +66,8 @@ class CompletionsEncoder(Encoder):
         self._head = b""
         self._choices: dict[int, int] = {}
         self._offsets: dict[int, int] = {}
+        self._last = 0  # the highest choice seen
+        self._nameless = False  # whether the turn's name is in no chunk yet
         self._refused = False
         self._usage: dict[str, Any] | None = None
 
@@ -75,7 +84,8 @@ class CompletionsEncoder(Encoder):
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
-        self._choices, self._offsets, self._usage, self._refused = {}, {}, None, False
+        self._choices, self._offsets, self._usage, self._refused, self._last = {}, {}, None, False, 0
+        self._nameless = bool(event.id or event.model)
         head = {
             "id": event.id or self._id, "object": "text_completion",
             "created": self._created if event.created is None else event.created, "model": event.model or self._model,
@@ -92,37 +102,51 @@ class CompletionsEncoder(Encoder):
             return
         read, made = event.input or 0, event.output or 0
         self._usage = {"prompt_tokens": read, "completion_tokens": made, "total_tokens": read + made}
+        if event.written is not None:
+            self.lose("written")
         if event.cached is not None:
             self._usage["prompt_tokens_details"] = {"cached_tokens": event.cached}
         if event.reasoning is not None:
             self._usage["completion_tokens_details"] = {"reasoning_tokens": event.reasoning}
 
     def _finish(self, event: ev.Finish) -> None:
-        if event.reason == "pause":
-            self.lose("pause")
+        for said in (event.reason, *event.others):
+            if said in _UNSAID:
+                self.lose(_UNSAID[said])
         reason = "stop" if event.reason == "refusal" and self._refused else REASONS[event.reason]
         self._send(0, b'""', _encode(reason))
-        for choice, other in enumerate(event.others, 1):
+        for choice in range(1, max(len(event.others), self._last) + 1):
+            other = event.others[choice - 1] if choice <= len(event.others) else "other"
             self._send(choice, b'""', _encode(REASONS[other]))
-        if self._include_usage and self._usage is not None:
-            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
+        self._count()
         self.out.append(_DONE)
 
+    def _count(self) -> None:
+        if self._include_usage and self._usage is not None:
+            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
+
     def _fault(self, event: ev.Fault) -> None:
+        """What was counted, then the error. Its code is the provider's, unless that says less than the kind."""
+        code = event.code if event.code and kind_of(event.code) == event.kind else event.kind
         error = {
-            "message": event.message, "type": ERRORS.get(event.kind, "server_error"), "param": None,
-            "code": event.code or event.kind,
+            "message": event.message, "type": ERRORS.get(event.kind, "server_error"), "param": None, "code": code,
         }  # fmt: skip
+        if self._nameless and self._usage is None:
+            self._send(0, b'""')
+        self._count()
         self.out.append((b"", _encode({"error": error})))
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, event: ev.TextStart) -> None:
+    def _open(self, event: ev.TextStart | ev.RefusalStart) -> None:
         self._choices[event.index] = event.choice
+        self._last = max(self._last, event.choice)
+        self._nameless = False
 
     def _open_refusal(self, event: ev.RefusalStart) -> None:
-        self._choices[event.index] = event.choice
+        self._open(event)
         self._refused = True
+        self.lose("refusal")
 
     def _text(self, event: ev.TextDelta) -> None:
         choice = self._choices[event.index]
@@ -134,6 +158,8 @@ class CompletionsEncoder(Encoder):
 
     def _chances(self, choice: int, said: Any) -> bytes:
         lists, self._offsets[choice] = logprobs.write(said, self._offsets.get(choice, 0))
+        if logprobs.read(lists) != said:
+            self.lose("logprobs")
         return _encode(lists)
 
     def _close(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
@@ -143,6 +169,8 @@ class CompletionsEncoder(Encoder):
 
     def _call(self, event: ev.CallStart) -> None:
         self.lose("call" if event.by == "client" else "provider-call")
+        if event.choice:
+            self.lose("choice")
 
     def _reasoning(self, _: ev.ReasoningStart) -> None:
         self.lose("reasoning")

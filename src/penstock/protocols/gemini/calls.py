@@ -41,6 +41,7 @@ class Calls:
         self._given: set[tuple[str, str, str]] = set()
         self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
         self.count = 0
+        self.delivered = 0
         self.names: set[str] = set()  # of the provider's tools that ran
 
     # ── the client's ──────────────────────────────────────────────────────────────────────────────
@@ -63,7 +64,7 @@ class Calls:
         extra = own(thoughtSignature=signature or None, minted=not call.id)
         self._ledger.open_call(self._key, self._id, name, choice=self._choice, extra=extra)
         if not partial and name:
-            self._ledger.end_call(self._key, text)
+            self._end(text, whole=True)
             return
         self._arguments = Arguments(call.args)
         self._arguments.broken = not name
@@ -82,7 +83,11 @@ class Calls:
         if arguments is None:
             return
         good = whole and arguments.whole
-        self._ledger.end_call(self._key, arguments.text() if good else arguments.so_far(), whole=good)
+        self._end(arguments.text() if good else arguments.so_far(), whole=good)
+
+    def _end(self, text: str, *, whole: bool) -> None:
+        self._ledger.end_call(self._key, text, whole=whole)
+        self.delivered += bool(self._ledger.out) and type(self._ledger.out[-1]) is ev.CallEnd
 
     def finish(self, *, normally: bool) -> None:
         """The choice ended: a call without its end mark is whole only if the model stopped by itself."""
@@ -134,7 +139,7 @@ class Calls:
 
     def _result(self, name: str, id: str | None, text: str, failed: bool, **extra: Any) -> None:  # noqa: FBT001
         waiting = self._waiting[name]
-        if id in waiting:
+        if id and id in waiting:
             waiting.remove(id)
         call = id or (waiting.popleft() if waiting else "")
         if not call:

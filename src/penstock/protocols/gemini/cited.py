@@ -11,14 +11,20 @@ if TYPE_CHECKING:
 class Cited:
     """The text and the sources of one choice. Text is kept because a source counts its bytes when all is said."""
 
-    __slots__ = ("_sources", "pieces")
+    __slots__ = ("_sources", "parts", "pieces")
 
     def __init__(self) -> None:
+        self.parts: set[int] = set()  # those that are text
         self.pieces: list[tuple[int, str]] = []  # part, text: one entry for each delta
         self._sources: list[Source] = []
 
     def add(self, source: Source) -> None:
         self._sources.append(source)
+
+    @property
+    def moved(self) -> bool:
+        """A source is not where it was: texts that touch are one here, and only text can be cited."""
+        return any(source.of is not None and self.parts != {source.of} for source in self._sources)
 
     def metadata(self) -> dict[str, Any] | None:
         """Each source once as a chunk; a support for every stretch of text that rests on one."""
@@ -36,16 +42,16 @@ class Cited:
         return made
 
     def _support(self, supports: dict[tuple[int, int], dict[str, Any]], source: Source, number: int) -> None:
-        if source.of is None or source.span is None:
+        if source.of is None:
             return
         before = "".join(text for part, text in self.pieces if part < source.of)
         text = "".join(text for part, text in self.pieces if part == source.of)
-        first, last = source.span
+        first, last = source.span or (0, len(text))
         start, cited = len((before + text[:first]).encode()), text[first:last]
         if not cited:
             return
         segment = {"startIndex": start, "endIndex": start + len(cited.encode()), "text": cited}
-        support = supports.setdefault(source.span, {"segment": segment, "groundingChunkIndices": []})
+        support = supports.setdefault((start, len(cited)), {"segment": segment, "groundingChunkIndices": []})
         if number not in support["groundingChunkIndices"]:
             support["groundingChunkIndices"].append(number)
 

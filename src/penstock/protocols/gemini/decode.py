@@ -107,6 +107,7 @@ class GeminiDecoder(Decoder):
     def _error(self, error: wire.Error | str) -> None:
         for voice in self._voices.values():
             voice.close()
+        self._tokens.tell()
         fault(self.ledger, error)
 
     # ── frames that are no payload ────────────────────────────────────────────────────────────────
@@ -127,17 +128,9 @@ class GeminiDecoder(Decoder):
         """A whole body in array framing; the bodies of failed requests are arrays, too."""
         try:
             elements = msgspec.json.decode(data, type=list[msgspec.Raw])
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        for element in elements:
-            frame = (b"", bytes(element))
-            try:
-                payload = type(self).read(frame[1])
-            except (msgspec.DecodeError, RecursionError):
-                self._odd(*frame)
-            else:
-                self.frame = frame
-                self._chunk(payload)
+        self.ledger.out = self.feed([(b"", bytes(element)) for element in elements])
         return True
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
@@ -164,6 +157,7 @@ class GeminiDecoder(Decoder):
             return
         for voice in self._voices.values():
             voice.close()
+        self._tokens.tell()
         for voice in self._voices.values():
             if voice.reason is not None:
                 self._finish(voice)
@@ -179,9 +173,9 @@ class GeminiDecoder(Decoder):
     def _finish(self, voice: Voice) -> None:
         if voice.word not in REASONS:
             self.diagnostics.add("unknown-reason", f"finish reason {voice.word!r} is read as a normal stop")
-        self.ledger.finish(
-            voice.reason or "stop", voice.word, choice=voice.index, extra=None if voice.index else self._kept(voice)
-        )
+        reason = "calls" if voice.reason == "stop" and voice.calls.delivered else voice.reason or "stop"
+        extra = None if voice.index else self._kept(voice)
+        self.ledger.finish(reason, voice.word, choice=voice.index, extra=extra)
 
     def _kept(self, voice: Voice) -> Extra | None:
         """What the finish keeps of the first candidate, and of the others, which have no finish of their own."""
@@ -190,6 +184,8 @@ class GeminiDecoder(Decoder):
             for other in self._voices.values() if other.index
         ]  # fmt: skip
         notes = {**voice.notes, **voice.grounding.notes}
+        if voice.word not in REASONS:
+            notes["finishReason"] = voice.word
         return own(**notes, promptFeedback=self._feedback or None, others=others or None)
 
     def _only_thought(self) -> bool:

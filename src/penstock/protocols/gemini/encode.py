@@ -12,14 +12,15 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, Losses
-from penstock.protocols.gemini import ending
-from penstock.protocols.gemini.calls import TRACES
+from penstock.protocols.gemini import ending, tools
 from penstock.protocols.gemini.cited import Cited
-from penstock.protocols.gemini.own import NAME, owned
+from penstock.protocols.gemini.own import NAME, owned, said
 from penstock.protocols.gemini.reasons import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra
 
 LOSSES: Losses = {
     "data": "an application's own data has no part",
@@ -28,6 +29,10 @@ LOSSES: Losses = {
     "text-call": "free text for a tool is written as its argument `input`",
     "approval": "a request for approval has no part",
     "opaque": "another protocol's opaque state is not written",
+    "text-state": "what another protocol keeps with a text is not written",
+    "refusal": "a refusal is written as text, its finish as SAFETY",
+    "span": "a citation is placed in all of the text, where texts that touch are one, and nowhere else",
+    "nameless": "a turn that fails before its first word has neither id nor model",
     "pause": "a paused turn is written as stopped",
     "written": "tokens written to a cache have no field",
     "unknown": "another protocol's unknown payload is not written",
@@ -62,6 +67,7 @@ class GeminiEncoder(Encoder):
         self._slots: dict[int, Slot] = {}
         self._choices: dict[int, Cited] = {}
         self._choice_of: dict[int, int] = {}
+        self._waiting: dict[int, bytes] = {}
         self._usage: dict[str, Any] | None = None
         self._silent = True
 
@@ -74,29 +80,34 @@ class GeminiEncoder(Encoder):
 
     def _part(self, choice: int, **part: Any) -> None:
         """A whole part, without the fields that say nothing."""
-        self._send(choice, _encode({key: value for key, value in part.items() if value is not None}))
+        self._send(choice, _encode(said(**part)))
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
-        self._slots, self._choices, self._choice_of, self._usage, self._silent = {}, {}, {}, None, True
-        own = {"modelVersion": event.model or self._model, "responseId": event.id or self._id}
-        head = {**owned(event.extra), **own}
+        self._slots, self._choices, self._choice_of, self._waiting = {}, {}, {}, {}
+        self._usage, self._silent = None, True
+        name = {"modelVersion": event.model or self._model, "responseId": event.id or self._id}
+        head = {**said(createTime=ending.time(event.created)), **owned(event.extra), **name}
         self._tail = b"," + _encode(head)[1:]
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
             return
-        if event.written:
+        if event.written is not None:
             self.lose("written")
         self._usage = ending.usage(event)
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason == "pause" and event.raw not in REASONS:
             self.lose("pause")
+        if event.reason == "refusal":
+            self.lose("refusal")
         own = owned(event.extra)
         payload: dict[str, Any] = {}
         blocked = "blockReason" in own.get("promptFeedback", {}) and self._silent
+        if "groundingMetadata" not in own and any(cited.moved for cited in self._choices.values()):
+            self.lose("span")
         if not blocked:
             payload["candidates"] = ending.candidates(event, self._choices)
         if "promptFeedback" in own:
@@ -106,6 +117,12 @@ class GeminiEncoder(Encoder):
         self.out.append((b"", _encode(payload)[:-1] + self._tail))
 
     def _fault(self, event: ev.Fault) -> None:
+        """What was found and spent so far is said before, because readers stop at the error."""
+        payload = ending.so_far(self._choices, self._usage)
+        if payload:
+            self.out.append((b"", _encode(payload)[:-1] + self._tail))
+        elif self._silent:
+            self.lose("nameless")
         self.out.append((b"", _encode(ending.error(event))))
 
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
@@ -116,6 +133,19 @@ class GeminiEncoder(Encoder):
             cited = self._choices[event.choice] = Cited()
         self._slots[event.index] = Slot(event.choice, cited)
         self._choice_of[event.index] = event.choice
+
+    def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        self._open(event)
+        self._slots[event.index].cited.parts.add(event.index)
+        self._foreign(event.extra, "text-state")
+
+    def _refusal_start(self, event: ev.RefusalStart) -> None:
+        self.lose("refusal")
+        self._text_start(event)
+
+    def _foreign(self, extra: Extra | None, what: str) -> None:
+        if extra and not owned(extra):
+            self.lose(what)
 
     def _text(self, event: ev.TextDelta) -> None:
         if event.logprobs is not None:
@@ -131,13 +161,13 @@ class GeminiEncoder(Encoder):
         self._send(self._slots[event.index].choice, b'{"text":%b,"thought":true}' % _encode(event.text))
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        self._foreign(event.extra, "text-state")
         self._sign(event, thought=None)
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         own = owned(event.extra)
         slot = self._slots[event.index]
-        if event.extra and not own:
-            self.lose("opaque")
+        self._foreign(event.extra, "opaque")
         redacted = slot.media == "redacted"
         self._sign(event, thought=own.get("thought") if redacted else True)
 
@@ -150,45 +180,45 @@ class GeminiEncoder(Encoder):
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         self._open(event)
         self._slots[event.index].media = event.form
+        self._foreign(event.extra, "opaque")
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call_start(self, event: ev.CallStart) -> None:
         self._choice_of[event.index] = event.choice
+        if event.by == "client":
+            self._waiting[event.index] = b""
 
     def _call_end(self, event: ev.CallEnd) -> None:
-        choice, own = self._choice_of[event.index], owned(event.extra)
         if event.by == "provider":
-            self._run(choice, event, own)
+            self._ran(self._choice_of[event.index], tools.run(event))
             return
         if event.form == "text":
             self.lose("text-call")
-        args = {"input": event.json} if event.form == "text" else _object(event.json)
-        call = {**_id(event.id, own), "name": event.name, "args": args}
-        self._part(choice, functionCall=call, thoughtSignature=own.get("thoughtSignature"))
+        self._waiting[event.index] = _encode(tools.function_call(event))
+        self._release()
 
-    def _run(self, choice: int, event: ev.CallEnd, own: dict[str, Any]) -> None:
-        """A tool that Google ran goes back into the part it came in; traces of one come back with the finish."""
-        kind, given = own.get("part"), _object(event.json)
-        if kind == "toolCall":
-            given = {"toolType": own.get("toolType"), "args": given}
-        self._ran(choice, kind, {**_id(event.id, own), **given}, own)
+    def _release(self) -> None:
+        """Calls leave in the order they were begun, because those without an id are answered in order."""
+        for index, part in list(self._waiting.items()):
+            if not part:
+                break
+            self._send(self._choice_of[index], part)
+            del self._waiting[index]
 
     def _result(self, event: ev.Result) -> None:
-        own = owned(event.extra)
-        kind, found = own.get("part"), _object(event.json)
-        if kind == "toolResponse":
-            found = {"toolType": own.get("toolType"), "response": found}
-        self._ran(own.get("choice", 0), kind, {**_id(event.call, own), **found}, own)
+        self._ran(owned(event.extra).get("choice", 0), tools.result(event))
 
-    def _ran(self, choice: int, kind: str | None, said: dict[str, Any], own: dict[str, Any]) -> None:
-        if kind is None:
+    def _ran(self, choice: int, part: dict[str, Any] | None) -> None:
+        if part is None:
             self.lose("provider-call")
-        elif kind != TRACES:
-            self._part(choice, **{kind: said}, thoughtSignature=own.get("thoughtSignature"))
+        elif part:
+            self._send(choice, _encode(part))
 
-    def _cut(self, _: ev.CallCut) -> None:
-        self.lose("cut-call")
+    def _cut(self, event: ev.CallCut) -> None:
+        self.lose("cut-call" if event.by == "client" else "provider-call")
+        self._waiting.pop(event.index, None)
+        self._release()
 
     # ── everything else ───────────────────────────────────────────────────────────────────────────
 
@@ -233,22 +263,11 @@ class GeminiEncoder(Encoder):
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: _nothing,
-        ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _text_end,
-        ev.RefusalStart: _open, ev.RefusalDelta: _words, ev.RefusalEnd: _text_end,
+        ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
+        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _words, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _cut,
         ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
         ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
     }  # fmt: skip
-
-
-def _object(text: str) -> dict[str, Any]:
-    """Arguments must be an object: any other value becomes the argument `input`."""
-    value = msgspec.json.decode(text)
-    return value if isinstance(value, dict) else {"input": value}  # pyright: ignore[reportUnknownVariableType]
-
-
-def _id(id: str, own: dict[str, Any]) -> dict[str, str]:
-    """An id that was minted here is not the provider's: the same protocol pairs by order, as it did upstream."""
-    return {} if own.get("minted") or not id else {"id": id}

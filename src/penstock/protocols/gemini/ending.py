@@ -1,11 +1,12 @@
-"""How a turn ends on the wire: the last chunk's candidates, its usage, and the error object that stands in their place."""
+"""How a turn ends on the wire: the last chunk's candidates, its usage, and the error that may stand in its place."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.protocols.gemini.own import owned
-from penstock.protocols.gemini.reasons import REASONS
+from penstock.protocols.gemini.own import owned, said
+from penstock.protocols.gemini.reasons import REASONS, reason_of
 
 if TYPE_CHECKING:
     from penstock import events as ev
@@ -26,7 +27,16 @@ NOTES = (
     "finishMessage", "safetyRatings", "citationMetadata", "groundingMetadata", "urlContextMetadata", "avgLogprobs",
     "logprobsResult", "tokenCount",
 )  # fmt: skip
+COUNTS = frozenset({"promptTokenCount", "candidatesTokenCount", "totalTokenCount"})
+LATEST = 253_402_300_800  # the year 10000
 RETRY = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+def time(seconds: int | None) -> str | None:
+    """Seconds as Google's APIs write times; what is no time of theirs is none."""
+    if seconds is None or not 0 <= seconds < LATEST:
+        return None
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def candidates(event: ev.Finish, cited: dict[int, Cited]) -> list[dict[str, Any]]:
@@ -35,16 +45,25 @@ def candidates(event: ev.Finish, cited: dict[int, Cited]) -> list[dict[str, Any]
     notes = {one["index"]: one for one in own.get("others", ())}
     ends = [_candidate(0, event.reason, event.raw, own, cited)]
     for choice, reason in enumerate(event.others, 1):
-        said = notes.get(choice, {})
-        ends.append(_candidate(choice, reason, said.get("finishReason", ""), said, cited))
+        note = notes.get(choice, {})
+        ends.append(_candidate(choice, reason, note.get("finishReason", ""), note, cited))
     return ends
+
+
+def so_far(cited: dict[int, Cited], spent: dict[str, Any] | None) -> dict[str, Any]:
+    """What there is to say before an error."""
+    found = [{"index": choice, "groundingMetadata": one.metadata()} for choice, one in cited.items() if one.metadata()]
+    return said(candidates=found or None, usageMetadata=spent)
 
 
 def _candidate(
     choice: int, reason: Reason, raw: str, own: dict[str, Any], cited: dict[int, Cited]
 ) -> dict[str, Any]:  # fmt: skip
     """The empty text is there because some readers insist on a part; Gemini sends it, too."""
-    end: dict[str, Any] = {"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": _word(reason, raw)}
+    end: dict[str, Any] = {
+        "content": {"parts": [{"text": ""}], "role": "model"},
+        "finishReason": _word(reason, raw, own),
+    }
     end["index"] = choice
     if "groundingMetadata" not in own and "citationMetadata" not in own and choice in cited:
         grounding = cited[choice].metadata()
@@ -54,25 +73,25 @@ def _candidate(
     return end
 
 
-def _word(reason: Reason, raw: str) -> str:
-    """Gemini's own word if it means the same; a stop with calls is a stop here."""
-    meant = REASONS.get(raw)
+def _word(reason: Reason, raw: str, own: dict[str, Any]) -> str:
+    """Gemini's own word, known or not, if it means the same; a stop with calls is a stop here."""
+    meant = reason_of(raw) if raw in REASONS or own.get("finishReason") == raw else None
     return raw if meant == reason or (meant == "stop" and reason == "calls") else WORDS[reason]
 
 
 def usage(event: ev.Usage) -> dict[str, Any]:
     """The provider's own object, or one made of our counts: thoughts stand beside the candidates' tokens."""
     own = owned(event.extra)
-    if "promptTokenCount" in own or "totalTokenCount" in own:
+    if COUNTS & own.keys():
         return own
-    said = {
-        "promptTokenCount": event.input,
-        "cachedContentTokenCount": event.cached,
-        "candidatesTokenCount": None if event.output is None else max(event.output - (event.reasoning or 0), 0),
-        "thoughtsTokenCount": event.reasoning,
-        "totalTokenCount": (event.input or 0) + (event.output or 0),
-    }
-    return {key: value for key, value in said.items() if value is not None}
+    thoughts = event.reasoning if event.output is None else min(event.reasoning or 0, event.output)
+    return said(
+        promptTokenCount=event.input,
+        cachedContentTokenCount=event.cached,
+        candidatesTokenCount=None if event.output is None else event.output - (thoughts or 0),
+        thoughtsTokenCount=None if event.reasoning is None else thoughts,
+        totalTokenCount=(event.input or 0) + (event.output or 0),
+    )
 
 
 def error(event: ev.Fault) -> dict[str, Any]:
@@ -81,5 +100,4 @@ def error(event: ev.Fault) -> dict[str, Any]:
     details = owned(event.extra).get("details")
     if event.retry_after is not None and not details:
         details = [{"@type": RETRY, "retryDelay": f"{event.retry_after:g}s"}]
-    said = {"code": event.status or code, "message": event.message, "status": word}
-    return {"error": {**said, "details": details} if details else said}
+    return {"error": said(code=event.status or code, message=event.message, status=word, details=details or None)}

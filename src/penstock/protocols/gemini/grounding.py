@@ -56,7 +56,7 @@ class Grounding:
         self._grounding(answer)
 
     def _citations(self, answer: Answer) -> None:
-        raw = self.notes.get("citationMetadata") or {}
+        raw: dict[str, Any] = self.notes.get("citationMetadata") or {}
         said: wire.CitationMetadata = shaped(raw, wire.CitationMetadata)
         for one in (*(said.citations or ()), *(said.citation_sources or ())):
             if one.uri or one.title:
@@ -94,7 +94,7 @@ class Grounding:
     def tools(self, calls: Calls) -> None:
         raw: dict[str, Any] = self.notes.get("groundingMetadata") or {}
         said: wire.GroundingMetadata = shaped(raw, wire.GroundingMetadata)
-        found = raw.get("groundingChunks") or []
+        found: Any = raw.get("groundingChunks") or []
         for name, asked in (
             ("google_search", said.web_search_queries),
             ("google_image_search", said.image_search_queries),
@@ -118,7 +118,8 @@ def _joined(before: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """Citations come a few with every chunk and add up; anything else is said anew."""
     both = {**before, **more}
     for key in ("citations", "citationSources"):
-        old, new = before.get(key), more.get(key)
+        old: Any = before.get(key)
+        new: Any = more.get(key)
         if isinstance(old, list) and isinstance(new, list):
-            both[key] = [*old, *(one for one in new if one not in old)]
+            both[key] = [*old, *(one for one in new if one not in old)]  # pyright: ignore[reportUnknownVariableType]
     return both

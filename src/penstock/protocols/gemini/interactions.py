@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import events as ev
 from penstock.faults import kind_of
 from penstock.protocols.gemini import wire
-from penstock.protocols.gemini.own import NAME, compact, own, shaped
+from penstock.protocols.gemini.own import NAME, compact, own, owned, shaped
 from penstock.protocols.gemini.reasons import fault, total
 from penstock.protocols.gemini.spans import Answer
 from penstock.protocols.gemini.spelling import created
@@ -240,8 +240,8 @@ class Interactions:
             given = now.arguments
             part = self._ledger.find(now.key)
             text = compact(given) if given and part is not None and not part.pieces else None
-            extra = {**(part.extra or {}).get(NAME, {})} if part else {}
-            self._ledger.end_call(now.key, text, extra=own(**{**extra, "thoughtSignature": now.signature or None}))
+            known = owned(part.extra) if part is not None else {}
+            self._ledger.end_call(now.key, text, extra=own(**{**known, "thoughtSignature": now.signature or None}))
         elif now.kind.endswith("_result"):
             call = now.step.call_id or ""
             name = self._names.get(call) or now.named or now.kind.removesuffix("_result")

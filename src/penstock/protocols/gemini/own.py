@@ -16,8 +16,13 @@ NAME = "gemini"
 
 def own(**fields: Any) -> Extra | None:
     """Extra data of this protocol, without the fields that say nothing."""
-    said = {key: value for key, value in fields.items() if value is not None and value is not False}
-    return {NAME: said} if said else None
+    told = {key: value for key, value in fields.items() if value is not None and value is not False}
+    return {NAME: told} if told else None
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    """An object without the fields that are unknown."""
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def owned(extra: Extra | None) -> dict[str, Any]:

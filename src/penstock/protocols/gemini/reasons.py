@@ -8,6 +8,7 @@ from penstock import events as ev
 from penstock.faults import kind_of
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.own import NAME, own, shaped
+from penstock.protocols.gemini.own import said as told
 
 if TYPE_CHECKING:
     from penstock.events import Reason
@@ -45,7 +46,9 @@ def reason_of(word: str) -> Reason:
 
 
 class Tokens:
-    """The usage of a turn. It is cumulative, but a count may shrink or be left out later: the last one said counts."""
+    """The usage of a turn. Every chunk counts all so far, but a count may shrink or be left out later: the last of each
+    kind stands. It is told once, at the end.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -54,16 +57,20 @@ class Tokens:
 
     def count(self, said: dict[str, Any] | None) -> None:
         self._last = said
-        if not said:
-            return
-        self._said = {**self._said, **{key: value for key, value in said.items() if value is not None}}
-        known: wire.Usage = shaped(self._said, wire.Usage)
-        self._ledger.usage(ev.Usage(
-            total(known.prompt_token_count, known.tool_use_prompt_token_count),
-            total(known.candidates_token_count, known.thoughts_token_count),
-            known.cached_content_token_count, None, known.thoughts_token_count,
-            extra={NAME: self._said},
-        ))  # fmt: skip
+        if said:
+            # what is left out, or null, stays as it was; mostly nothing is
+            whole = self._said.keys() <= said.keys() and None not in said.values()
+            self._said = said if whole else {**self._said, **told(**said)}
+
+    def tell(self) -> None:
+        said = self._said
+        if said:
+            known: wire.Usage = shaped(said, wire.Usage)
+            self._ledger.usage(ev.Usage(
+                total(known.prompt_token_count, known.tool_use_prompt_token_count),
+                total(known.candidates_token_count, known.thoughts_token_count),
+                known.cached_content_token_count, None, known.thoughts_token_count, extra={NAME: said},
+            ))  # fmt: skip
 
     @property
     def all_thought(self) -> bool:
@@ -82,8 +89,8 @@ def total(*counts: int | None) -> int | None:
 def fault(ledger: Ledger, error: wire.Error | str) -> None:
     """An error object, in a stream or as a body."""
     said = wire.Error(message=error) if isinstance(error, str) else error
-    details = [one for one in said.details or () if isinstance(one, dict)]
-    reasons = [one["reason"] for one in details if one.get("reason")]
+    details: list[dict[str, Any]] = [one for one in said.details or () if isinstance(one, dict)]
+    reasons = [str(one.get("reason") or "") for one in details]
     status = said.code if isinstance(said.code, int) else None
     word = said.status or ("" if status else str(said.code or ""))
     ledger.fault(

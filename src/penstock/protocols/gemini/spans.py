@@ -57,6 +57,7 @@ class Answer:
         """A stretch that runs on into the next part is cited in the one where it begins."""
         for index, text in self._parts:
             if first < len(text):
-                return index, (first, min(last, len(text)))
+                last = min(last, len(text))
+                return index, None if (first, last) == (0, len(text)) else (first, last)
             first, last = first - len(text), last - len(text)
         return NOWHERE

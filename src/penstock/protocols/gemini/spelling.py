@@ -21,15 +21,15 @@ def camel(value: Any) -> Any:
     """The value with its keys in camel case."""
     if isinstance(value, list):
         return [camel(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(value, dict):
-        return value
-    items: dict[str, Any] = value
-    return {_HUMP.sub(lambda match: match[1].upper(), key): _inner(key, one) for key, one in items.items()}
+    if isinstance(value, dict):
+        return {_HUMP.sub(lambda match: match[1].upper(), str(key)): _inner(key, one) for key, one in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
 
 
 def _inner(key: str, value: Any) -> Any:
-    wraps = isinstance(value, dict) and "candidates" in value  # Code Assist's `response` is no tool's
-    return camel(value) if wraps or key not in _DATA else value
+    if key not in _DATA or (isinstance(value, dict) and "candidates" in value):  # Code Assist's `response` is no tool's
+        return camel(value)
+    return value  # pyright: ignore[reportUnknownVariableType]
 
 
 def camel_chunk(data: bytes) -> wire.Chunk:

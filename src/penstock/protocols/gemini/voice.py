@@ -196,7 +196,7 @@ class Voice:
 
 def _joined(before: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """Log probabilities come chunk by chunk: lists grow, sums are replaced."""
-    grown = {
+    grown: dict[str, list[Any]] = {
         key: [*before[key], *value]
         for key, value in more.items() if isinstance(value, list) and isinstance(before.get(key), list)
     }  # fmt: skip

@@ -18,6 +18,8 @@ def body(frames: Sequence[Frame]) -> bytes:
     candidates: dict[int, dict[str, Any]] = {}
     for _, data in frames:
         chunk = msgspec.json.decode(data)
+        if not isinstance(chunk, dict):
+            continue  # a payload of no known shape, replayed
         if "error" in chunk:
             return data
         for candidate in chunk.pop("candidates", ()):
@@ -29,7 +31,7 @@ def body(frames: Sequence[Frame]) -> bytes:
 
 
 def _grow(candidates: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
-    parts = more.pop("content")["parts"]
+    parts = more.pop("content", {}).get("parts", ())
     candidate = candidates.setdefault(more["index"], {"content": {"parts": [], "role": "model"}})
     candidate.update(more)
     for part in parts:

@@ -1,5 +1,5 @@
-"""Gemini as sent: the chunks of generateContent, of which one is the whole body of a non-stream answer, and the payloads
-of the Interactions API, which share the top level because nothing but their keys tells them apart.
+"""Gemini as sent: the chunks of generateContent, one of which is the whole body of a non-stream answer, and payloads of
+the Interactions API, which share the top level because nothing but their keys tells them apart.
 
 Everything may be missing or null. Only what is read is declared; what is echoed stays an object.
 """

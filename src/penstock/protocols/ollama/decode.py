@@ -15,6 +15,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
 from penstock.faults import kind_of
+from penstock.jsontext import as_json
 from penstock.protocols.ollama import wire
 from penstock.shaping.think import ThinkTags
 
@@ -162,7 +163,7 @@ class OllamaDecoder(Decoder):
         key, said = ("call", self._calls), call.function or wire.Function()
         self._calls += 1
         given = said.arguments
-        json = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
+        json = given if isinstance(given, str) else as_json(given or {})
         self.ledger.open_call(key, call.id or f"call_{self._mint}_{key[1]}", said.name or "")
         self.ledger.end_call(key, json)
 

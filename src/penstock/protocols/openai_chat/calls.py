@@ -53,6 +53,7 @@ class Calls:
 
     def add(self, call: wire.ToolCall) -> None:
         """Take one fragment."""
+        _drop_empty(call)
         said: Any = call.function or call.custom
         name: str = (said and said.name) or ""
         given: Any = None if said is None else call.custom.input if call.custom else said.arguments
@@ -113,6 +114,8 @@ class Calls:
         """Some send the whole input again at the end: after complete input nothing more can belong to it."""
         if slot.form == "text" or not slot.pieces or not text.lstrip().startswith("{"):
             return False
+        if not slot.pieces[-1].rstrip().endswith("}"):
+            return False  # a cheap look first: what is complete ends so
         so_far = "".join(slot.pieces)
         if so_far == EMPTY:
             slot.pieces.clear()  # it was a placeholder: the real input follows
@@ -151,3 +154,12 @@ class Calls:
         if part is not None and not slot.name:
             self._ledger.diagnostics.add("call-unnamed", f"call {slot.id!r} never got a name")
             part.void = True
+
+
+def _drop_empty(call: wire.ToolCall) -> None:
+    """Some send both kinds of call, one of them with nothing in it."""
+    if call.function is not None and call.custom is not None:
+        if call.function.name or call.function.arguments:
+            call.custom = None
+        else:
+            call.function = None

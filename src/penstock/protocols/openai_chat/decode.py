@@ -12,30 +12,23 @@ import msgspec
 
 from penstock import pick
 from penstock.codec import Decoder
-from penstock.faults import kind_of
 from penstock.jsontext import loose
 from penstock.parts import Ledger
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.calls import Calls
+from penstock.protocols.openai_chat.errors import report
 from penstock.protocols.openai_chat.extras import Extras
+from penstock.protocols.openai_chat.reasons import FAILED, REASONS
 from penstock.protocols.openai_chat.usage import read_usage
 from penstock.shaping.think import ThinkTags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import AnyEvent, Reason
+    from penstock.events import AnyEvent
     from penstock.parts import Part
 
 NAME = "openai-chat"
-REASONS: dict[str, Reason] = {
-    "stop": "stop", "end_turn": "stop", "eos": "stop", "eos_token": "stop", "complete": "stop", "stop_sequence": "stop",
-    "length": "length", "max_tokens": "length", "model_length": "length", "max_output_tokens": "length",
-    "tool_calls": "calls", "function_call": "calls", "tool_use": "calls", "tool_call": "calls",
-    "content_filter": "filter", "safety": "filter", "sensitive": "filter", "recitation": "filter",
-    "refusal": "refusal",
-}  # fmt: skip
-_FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
 _ALIVE = frozenset({"ping", "keepalive"})
 _PLAIN = wire.Delta()  # what is left of a delta of text once its text is taken
 
@@ -77,6 +70,8 @@ class ChatDecoder(Decoder):
     def _chunk(self, chunk: wire.Chunk) -> None:
         """A payload outside a turn: it may begin one."""
         if (chunk.choices or self._bare(chunk)) and (self.ledger.inside or self._begin(chunk)):
+            if chunk.prompt_filter_results is not None:
+                self._notes["prompt_filter_results"] = chunk.prompt_filter_results
             self.read = _read_more
             self._more(chunk)
 
@@ -100,7 +95,7 @@ class ChatDecoder(Decoder):
         elif chunk.x_groq is not None:
             self._count(chunk.x_groq.get("usage"))
         if chunk.error is not None:
-            self._error(chunk.error)
+            report(self.ledger, chunk.error)
 
     def _bare(self, chunk: wire.More) -> bool:
         """A chunk without choices: usage, a sign of life, an error in other words, or something unknown."""
@@ -123,7 +118,7 @@ class ChatDecoder(Decoder):
         if not named and (self.ledger.turns or not isinstance(words, str)):
             return False
         said = pick.as_object(loose(self.frame[1]))
-        self._error({**said, "message": words or self.frame[1].decode("utf-8", "replace")})
+        report(self.ledger, {**said, "message": words or self.frame[1].decode("utf-8", "replace")})
         return True
 
     def _begin(self, chunk: wire.Chunk) -> bool:
@@ -145,16 +140,6 @@ class ChatDecoder(Decoder):
         if usage is not None:
             self.ledger.usage(usage)
 
-    def _error(self, error: dict[str, Any] | str) -> None:
-        said: dict[str, Any] = {"message": error} if isinstance(error, str) else error
-        code, kind = said.get("code"), said.get("type")
-        places = (said.get("status_code"), said.get("raw_status_code"), code, said.get("status"))
-        status = next((value for value in places if isinstance(value, int)), None)
-        message = str(said.get("message") or "the provider reported an error")
-        self.ledger.fault(
-            kind_of(code, kind, status=status), message, status=status, code=str(code or kind or ""), extra={NAME: said}
-        )
-
     def named(self, name: str, data: bytes) -> bool:
         word = data.strip()
         if word.upper() == b"[DONE]":
@@ -162,7 +147,7 @@ class ChatDecoder(Decoder):
             self.ledger.end()
             self._done = True
         elif name == "error":
-            self._error(word.decode("utf-8", "replace"))
+            report(self.ledger, word.decode("utf-8", "replace"))
         else:
             return False
         return True
@@ -210,17 +195,18 @@ class ChatDecoder(Decoder):
         if choice.finish_reason:
             self._finish(voice, choice.finish_reason)
         if choice.error is not None:
-            self._error(choice.error)
+            report(self.ledger, choice.error)
 
     def _delta(self, voice: Voice, delta: wire.Delta, logprobs: Any) -> None:
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._reason(voice, delta)
         content = delta.content
         if content:
-            if isinstance(content, str):
-                self._text(voice, content, logprobs)
-            else:
+            if isinstance(content, list):
                 self._items(voice, content)
+            else:
+                said = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+                self._text(voice, said, logprobs)
         if delta.tool_calls:
             self._silence(voice)
             for call in delta.tool_calls:
@@ -240,6 +226,8 @@ class ChatDecoder(Decoder):
             if delta.audio.transcript:
                 self._say(voice, "text", delta.audio.transcript)
             voice.extras.hear(delta.audio)
+        if delta.extra_content:
+            self._notes["extra_content"] = delta.extra_content
         if delta.images:
             voice.extras.show(delta.images)
         if delta.executed_tools:
@@ -271,13 +259,16 @@ class ChatDecoder(Decoder):
 
     def _reason(self, voice: Voice, delta: wire.Delta) -> None:
         details = delta.reasoning_details or ()
-        text = delta.reasoning_content or delta.reasoning or voice.extras.told(details)
+        plain = delta.reasoning_content or delta.reasoning
+        text = plain or voice.extras.told(details)
         if text:
             self._say(voice, "reasoning", text)
         elif details and voice.kind != "reasoning":
             self._silence(voice)
             voice.kind = "reasoning"
             voice.part = self.ledger.open_reasoning((voice.index, "reasoning"), choice=voice.index, form="redacted")
+        if plain:
+            voice.extras.plain = True
         part = voice.part
         if details and part is not None:
             part.extra = voice.extras.remember(details)
@@ -302,7 +293,7 @@ class ChatDecoder(Decoder):
     def _finish(self, voice: Voice, word: str) -> None:
         self._flush(voice)
         lower = word.lower()
-        if lower in _FAILED:
+        if lower in FAILED:
             self.ledger.fault("server", f"the provider ended the answer with {word!r}", code=word)
             return
         reason = REASONS.get(lower)

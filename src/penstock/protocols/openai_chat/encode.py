@@ -36,8 +36,10 @@ LOSSES: Losses = {
     "opaque": "opaque state of another protocol has no field",
     "file": "a file that is neither image nor audio has no field",
     "pause": "a paused turn is written as stopped",
+    "reason": "a finish reason without a word here is written as the nearest",
     "unknown": "another protocol's unknown payload is not written",
 }
+_UNSAID: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
 _encode = msgspec.json.Encoder().encode
 _DONE = (b"", b"[DONE]")
 
@@ -118,21 +120,26 @@ class ChatEncoder(Encoder):
         self._usage = usage
 
     def _finish(self, event: ev.Finish) -> None:
-        if event.reason == "pause":
-            self.lose("pause")
+        if event.reason in _UNSAID:
+            self.lose(_UNSAID[event.reason])
         reason = "stop" if event.reason == "refusal" and self._refused else REASONS[event.reason]
-        self._send(0, b"{}", _encode(reason))
+        kept = {key: value for key, value in self._own(event.extra).items() if key == "extra_content"}
+        self._send(0, _encode(kept), _encode(reason))
         for choice, other in enumerate(event.others, 1):
             self._send(choice, b"{}", _encode(REASONS[other]))
+        self._count()
+        self.out.append(_DONE)
+
+    def _count(self) -> None:
         if self._include_usage and self._usage is not None:
             self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
-        self.out.append(_DONE)
 
     def _fault(self, event: ev.Fault) -> None:
         error = {
             "message": event.message, "type": ERRORS.get(event.kind, "server_error"), "param": None,
             "code": event.code or event.kind,
         }  # fmt: skip
+        self._count()
         self.out.append((b"", _encode({"error": error})))
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────

@@ -27,6 +27,7 @@ class Extras:
         self._choice = choice
         self._seen: set[str] = set()
         self._details: list[dict[str, Any]] = []
+        self.plain = False  # the open part is told in a plain field: its details only repeat it
 
     # ── citations ─────────────────────────────────────────────────────────────────────────────────
 
@@ -60,7 +61,7 @@ class Extras:
 
     def told(self, details: Sequence[dict[str, Any]]) -> str:
         """The words of the details, where no plain field repeats them."""
-        return "".join(pick.text(one, "text", "summary") for one in details)
+        return "" if self.plain else "".join(pick.text(one, "text", "summary") for one in details)
 
     def remember(self, details: Sequence[dict[str, Any]]) -> Extra:
         """Put fragments together, so that the next request can send the details back as they were."""
@@ -75,6 +76,7 @@ class Extras:
     def forget(self) -> None:
         """The part that the details belonged to has ended."""
         self._details = []
+        self.plain = False
 
     # ── files and tools ───────────────────────────────────────────────────────────────────────────
 

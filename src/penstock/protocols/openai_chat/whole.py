@@ -48,6 +48,8 @@ def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
             message[key] = [*message.get(key, ()), *value]
         elif key == "audio":
             message["audio"] = {"data": message.get("audio", {}).get("data", "") + value["data"]}
+        elif key == "extra_content":
+            message[key] = value
         elif key != "role":
             message[key] = (message.get(key) or "") + value
     if more["logprobs"]:

@@ -39,7 +39,7 @@ class Audio(Struct, gc=False):
 class Delta(Struct, gc=False):
     """What a choice adds; in a whole completion its `message` has the same fields."""
 
-    content: str | list[dict[str, Any]] | None = None
+    content: str | list[dict[str, Any]] | dict[str, Any] | None = None  # an object where JSON was asked for
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
@@ -50,6 +50,7 @@ class Delta(Struct, gc=False):
     audio: Audio | None = None
     images: list[dict[str, Any]] | None = None
     executed_tools: list[dict[str, Any]] | None = None  # run by the provider (Groq)
+    extra_content: dict[str, Any] | None = None  # Gemini's thought signature, as in calls
 
 
 class Choice(Struct, gc=False):

@@ -32,6 +32,13 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
 
 
+def catch_up(ledger: Ledger, key: int, word: str) -> None:
+    """Say the rest of an input whose beginning was streamed."""
+    part = ledger.find(key)
+    if part is not None and part.so_far and word.startswith(part.so_far):
+        ledger.add(key, word[len(part.so_far) :])
+
+
 class Calls:
     """State: which custom tools the request had, as far as the response repeats them."""
 
@@ -147,12 +154,13 @@ class Calls:
             extra = self._extra(slot)
         else:
             extra = own(item=slot.item) if slot.kind != "mcp_call" else own(id=slot.id, type=slot.kind)
+        catch_up(self._ledger, slot.number, slot.word or "")
         self._ledger.end_call(slot.number, slot.word, whole=whole, extra=extra)
 
     def _result(self, slot: Slot) -> None:
         """An MCP tool's answer is in the item of its call."""
         item = slot.item
         failed = bool(item.get("error")) or item.get("status") in ("failed", "incomplete")
-        answer = item.get("error") if item.get("error") else item.get("output")
+        answer = item.get("error") or item.get("output")
         name, extra = pick.text(item, "name"), {NAME: {"item": item}}
         self._ledger.atom(ev.Result, slot.call, name, msgspec.json.encode(answer).decode(), failed, False, extra)  # noqa: FBT003

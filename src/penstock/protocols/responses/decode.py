@@ -1,7 +1,7 @@
 """OpenAI Responses and Open Responses → events: the life of a response, and the table of all event types.
 
-What belongs to an item goes to the reader of its kind (`speech`, `calls`, `tools`); the final snapshot is reconciled with
-what was streamed. An `error` waits for the `response.failed` that usually follows and says the same.
+What happens inside an item is read in `pieces`; here the final snapshot is reconciled with what was streamed. An
+`error` waits for the `response.failed` that usually follows and says the same.
 """
 
 from __future__ import annotations
@@ -11,20 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import pick
-from penstock.codec import Decoder
-from penstock.protocols.responses import tools, wire
-from penstock.protocols.responses.calls import KINDS, Calls, as_text
+from penstock.protocols.responses import wire
 from penstock.protocols.responses.ending import fault_of, finish_of, read_usage
-from penstock.protocols.responses.items import Items
-from penstock.protocols.responses.speech import NAME, Messages, Speech, Thoughts, own
-from penstock.protocols.responses.tools import Tools
+from penstock.protocols.responses.pieces import Pieces
+from penstock.protocols.responses.speech import NAME, own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import AnyEvent
-    from penstock.parts import Part
-    from penstock.protocols.responses.items import Slot
+    from penstock.events import AnyEvent, Extra
 
 _SAID = frozenset({  # of a response, what events say; the rest is the request's echo, kept for the same protocol
     "id", "object", "model", "created_at", "completed_at", "status", "output", "usage", "error", "incomplete_details",
@@ -32,7 +27,7 @@ _SAID = frozenset({  # of a response, what events say; the rest is the request's
 
 
 class ResponsesDecoder(Pieces):
-    """State: an error that waits."""
+    """State beside that of the pieces: an error that waits."""
 
     protocol = NAME
     shape = wire.Payload
@@ -49,32 +44,49 @@ class ResponsesDecoder(Pieces):
         response = payload.response
         if self._alarm is not None:
             self._fail()
-        if self.ledger.inside and (response.id or "") != self._id:
+        if not self.ledger.inside:
+            self._start(response)
+        elif (response.id or "") != self._id:
             self._close_items(whole=True)
             self.ledger.close_all()
             self._items.clear()
-        elif not self.ledger.inside:
-            self._start(response)
         self._count(response.usage)
 
     def _start(self, response: wire.Response) -> None:
         self._items.clear()
-        self._hot = None
         self._id = response.id or ""
         self._calls.tools(response.tools or [])
         created = None if response.created_at is None else int(response.created_at)
         self.ledger.start(self._id, response.model or "", created, self._echo())
 
-    def _echo(self) -> Any:
-        """What the response repeats of its request, read once and out of the frame itself."""
+    def _echo(self) -> Extra | None:
+        """What the response repeats of its request: read once, out of the frame itself."""
         raw = pick.as_object(msgspec.json.decode(self.frame[1]))
         response = pick.table(raw, "response") or raw
         return own(**{key: value for key, value in response.items() if key not in _SAID})
 
     def _running(self, payload: wire.Lifecycle) -> None:
-        """Queued or in progress: it counts as the beginning where that is missing."""
+        """Queued or in progress: the beginning, where that is missing."""
         if not self.ledger.inside and (not self.ledger.turns or (payload.response.id or "") != self._id):
             self._start(payload.response)
+
+    def _completed(self, payload: wire.Lifecycle) -> None:
+        """Some say `completed` and mean the status inside."""
+        if payload.response.status not in ("incomplete", "failed"):
+            payload.response.status = "completed"
+        self._ended(payload)
+
+    def _incomplete(self, payload: wire.Lifecycle) -> None:
+        payload.response.status = "incomplete"
+        self._ended(payload)
+
+    def _failed(self, payload: wire.Lifecycle) -> None:
+        payload.response.status = "failed"
+        self._ended(payload)
+
+    def _cancelled(self, payload: wire.Lifecycle) -> None:
+        payload.response.status = "cancelled"
+        self._ended(payload)
 
     def _ended(self, payload: wire.Lifecycle) -> None:
         response = payload.response
@@ -85,10 +97,11 @@ class ResponsesDecoder(Pieces):
             self._start(response)
         self._count(response.usage)
         reason, raw = finish_of(response, self.diagnostics)
-        self._reconcile(response.output or [], whole=reason == "stop")
+        self._reconcile(response.output or [])
         if reason is None or self._alarm is not None:
             self._fail(response)
             return
+        self._close_items(whole=reason == "stop")
         extra = own(
             incomplete_details=response.incomplete_details, service_tier=response.service_tier,
             completed_at=response.completed_at, copilot_usage=payload.copilot_usage,
@@ -96,16 +109,15 @@ class ResponsesDecoder(Pieces):
         self.ledger.finish(reason, raw, extra=extra)
         self.ledger.end()
 
-    def _reconcile(self, output: list[dict[str, Any]], *, whole: bool) -> None:
-        """What the snapshot has and the stream had not is delivered now; what was left open is judged."""
-        for slot, _ in self._items.matched(output):
+    def _reconcile(self, output: list[dict[str, Any]]) -> None:
+        """What the snapshot has and the stream had not is delivered now."""
+        for slot in self._items.matched(output):
             reader = self._reader(slot)
             if slot.done:
                 reader.last(slot)
             else:
                 reader.done(slot)
                 slot.done = True
-        self._close_items(whole=whole)
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         counted = read_usage(usage) if usage else None
@@ -115,8 +127,8 @@ class ResponsesDecoder(Pieces):
     # ── faults and ends ───────────────────────────────────────────────────────────────────────────
 
     def _error(self, payload: wire.Error) -> None:
-        """Told now, certain later: `response.failed` follows, and may know more."""
-        if self.ledger.ended and not self.ledger.inside:
+        """Told now, written later: `response.failed` follows, and may know more."""
+        if self.ledger.ended:
             self.diagnostics.add("after-end", "an error after the end of the response is ignored")
         elif self._alarm is None:
             self._alarm = payload
@@ -146,7 +158,32 @@ class ResponsesDecoder(Pieces):
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Frames that leave their type to the event's name, whole bodies and error bodies have no type of ours."""
         payload = pick.as_object(value)
-        if payload.get("type") not in wire.SHAPES and payload:
-            value = _typed(name, payload)
-        super()._fit(name, value, raw)
+        typed = payload.get("type") in wire.SHAPES or not payload
+        super()._fit(name, value if typed else _typed(name, payload), raw)
 
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = wire.dispatch({
+        "response": _ended,
+        "response.created": _created,
+        "response.queued": _running,
+        "response.in_progress": _running,
+        "response.completed": _completed,
+        "response.incomplete": _incomplete,
+        "response.failed": _failed,
+        "response.cancelled": _cancelled,
+        "response.canceled": _cancelled,
+        "error": _error,
+        **Pieces.pieces,
+    })  # fmt: skip
+
+
+def _typed(name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload with the type it should have had."""
+    if name in wire.SHAPES:
+        return {**payload, "type": name}
+    if payload.get("object") == "response":
+        return {"type": "response", "response": payload}
+    if payload.get("error") and "choices" not in payload:
+        return {**payload, "type": "error"}
+    if name == "error" or ("detail" in payload and "type" not in payload):
+        return {"type": "error", "message": pick.text(payload, "message", "detail")}
+    return payload

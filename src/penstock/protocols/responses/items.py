@@ -1,7 +1,7 @@
 """The output items of one response, found by whatever a provider names them with.
 
-An event names its item by id, by position, by both or by neither; ids may change from event to event (Copilot), positions
-may be shared (bad proxies). So: the id if it is known, else the position, and only if the kind of item suits.
+An event names its item by id, by position, by both or by neither; ids may change from event to event (Copilot),
+positions may be shared (bad proxies). So: the id if it is known, else the position, and only if the kind of item suits.
 """
 
 from __future__ import annotations
@@ -75,23 +75,23 @@ class Items:
 
     def announced(self, item: Item, index: int | None) -> Slot | None:
         """The slot of an item that is added, or None if it was announced before."""
-        kind, id = pick.text(item, "type"), pick.text(item, "id")
-        slot = self.find(id, index, (kind,)) or self._nameless(kind)
+        kind, named = pick.text(item, "type"), pick.text(item, "id")
+        slot = self.find(named, index, (kind,)) or self._nameless(kind)
         if slot is not None and slot.told:
-            if (id and id == slot.id) or not (id or slot.done):
+            if (named and named == slot.id) or not (named or slot.done):
                 return None
             slot = None
         return self._taken(slot, item, index)
 
     def finished(self, item: Item, index: int | None) -> Slot:
         """The slot of an item that is done, announced or not."""
-        kind, id = pick.text(item, "type"), pick.text(item, "id")
-        slot = self.find(id, index, (kind,)) or self._nameless(kind)
-        if slot is not None and (_other_call(slot, item) or (slot.done and id and id != slot.id)):
+        kind, named = pick.text(item, "type"), pick.text(item, "id")
+        slot = self.find(named, index, (kind,)) or self._nameless(kind)
+        if slot is not None and (_other_call(slot, item) or (slot.done and named and named != slot.id)):
             slot = None
         return self._taken(slot, item, index)
 
-    def matched(self, output: Iterable[Item]) -> list[tuple[Slot, Item]]:
+    def matched(self, output: Iterable[Item]) -> list[Slot]:
         """The slots of a final snapshot: by id or call first, then by position, then by order within a kind."""
         rows: list[tuple[int, Item]] = list(enumerate(output))
         found: dict[int, Slot] = {}
@@ -102,7 +102,7 @@ class Items:
                 if slot is not None:
                     found[place] = slot
                     free.remove(slot)
-        return [(self._taken(found.get(place), item, None), item) for place, item in rows]
+        return [self._taken(found.get(place), item, None) for place, item in rows]
 
     def _taken(self, slot: Slot | None, item: Item, index: int | None) -> Slot:
         if slot is None:
@@ -116,7 +116,9 @@ class Items:
 
     def _nameless(self, kind: str) -> Slot | None:
         """Pieces that named no item and still wait for one."""
-        fits = (one for one in self.slots if not one.told and not one.id and one.index is None and one.kind in ("", kind))
+        fits = (
+            one for one in self.slots if not one.told and not one.id and one.index is None and one.kind in ("", kind)
+        )
         return next(fits, None)
 
     def _new(self, kind: str, id: str, index: int | None) -> Slot:
@@ -132,19 +134,19 @@ class Items:
 
 def _other_call(slot: Slot, item: Item) -> bool:
     """A call with another id than the one that was opened for this slot is another call."""
-    id = pick.text(item, "call_id")
-    return bool(slot.call and id and id != slot.call)
+    call = pick.text(item, "call_id")
+    return bool(slot.call and call and call != slot.call)
 
 
-def _same_name(slot: Slot, item: Item, place: int) -> bool:
-    id, call = pick.text(item, "id"), pick.text(item, "call_id")
-    suits = slot.kind in ("", pick.text(item, "type"))
-    return suits and ((bool(id) and id == slot.id) or (bool(call) and call == slot.call)) and not _other_call(slot, item)
+def _same_name(slot: Slot, item: Item, _: int) -> bool:
+    named, call = pick.text(item, "id"), pick.text(item, "call_id")
+    same = (named and named == slot.id) or (call and call == slot.call)
+    return bool(same) and slot.kind in ("", pick.text(item, "type")) and not _other_call(slot, item)
 
 
 def _same_place(slot: Slot, item: Item, place: int) -> bool:
     return slot.index == place and slot.kind in ("", pick.text(item, "type")) and not _other_call(slot, item)
 
 
-def _same_kind(slot: Slot, item: Item, place: int) -> bool:
+def _same_kind(slot: Slot, item: Item, _: int) -> bool:
     return slot.kind == pick.text(item, "type") and not _other_call(slot, item)

@@ -5,7 +5,7 @@ Text is the hot path: the part that the last delta went to is remembered, and mo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import pick
 from penstock.codec import Decoder
@@ -16,6 +16,8 @@ from penstock.protocols.responses.speech import Messages, Speech, Thoughts, own
 from penstock.protocols.responses.tools import Tools
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from penstock.parts import Part
     from penstock.protocols.responses.items import Slot
 
@@ -90,9 +92,7 @@ class Pieces(Decoder):
             if payload.delta:
                 self.ledger.tell(hot[3], payload.delta, logprobs)
             return
-        part = self._speech.say(
-            self._message(payload), "text", payload.content_index or 0, payload.delta, logprobs
-        )
+        part = self._speech.say(self._message(payload), "text", payload.content_index or 0, payload.delta, logprobs)
         if part is not None:
             self._hot = (payload.item_id, payload.output_index, payload.content_index, part)
 
@@ -201,8 +201,52 @@ class Pieces(Decoder):
         if slot := self._tool(payload, "shell_call_output"):
             slot.item = {**slot.item, "output": [*pick.listed(slot.item, "output"), *(payload.output or ())]}
 
-    def _nothing(self, _: wire.Nothing) -> None:
+    def _nothing(self, _: Any) -> None:
         """Signs of life and of progress."""
+
+    pieces: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {
+        "response.output_item.added": _item_added,
+        "response.output_item.done": _item_done,
+        "response.content_part.added": _part_added,
+        "response.content_part.done": _part_done,
+        "response.output_text.delta": _text_delta,
+        "response.output_text.done": _text_done,
+        "response.output_text.annotation.added": _note,
+        "response.output_text_annotation.added": _note,
+        "response.refusal.delta": _refusal_delta,
+        "response.refusal.done": _refusal_done,
+        "response.reasoning.delta": _reasoning_delta,
+        "response.reasoning.done": _reasoning_done,
+        "response.reasoning_text.delta": _reasoning_delta,
+        "response.reasoning_text.done": _reasoning_done,
+        "response.reasoning_summary.delta": _summary_delta,
+        "response.reasoning_summary.done": _summary_done,
+        "response.reasoning_summary_text.delta": _summary_delta,
+        "response.reasoning_summary_text.done": _summary_done,
+        "response.reasoning_summary_part.added": _summary_part_added,
+        "response.reasoning_summary_part.done": _summary_part_done,
+        "response.function_call_arguments.delta": _arguments_delta,
+        "response.function_call_arguments.done": _arguments_done,
+        "response.custom_tool_call_input.delta": _input_delta,
+        "response.custom_tool_call_input.done": _input_done,
+        "response.mcp_call_arguments.delta": _mcp_delta,
+        "response.mcp_call_arguments.done": _mcp_done,
+        "response.mcp_call.arguments.delta": _mcp_delta,
+        "response.mcp_call.arguments.done": _mcp_done,
+        "response.code_interpreter_call_code.delta": _code_delta,
+        "response.code_interpreter_call_code.done": _code_done,
+        "response.code_interpreter_call.code.delta": _code_delta,
+        "response.code_interpreter_call.code.done": _code_done,
+        "response.image_generation_call.partial_image": _picture,
+        "response.apply_patch_call_operation_diff.done": _diff_done,
+        "response.shell_call_command.done": _command_done,
+        "response.shell_call_output_content.done": _output_done,
+        "response.audio.delta": _audio_delta,
+        "response.audio.done": _audio_done,
+        "response.audio.transcript.delta": _transcript_delta,
+        "response.audio.transcript.done": _nothing,
+        **dict.fromkeys(wire.SPELLINGS[wire.Nothing], _nothing),
+    }
 
 
 def _words(payload: wire.Piece) -> str:

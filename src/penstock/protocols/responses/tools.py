@@ -1,7 +1,7 @@
 """Built-in tools: items that are a call, an answer, or both at once; and items nobody here has a word for.
 
-Who runs a built-in is a fact of its kind, or said by the item (a container of the provider, `execution`). What the client
-must run is delivered when its item is done, whole, with the item as it was in `extra`; what the provider runs is opened
+Who runs a built-in is a fact of its kind, or said by the item (a container of the provider, `execution`). What the
+client must run is delivered when its item is done, with the item as it was in `extra`; what the provider runs is opened
 when it is announced and has its answer when it is done.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock import pick
-from penstock.protocols.responses.calls import as_text
+from penstock.protocols.responses.calls import as_text, catch_up
 from penstock.protocols.responses.speech import NAME, own
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ class Tools:
     def preview(self, slot: Slot, number: int, picture: str) -> None:
         """A picture before it is finished: an answer that a later one replaces."""
         self._open(slot, tool := EARLY["image_generation_call"], "provider", own(item=slot.item))
+        self._end(slot, tool)
         json = _json({"result": picture, "partial_image_index": number})
         self._ledger.atom(ev.Result, slot.call, tool.name, json, False, True, own(id=slot.id))  # noqa: FBT003
 
@@ -165,7 +166,9 @@ class Tools:
         self._ledger.open_call(slot.number, slot.call, name, by=by, item=slot.id, extra=extra)
 
     def _end(self, slot: Slot, tool: Tool) -> None:
-        self._ledger.end_call(slot.number, _input(slot.item, tool), extra=own(id=slot.id, type=slot.kind))
+        json = _input(slot.item, tool)
+        catch_up(self._ledger, slot.number, json)
+        self._ledger.end_call(slot.number, json, extra=own(id=slot.id, type=slot.kind))
 
     def _picture(self, slot: Slot) -> None:
         data = pick.text(slot.item, "result")
@@ -180,7 +183,7 @@ class Tools:
         item = slot.item
         failed = bool(item.get("error")) or item.get("status") in _FAILED
         name = self._names.get(call) or tool.name
-        answer = item.get("error") if item.get("error") else _answer(item, tool)
+        answer = item.get("error") or _answer(item, tool)
         self._ledger.atom(ev.Result, call, name, _json(answer), failed, False, own(item=item))  # noqa: FBT003
 
 
@@ -190,7 +193,9 @@ def _json(value: Any) -> str:
 
 def _runner(item: Item, tool: Tool) -> By:
     """Who runs a call that either side might: a container or `execution: server` is the provider's."""
-    if pick.text(item, "execution") == "server" or pick.text(pick.table(item, "environment"), "type").startswith("container"):
+    if pick.text(item, "execution") == "server" or pick.text(pick.table(item, "environment"), "type").startswith(
+        "container"
+    ):
         return "provider"
     return tool.by
 

@@ -16,7 +16,7 @@ SPELLED = {"text-delta": "delta", "reasoning-delta": "delta", "error": "errorTex
 FULL = frozenset({"request", "warnings", "usage", "totalUsage", "response", "messageId", "rawFinishReason"})
 
 
-def looks(name: str, payload: dict[str, Any]) -> bool:
+def looks(_: str, payload: dict[str, Any]) -> bool:
     """What only a UI stream says, or only in its own spelling; the frame around it tells by what it lacks."""
     kind = str(payload.get("type"))
     if kind in KINDS or kind.startswith("data-"):

@@ -11,42 +11,34 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
+from penstock import pick
+from penstock.aisdk.encode import PartEncoder, encode_json, metadata, value
 from penstock.aisdk.usage import write_usage
-from penstock.aisdk.words import OPAQUE, WRITES, cite, own, write_metadata
-from penstock.codec import Encoder, Losses
+from penstock.aisdk.words import OPAQUE, WRITES, cite, own
 from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.codec import Losses
     from penstock.events import Extra
 
 NAME = "uistream"
 LOSSES: Losses = {
     "choice": "only the first of several choices is written",
     "refusal": "a refusal is written as text; only its metadata tells",
-    "pause": "a paused turn is written as stopped",
+    "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the metadata tells",
+    "fault": "of a fault only the message is written",
     "approval": "version 5 has no request for approval; only another UI stream's is passed on",
     "orphan-result": "a result needs its call in the same message",
     "logprobs": "log probabilities have no field",
     "unknown": "another protocol's unknown payload is not written",
 }
 _DONE = (b"", b"[DONE]")
-_encode = msgspec.json.Encoder().encode
 
 
-def _metadata(extra: Extra | None, **ours: Any) -> dict[str, Any]:
-    metadata = write_metadata(extra, **ours)
-    return {"providerMetadata": metadata} if metadata else {}
-
-
-def _value(json: str) -> Any:
-    """Raw JSON as a value; what is none is text."""
-    return msgspec.Raw(json.encode()) if is_json(json) else json
-
-
-class UiEncoder(Encoder):
-    """State: how each open part's deltas begin, files so far, the calls there are, whether a step waits, usage."""
+class UiEncoder(PartEncoder):
+    """State: the calls there are, whether a step waits, usage."""
 
     protocol = NAME
     losses = LOSSES
@@ -58,26 +50,20 @@ class UiEncoder(Encoder):
         self._reset()
 
     def _reset(self) -> None:
-        self._open: dict[int, bytes] = {}
-        self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
+        self._clear()
         self._calls: dict[str, bool] = {}  # id → whether the provider runs it
         self._waiting = False
         self._usage: ev.Usage | None = None
-
-    def _send(self, type: str, **fields: Any) -> None:
-        self.out.append((b"", _encode({"type": type, **fields})))
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
         self._reset()
-        id, model = event.id or self._id, event.model or self._model
-        metadata = {
-            **({"model": model} if model and self._tell else {}),
-            **_object(own(event.extra), "messageMetadata"),
-        }
-        named: dict[str, Any] = {"messageId": id} if id else {}  # without one the page makes its own
-        self._send("start", **named, **({"messageMetadata": metadata} if metadata else {}))
+        named, model = event.id or self._id, event.model or self._model
+        told = {"model": model} if model and self._tell else {}
+        told.update(pick.table(own(event.extra), "messageMetadata"))
+        # without an id the page makes its own
+        self._send("start", **({"messageId": named} if named else {}), **({"messageMetadata": told} if told else {}))
         self._send("start-step")
 
     def _step(self, _: ev.Step) -> None:
@@ -95,21 +81,21 @@ class UiEncoder(Encoder):
             self._usage = event
 
     def _finish(self, event: ev.Finish) -> None:
-        if event.reason == "pause":
-            self.lose("pause")
+        if event.reason in ("pause", "other", "refusal"):
+            self.lose("reason")
         if event.others:
             self.lose("choice")
         self._end(WRITES[event.reason], event.raw, event.extra)
 
     def _end(self, reason: str, raw: str, extra: Extra | None) -> None:
-        metadata: dict[str, Any] = {}
+        told: dict[str, Any] = {}
         if self._tell and self._usage is not None:
-            metadata["usage"] = write_usage(self._usage)
+            told["usage"] = write_usage(self._usage)
         if self._tell and raw and raw != reason:
-            metadata["rawFinishReason"] = raw
-        metadata.update(_object(own(extra), "messageMetadata"))
+            told["rawFinishReason"] = raw
+        told.update(pick.table(own(extra), "messageMetadata"))
         self._send("finish-step")
-        self._send("finish", finishReason=reason, **({"messageMetadata": metadata} if metadata else {}))
+        self._send("finish", finishReason=reason, **({"messageMetadata": told} if told else {}))
         self.out.append(_DONE)
 
     def _fault(self, event: ev.Fault) -> None:
@@ -117,16 +103,17 @@ class UiEncoder(Encoder):
             self._send("abort", reason=event.message)
             self.out.append(_DONE)
         else:
+            self.lose("fault")
             self._send("error", errorText=event.message)
             self._end("error", "", None)
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
     def _speak(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart, kind: str, **ours: Any) -> None:
-        if event.choice:
-            self.lose("choice")
+        if not self._first(event):
             return
-        self._send(f"{kind}-start", id=str(event.index), **_metadata(event.extra, **ours))
+        said = metadata(event.extra, reasoning=kind == "reasoning", **ours)
+        self._send(f"{kind}-start", id=str(event.index), **said)
         self._open[event.index] = b'{"type":"%b-delta","id":"%d","delta":' % (kind.encode(), event.index)
 
     def _text_start(self, event: ev.TextStart) -> None:
@@ -139,23 +126,11 @@ class UiEncoder(Encoder):
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         self._speak(event, "reasoning", form="" if event.form == "full" else event.form)
 
-    def _text_delta(self, event: ev.TextDelta) -> None:
-        if event.logprobs is not None:
-            self.lose("logprobs")
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.text) + b"}"))
-
-    def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.text) + b"}"))
-
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
-        self._close(event, "text-end", id=str(event.index), **_metadata(event.extra))
+        self._close(event, "text-end", id=str(event.index), **metadata(event.extra))
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
-        self._close(event, "reasoning-end", id=str(event.index), **_metadata(event.extra))
+        self._close(event, "reasoning-end", id=str(event.index), **metadata(event.extra, reasoning=True))
 
     def _close(self, event: Any, type: str, **fields: Any) -> None:
         if self._open.pop(event.index, None) is not None:
@@ -165,13 +140,14 @@ class UiEncoder(Encoder):
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call_start(self, event: ev.CallStart) -> None:
-        if event.choice:
-            self.lose("choice")
+        if not self._first(event):
             return
         self._calls[event.id] = event.by == "provider"
         encoding = {"inputEncoding": "text"} if event.form == "text" else {}
         self._send("tool-input-start", **self._head(event), **encoding)
-        self._open[event.index] = b'{"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % _encode(event.id)
+        self._open[event.index] = b'{"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % encode_json(
+            event.id
+        )
 
     def _head(self, event: ev.CallStart | ev.CallEnd | ev.CallCut) -> dict[str, Any]:
         marks = own(event.extra)
@@ -179,18 +155,13 @@ class UiEncoder(Encoder):
         if event.by == "provider":
             fields["providerExecuted"] = True
         fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
-        return {**fields, **_metadata(event.extra)}
-
-    def _call_delta(self, event: ev.CallDelta) -> None:
-        head = self._open.get(event.index)
-        if head is not None:
-            self.out.append((b"", head + _encode(event.json) + b"}"))
+        return {**fields, **metadata(event.extra)}
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if event.by == "provider" and event.id in self._calls:
             self._calls[event.id] = True
-        input = event.json if event.form == "text" else _value(event.json)
-        self._close(event, "tool-input-available", **self._head(event), input=input)
+        whole = event.json if event.form == "text" else value(event.json)
+        self._close(event, "tool-input-available", **self._head(event), input=whole)
 
     def _call_cut(self, event: ev.CallCut) -> None:
         """A part left streaming would never end; one with an error is shown as such and never run."""
@@ -210,15 +181,15 @@ class UiEncoder(Encoder):
             **marks,
         }
         if event.failed:
-            self._send("tool-output-error", **head, errorText=_shown(event.json), **_metadata(event.extra))
+            self._send("tool-output-error", **head, errorText=_shown(event.json), **metadata(event.extra))
             return
         partial = {"preliminary": True} if event.partial else {}
-        self._send("tool-output-available", **head, output=_value(event.json), **partial, **_metadata(event.extra))
+        self._send("tool-output-available", **head, output=value(event.json), **partial, **metadata(event.extra))
 
     def _ask(self, event: ev.Ask) -> None:
         """Only readers since 6 know this chunk: it is written if it came from a stream that knew it too."""
         marks = own(event.extra)
-        if event.call not in self._calls or not marks.get("ui"):
+        if event.call not in self._calls or marks.get("via") != NAME:
             self.lose("approval")
             return
         words = (("reason", "reason"), ("automatic", "isAutomatic"), ("signature", "signature"))
@@ -228,68 +199,44 @@ class UiEncoder(Encoder):
     # ── sources, files, the rest ──────────────────────────────────────────────────────────────────
 
     def _source(self, event: ev.Source) -> None:
-        place = _metadata(event.extra, cite=cite(event))
-        id, title = event.id or f"source-{event.index}", {"title": event.title} if event.title else {}
+        place = metadata(event.extra, cite=cite(event))
+        named = {"sourceId": event.id or f"source-{event.index}", **({"title": event.title} if event.title else {})}
         if event.url:
-            self._send("source-url", sourceId=id, url=event.url, **title, **place)
+            self._send("source-url", **named, url=event.url, **place)
             return
-        named = {"filename": event.filename} if event.filename else {}
-        fields = {"mediaType": event.media or "text/plain", "title": event.title or event.filename or "document"}
-        self._send("source-document", sourceId=id, **fields, **named, **place)
+        named.setdefault("title", event.filename or "document")
+        file = {"filename": event.filename} if event.filename else {}
+        self._send("source-document", **named, mediaType=event.media or "text/plain", **file, **place)
 
-    def _file_start(self, event: ev.FileStart) -> None:
-        if event.choice:
-            self.lose("choice")
-        else:
-            self._files[event.index] = (event, [])
-
-    def _file_delta(self, event: ev.FileDelta) -> None:
-        if event.index in self._files:
-            self._files[event.index][1].append(event.data)
-
-    def _file_end(self, event: ev.FileEnd) -> None:
-        start, pieces = self._files.pop(event.index, (None, []))
-        if start is not None:
-            url = f"data:{start.media};base64,{''.join(pieces)}" if pieces or not start.url else start.url
-            self._send("file", url=url, mediaType=start.media, **_metadata(event.extra or start.extra))
-            self._go_on()
+    def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        url = f"data:{start.media};base64,{data}" if data or not start.url else start.url
+        self._send("file", url=url, mediaType=start.media, **metadata(extra))
+        self._go_on()
 
     def _opaque(self, event: ev.Opaque) -> None:
         """State that must come back goes where every reader keeps it: into a data part."""
         if event.protocol == NAME and isinstance(event.data, dict):
-            self.out.append((b"", _encode(event.data)))  # pyright: ignore[reportUnknownMemberType]
+            self.out.append((b"", encode_json(event.data)))  # pyright: ignore[reportUnknownMemberType]
         else:
             self._send(OPAQUE, data={"protocol": event.protocol, "kind": event.kind, "data": event.data})
 
     def _data(self, event: ev.Data) -> None:
         named = {"id": event.id} if event.id else {}
         fading = {"transient": True} if event.transient else {}
-        self._send(f"data-{event.name}", **named, data=_value(event.json), **fading)
-
-    def _unknown(self, event: ev.Unknown) -> None:
-        if event.protocol == NAME:
-            self.out.append((b"", event.data.encode()))
-        else:
-            self.lose("unknown")
+        self._send(f"data-{event.name}", **named, data=value(event.json), **fading)
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _step,
-        ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _text_end,
-        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _delta, ev.RefusalEnd: _text_end,
-        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _delta, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
-        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
-        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        **PartEncoder.table,
+        ev.Start: _start, ev.Step: _step, ev.TextStart: _text_start, ev.TextEnd: _text_end,
+        ev.RefusalStart: _refusal_start, ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: _reasoning_start, ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start, ev.CallEnd: _call_end, ev.CallCut: _call_cut, ev.Result: _result, ev.Ask: _ask,
+        ev.Source: _source, ev.Opaque: _opaque, ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish,
+        ev.Fault: _fault,
     }  # fmt: skip
 
 
 def _shown(json: str) -> str:
     """A failure as text."""
-    value = msgspec.json.decode(json) if is_json(json) else json
-    return value if isinstance(value, str) else json
-
-
-def _object(source: dict[str, Any], key: str) -> dict[str, Any]:
-    value = source.get(key)
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    said = msgspec.json.decode(json) if is_json(json) else json
+    return said if isinstance(said, str) else json

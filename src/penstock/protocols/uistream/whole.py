@@ -19,7 +19,7 @@ _STATES = {"tool-input-available": "input-available", "tool-input-error": "outpu
 def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
     message: dict[str, Any] = {"id": "", "role": "assistant", "metadata": {}, "parts": []}
-    open: dict[str, dict[str, Any]] = {}
+    known: dict[str, dict[str, Any]] = {}
     for _, data in frames:
         if data == b"[DONE]":
             continue
@@ -31,28 +31,28 @@ def body(frames: Sequence[Frame]) -> bytes:
         message["metadata"].update(chunk.get("messageMetadata", {}))
         if kind == "finish":
             message["metadata"]["finishReason"] = chunk["finishReason"]
-        _grow(message["parts"], open, kind, chunk)
+        _grow(message["parts"], known, kind, chunk)
     return msgspec.json.encode(message)
 
 
-def _grow(parts: list[dict[str, Any]], open: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
+def _grow(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
     if kind.startswith(("text-", "reasoning-")):
-        _speak(parts, open, kind, chunk)
+        _speak(parts, known, kind, chunk)
     elif kind.startswith("tool-"):
-        _tool(parts, open, kind, chunk)
+        _tool(parts, known, kind, chunk)
     elif kind == "start-step":
         parts.append({"type": "step-start"})
     elif (kind.startswith("data-") and not chunk.get("transient")) or kind in _PLAIN:
         parts.append(chunk)
 
 
-def _speak(parts: list[dict[str, Any]], open: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
+def _speak(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
     noun, _, stage = kind.partition("-")
     key = f"{noun} {chunk['id']}"
     if stage == "start":
-        open[key] = {"type": noun, "text": "", "state": "streaming"}
-        parts.append(open[key])
-    part = open[key]
+        known[key] = {"type": noun, "text": "", "state": "streaming"}
+        parts.append(known[key])
+    part = known[key]
     part["text"] += chunk.get("delta", "")
     for provider, fields in chunk.get("providerMetadata", {}).items():
         part.setdefault("providerMetadata", {}).setdefault(provider, {}).update(fields)
@@ -60,14 +60,14 @@ def _speak(parts: list[dict[str, Any]], open: dict[str, dict[str, Any]], kind: s
         part["state"] = "done"
 
 
-def _tool(parts: list[dict[str, Any]], open: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
+def _tool(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
     key = f"tool {chunk['toolCallId']}"
     if kind == "tool-input-start":
         name = chunk["toolName"]
         named = {"type": "dynamic-tool", "toolName": name} if chunk.get("dynamic") else {"type": f"tool-{name}"}
-        open[key] = {**named, "toolCallId": chunk["toolCallId"], "state": "input-streaming"}
-        parts.append(open[key])
-    part = open.get(key, {})
+        known[key] = {**named, "toolCallId": chunk["toolCallId"], "state": "input-streaming"}
+        parts.append(known[key])
+    part = known.get(key, {})
     part["state"] = _STATES.get(kind, part.get("state"))
     if kind == "tool-input-error":
         part["rawInput"] = chunk["input"]

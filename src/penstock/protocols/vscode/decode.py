@@ -15,7 +15,9 @@ from penstock import events as ev
 from penstock.codec import Decoder
 from penstock.parts import TRUNCATED
 from penstock.protocols.vscode import thinking, tokens, wire
-from penstock.protocols.vscode.encode import CITATION, NAME, RESERVED
+from penstock.protocols.vscode.encode import NAME
+from penstock.protocols.vscode.media import CITATION
+from penstock.protocols.vscode.options import RESERVED
 from penstock.protocols.vscode.parts import DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encoded
 from penstock.shaping.namespace import PREFIX, Namespace
 
@@ -116,8 +118,10 @@ class VSCodeDecoder(Decoder):
     def _cut(self, line: wire.Cut) -> None:
         self._begin("")
         call = self._names.restore(line.call_id)
-        self.ledger.open_call(("call", call), call, line.name)
-        self.ledger.end_call(("call", call), line.input or "{", whole=False)
+        part = self.ledger.open_call(("call", call), call, line.name)
+        if part is not None:
+            part.void = True  # whole or not, it was refused once
+        self.ledger.end_call(("call", call), line.input, whole=False)
 
     def _data(self, line: DataPart) -> None:
         mime = line.mime_type

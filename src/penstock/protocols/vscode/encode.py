@@ -6,16 +6,16 @@ prefix of call ids follow the options. Leans on shaping for links and ids; docs/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder
-from penstock.errors import InputError
-from penstock.fold import total
-from penstock.protocols.vscode import media, tokens, wire
+from penstock.protocols.vscode import media, options, tokens, wire
+from penstock.protocols.vscode.calls import Calls, as_object, call_line
 from penstock.protocols.vscode.losses import EMPTY, LOSSES
+from penstock.protocols.vscode.options import HOST
 from penstock.protocols.vscode.parts import DataPart, ErrorPart, Part, TextPart, ThinkingPart, encoded
 from penstock.protocols.vscode.thinking import Round
 from penstock.shaping.citations import CitationLinks
@@ -26,14 +26,9 @@ if TYPE_CHECKING:
 
     from penstock.events import AnyEvent
     from penstock.framing import Frame
+    from penstock.protocols.vscode.options import Citations, Reasoning
 
 NAME = "vscode"
-Reasoning: TypeAlias = Literal["thinking", "text", "drop"]
-Citations: TypeAlias = Literal["data", "link", "both"]
-HOST = frozenset({"text", "thinking", "tool-call", "data"})
-RESERVED = "__vscode"  # the host appends it to call ids, and cuts them off there
-CITATION = "application/vnd.vscode.citation+json"
-_MODES: dict[str, tuple[str, ...]] = {"reasoning": ("thinking", "text", "drop"), "citations": ("data", "link", "both")}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,19 +41,17 @@ class VSCodeEncoder(Encoder):
     def __init__(
         self, *, id: str = "", model: str = "", created: int | None = None, host: Collection[str] = HOST,
         reasoning: Reasoning | None = None, citations: Citations = "both", call_id_prefix: str | None = PREFIX,
+        hold_calls: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        mode = reasoning or ("thinking" if "thinking" in host else "drop")
-        for option, value in (("reasoning", mode), ("citations", citations)):
-            if value not in _MODES[option]:
-                raise InputError(f"{option} is one of {', '.join(_MODES[option])}; not {value!r}")
         self._default = (id, model, created)
         self._host = frozenset(host)
-        self._reasoning = "drop" if mode == "thinking" and "thinking" not in host else mode
-        self.names = Namespace(call_id_prefix or "", reserved=RESERVED)
+        self._reasoning = options.reasoning_mode(reasoning, host)
+        options.check("citations", citations, options.CITATIONS)
+        self.names = Namespace(call_id_prefix or "", reserved=options.RESERVED)
         keep = citations == "both" and "data" in host
         self._links = None if citations == "data" else CitationLinks(keep=keep, diagnostics=self.diagnostics)
-        self._called: set[str] = set()
+        self._calls = Calls(self.diagnostics, hold=hold_calls)
         self._muted: set[int] = set()
         self._begin()
 
@@ -66,18 +59,20 @@ class VSCodeEncoder(Encoder):
         self.shown = False  # a reply must hold text or a call
         self.usages: dict[int, ev.Usage] = {}
         self._texts = 0
+        self._aloud = -1  # the reasoning part that was last said as text
         self._round = Round()
         self._tails: dict[int, bytes] = {}
         self._files = media.Files()
+        self._calls.begin()
         self._muted.clear()
 
     def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
         """The table's work, with the one row that most events go to written out: a call for each is a third of it."""
         out = self.out = []
-        table, muted = self.table, self._muted
+        table, muted, plain = self.table, self._muted, self._reasoning != "text"
         for event in self.shaped(events):
             kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
-            if kind is ev.TextDelta and not muted and event.logprobs is None:
+            if kind is ev.TextDelta and plain and not muted and event.logprobs is None:
                 self.shown = True
                 try:
                     out.append((b"", b'{"kind":"text","value":%b}' % _encode(event.text)))
@@ -117,22 +112,25 @@ class VSCodeEncoder(Encoder):
 
     @property
     def spent(self) -> ev.Usage | None:
-        """The usage of the turn: as given, or the sum of its steps."""
-        return self.usages.get(0) or (total(self.usages.values()) if self.usages else None)
+        return tokens.spent(self.usages)
 
-    def _spend(self) -> None:
-        said = tokens.usage_line(self.usages, self.spent)
+    def _settle(self) -> None:
+        """What comes before either end: the calls that waited, the tokens."""
+        self._hand_over(self._calls.release())
+        if self._links is not None and self._links.linked:
+            self.lose("links")
+        said = tokens.usage_line(self.usages)
         if said is not None:
             self.put(said)
 
     def _finish(self, event: ev.Finish) -> None:
-        self._spend()
+        self._settle()
         if event.others:
             self.lose("choice")
         self.put(wire.End(event.reason, event.raw, "" if self.shown else EMPTY[event.reason]))
 
     def _fault(self, event: ev.Fault) -> None:
-        self._spend()
+        self._settle()
         self.put(ErrorPart(event.kind, event.message, event.status, event.code, event.request_id, event.retry_after))
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
@@ -144,18 +142,21 @@ class VSCodeEncoder(Encoder):
             self._texts += 1
 
     def _text(self, event: ev.TextDelta) -> None:
-        if self._muted and event.index in self._muted:
+        if event.index in self._muted:
             return
         if event.logprobs is not None:
             self.lose("logprobs")
-        self.shown = True
-        self.out.append((b"", b'{"kind":"text","value":%b}' % encoded(event.text)))
+        self._say(event.text)
 
     def _refusal(self, event: ev.RefusalDelta) -> None:
         if event.index not in self._muted:
             self._say(event.text, refusal=True)
 
-    def _say(self, text: str, *, refusal: bool = False) -> None:
+    def _say(self, text: str, *, refusal: bool = False, thought: int = -1) -> None:
+        """Text of any kind; what is thought aloud is a paragraph of its own."""
+        if self.shown and thought != self._aloud:
+            self.put(TextPart("\n\n"))
+        self._aloud = thought
         self.shown = True
         self.put(TextPart(text, refusal))
 
@@ -170,14 +171,15 @@ class VSCodeEncoder(Encoder):
             return
         if self._reasoning == "drop":
             self.lose("reasoning")
-        self._round.open(event.index, event.item, event.form)
+        self._round.open(event)
         self._tails[event.index] = b',"id":%b}' % encoded(event.item) if event.item else b"}"
 
     def _reasoning_delta(self, event: ev.ReasoningDelta) -> None:
         if event.index in self._muted or self._reasoning == "drop":
             return
         if self._reasoning == "text":
-            self._say(event.text if self._round.said(event.index) else "[Thinking] " + event.text)
+            text = event.text if self._round.said(event.index) else "[Thinking] " + event.text
+            self._say(text, thought=event.index)
         else:
             self._think(event)
         self._round.say(event.index, event.text)
@@ -188,16 +190,11 @@ class VSCodeEncoder(Encoder):
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         if event.index in self._muted:
             return
-        said = self._round.said(event.index)
         self._round.close(event.index, event.extra)
-        if self._reasoning == "thinking":
-            if self._round.stateful:
-                self.put(ThinkingPart("", self._round.thoughts[event.index].id, self._round.metadata()))
-            return
-        if event.extra:
+        if self._round.stateful and self._reasoning == "thinking":
+            self.put(ThinkingPart("", self._round.thoughts[event.index].id, self._round.metadata()))
+        elif self._round.stateful:
             self.lose("reasoning-state")
-        if said:
-            self._say("\n\n")
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,37 +208,33 @@ class VSCodeEncoder(Encoder):
             return
         if "tool-call" not in self._host:
             self.lose("call")
-        elif event.id in self._called:
-            self.diagnostics.add("call-twice", f"call {event.id!r} was delivered before and is left out")
         else:
-            self._called.add(event.id)
+            if event.index < self._calls.newest:
+                self.lose("order")
+            self._hand_over(self._calls.take(event))
+
+    def _hand_over(self, calls: list[ev.CallEnd]) -> None:
+        for call in calls:
             self.shown = True
-            self._deliver(self.names.name(event.id), event.name, self._object(event), event.extra)
+            given, loss = as_object(call)
+            if loss:
+                self.lose(loss)
+            self._deliver(self.names.name(call.id), call.name, given, call.extra)
 
     def _deliver(self, id: str, name: str, given: str, extra: Any) -> None:
-        tail = b',"extra":%b}' % encoded(extra) if extra else b"}"
-        self.out.append((
-            b"",
-            b'{"kind":"call","callId":%b,"name":%b,"input":%b%b' % (encoded(id), encoded(name), given.encode(), tail),
-        ))  # fmt: skip
-
-    def _object(self, event: ev.CallEnd) -> str:
-        """The input as the JSON object the host insists on; anything else is wrapped in one."""
-        text = event.json.strip()
-        if event.form == "json" and text.startswith("{"):
-            return text
-        if event.form == "json" and text == "null":
-            return "{}"
-        self.diagnostics.add("wrapped", f"the input of {event.name!r} is no object and is sent as its `input`")
-        return '{"input":%s}' % (text if event.form == "json" else encoded(event.json).decode())
+        self.out.append((b"", call_line(id, name, given, extra)))
 
     def _call_cut(self, event: ev.CallCut) -> None:
         if event.index not in self._muted:
             self.diagnostics.add("call-cut", f"call {event.id!r} of {event.name!r} was cut short and is not delivered")
             self.put(wire.Cut(self.names.name(event.id), event.name, event.json))
 
-    def _provider(self, _: ev.Result) -> None:
-        self.lose("provider-call")
+    def _result(self, event: ev.Result) -> None:
+        if not self._calls.answered(event):
+            self.lose("provider-call")
+
+    def _step(self, _: ev.Step) -> None:
+        self._hand_over(self._calls.release())
 
     # ── files, sources, data ──────────────────────────────────────────────────────────────────────
 
@@ -264,11 +257,9 @@ class VSCodeEncoder(Encoder):
             self.lose("file" if part is None else "data")
 
     def _source(self, event: ev.Source) -> None:
-        said = {
-            "type": "citation", "url": event.url, "title": event.title, "sourceId": event.id, "quote": event.quote,
-            "span": event.span, "mediaType": event.media, "filename": event.filename,
-        }  # fmt: skip
-        self._json("source", {key: value for key, value in said.items() if value}, CITATION)
+        if event.of is not None:
+            self.lose("span")
+        self._json("source", media.citation(event), media.CITATION)
 
     def _data(self, event: ev.Data) -> None:
         mime = f"application/vnd.vercel.{media.mime_word(event.name.removeprefix('data-'))}+json"
@@ -298,12 +289,12 @@ class VSCodeEncoder(Encoder):
         """Framing, or fragments whose whole is written at their end."""
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _nothing,
+        ev.Start: _start, ev.Step: _step,
         ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
         ev.RefusalStart: _text_start, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning_delta, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
         ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
-        ev.Result: _provider, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
+        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
     }  # fmt: skip

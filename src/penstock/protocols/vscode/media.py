@@ -1,10 +1,10 @@
-"""Files: base64 in its variants to bytes, data URLs, and a name for what has only an address."""
+"""Files: base64 in its variants to bytes, data URLs, and a name for what has only an address. Citations as data."""
 
 from __future__ import annotations
 
 import binascii
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.protocols.vscode.parts import DataPart
 from penstock.shaping.citations import markdown_link
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock import events as ev
 
 RAW = "application/octet-stream"
+CITATION = "application/vnd.vscode.citation+json"
 _URL_SAFE = str.maketrans("-_", "+/", " \r\n\t")
 _QUARTET = 4
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -77,13 +78,22 @@ def media_type(said: str, data: bytes) -> str:
     if "*" not in said and "/" in said:
         return said
     found = next((name for magic, name in _MAGIC if data.startswith(magic)), "")
-    return found or (f"{said}/*" if said and "/" not in said else said or RAW)
+    return found or said or RAW
 
 
 def file_link(media: str, url: str) -> str:
     """A link to a file by its address, named after its last step; nothing if it is no address on the web."""
     name = url.split("?", 1)[0].split("#", 1)[0].rstrip("/").rsplit("/", 1)[-1]
     return markdown_link(name or media or "file", url)
+
+
+def citation(event: ev.Source) -> dict[str, Any]:
+    """A source as the JSON of a data part. Its span counts the model's own text, without links put into it."""
+    said = {
+        "type": "citation", "url": event.url, "title": event.title, "sourceId": event.id, "quote": event.quote,
+        "span": event.span, "mediaType": event.media, "filename": event.filename,
+    }  # fmt: skip
+    return {key: value for key, value in said.items() if value}
 
 
 def mime_word(name: str) -> str:

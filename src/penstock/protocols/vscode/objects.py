@@ -45,16 +45,10 @@ class PartMaker(VSCodeEncoder):
         return self.made
 
     def put(self, part: Part) -> None:
-        if isinstance(part, (TextPart, ThinkingPart, ToolCallPart, DataPart)):
+        if type(part) is TextPart:
+            self.made.append(part if part.value.isascii() else TextPart(_carried(part.value), part.refusal))
+        elif isinstance(part, ThinkingPart | ToolCallPart | DataPart):
             self.made.append(part)
-
-    def _say_text(self, event: ev.TextDelta) -> None:
-        if self._muted and event.index in self._muted:
-            return
-        if event.logprobs is not None:
-            self.lose("logprobs")
-        self.shown = True
-        self.made.append(TextPart(event.text if event.text.isascii() else _carried(event.text)))
 
     def _think(self, event: ev.ReasoningDelta) -> None:
         self.made.append(ThinkingPart(_carried(event.text), self._round.thoughts[event.index].id))
@@ -77,7 +71,8 @@ class PartMaker(VSCodeEncoder):
         self.cuts.append(event)
         self._call_cut(event)
 
-    def _spend(self) -> None:
+    def _settle(self) -> None:
+        super()._settle()
         if self.spent is not None:
             self.spendings.append(self.spent)
 
@@ -86,7 +81,7 @@ class PartMaker(VSCodeEncoder):
         self.lose("unknown")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        **VSCodeEncoder.table, ev.TextDelta: _say_text, ev.Finish: _note_finish, ev.Fault: _note_fault,
+        **VSCodeEncoder.table, ev.Finish: _note_finish, ev.Fault: _note_fault,
         ev.CallCut: _note_cut, ev.Unknown: _no_line,
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.events import Extra, ReasoningForm
+from penstock.events import Extra, ReasoningForm, ReasoningStart
 from penstock.protocols.vscode.parts import encoded
 
 COMPLETE, SIGNATURE, REDACTED, PACKED = "_completeThinking", "signature", "redactedData", "encrypted_content"
@@ -36,9 +36,9 @@ class Round:
         self.thoughts: dict[int, Thought] = {}
         self._pieces: dict[int, list[str]] = {}
 
-    def open(self, index: int, id: str, form: ReasoningForm) -> None:
-        self.thoughts[index] = Thought("", id, form)
-        self._pieces[index] = []
+    def open(self, event: ReasoningStart) -> None:
+        self.thoughts[event.index] = Thought("", event.item, event.form, event.extra)
+        self._pieces[event.index] = []
 
     def say(self, index: int, text: str) -> None:
         self._pieces[index].append(text)
@@ -48,7 +48,7 @@ class Round:
 
     def close(self, index: int, extra: Extra | None) -> None:
         thought = self.thoughts[index]
-        thought.text, thought.extra = "".join(self._pieces.pop(index)), extra
+        thought.text, thought.extra = "".join(self._pieces.pop(index)), extra or thought.extra
 
     @property
     def stateful(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock import events as ev
+from penstock.fold import total
 from penstock.protocols.vscode import wire
 from penstock.protocols.vscode.parts import DataPart
 
@@ -22,8 +23,14 @@ def tokens(usage: ev.Usage) -> wire.Tokens:
     return wire.Tokens(usage.input, usage.output, total, inside, thought)
 
 
-def usage_line(usages: dict[int, ev.Usage], turn: ev.Usage | None) -> wire.Usage | None:
+def spent(usages: dict[int, ev.Usage]) -> ev.Usage | None:
+    """The usage of a turn: as given, or the sum of its steps."""
+    return usages.get(0) or (total(usages.values()) if usages else None)
+
+
+def usage_line(usages: dict[int, ev.Usage]) -> wire.Usage | None:
     """A turn of several model calls fills the context with the last of them, not with their sum."""
+    turn = spent(usages)
     if turn is None:
         return None
     step = max(usages)

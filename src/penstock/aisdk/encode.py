@@ -1,0 +1,99 @@
+"""What the encoders of AI SDK streams share: deltas by template, files gathered into one chunk, what is passed over.
+
+A subclass opens parts by noting how their deltas begin; a part that it does not open is left out to its end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.aisdk.words import write_metadata
+from penstock.codec import Encoder
+from penstock.jsontext import is_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra
+
+encode_json = msgspec.json.Encoder().encode
+
+
+def metadata(extra: Extra | None, *, reasoning: bool = False, **ours: Any) -> dict[str, Any]:
+    """The field of provider metadata, if there is any."""
+    found = write_metadata(extra, reasoning=reasoning, **ours)
+    return {"providerMetadata": found} if found else {}
+
+
+def value(json: str) -> Any:
+    """Raw JSON as a value; what is none is text."""
+    return msgspec.Raw(json.encode()) if is_json(json) else json
+
+
+class PartEncoder(Encoder):
+    """State: how each open part's deltas begin, and the files so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._open: dict[int, bytes] = {}
+        self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
+
+    def _send(self, type: str, **fields: Any) -> None:
+        self.out.append((b"", encode_json({"type": type, **fields})))
+
+    def _first(self, event: Any) -> bool:
+        """Whether the part is of the choice that is written."""
+        if event.choice:
+            self.lose("choice")
+        return not event.choice
+
+    def _text_delta(self, event: ev.TextDelta) -> None:
+        if event.logprobs is not None:
+            self.lose("logprobs")
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + encode_json(event.text) + b"}"))
+
+    def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + encode_json(event.text) + b"}"))
+
+    def _call_delta(self, event: ev.CallDelta) -> None:
+        head = self._open.get(event.index)
+        if head is not None:
+            self.out.append((b"", head + encode_json(event.json) + b"}"))
+
+    def _file_start(self, event: ev.FileStart) -> None:
+        if self._first(event):
+            self._files[event.index] = (event, [])
+
+    def _file_delta(self, event: ev.FileDelta) -> None:
+        if event.index in self._files:
+            self._files[event.index][1].append(event.data)
+
+    def _file_end(self, event: ev.FileEnd) -> None:
+        if event.index in self._files:
+            start, pieces = self._files.pop(event.index)
+            self._file(start, "".join(pieces), event.extra or start.extra)
+
+    def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        """Write a whole file."""
+        raise NotImplementedError
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        if event.protocol == self.protocol:
+            self.out.append((b"", event.data.encode()))
+        else:
+            self.lose("unknown")
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.TextDelta: _text_delta, ev.RefusalDelta: _delta, ev.ReasoningDelta: _delta, ev.CallDelta: _call_delta,
+        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end, ev.Unknown: _unknown,
+    }  # fmt: skip

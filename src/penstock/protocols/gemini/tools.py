@@ -1,0 +1,54 @@
+"""Calls and results → parts. A tool that Google ran goes back into the part it came in; one that left only traces comes
+back with the finish, among its metadata; another provider's run has no part here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.protocols.gemini.calls import TRACES
+from penstock.protocols.gemini.own import owned, said
+
+if TYPE_CHECKING:
+    from penstock import events as ev
+
+
+def function_call(event: ev.CallEnd) -> dict[str, Any]:
+    """A call for the client to run."""
+    own = owned(event.extra)
+    args = {"input": event.json} if event.form == "text" else _object(event.json)
+    call = {**_id(event.id, own), "name": event.name, "args": args}
+    return said(functionCall=call, thoughtSignature=own.get("thoughtSignature"))
+
+
+def run(event: ev.CallEnd) -> dict[str, Any] | None:
+    """A call that Google ran: its part, an empty one where there is nothing to write, None where there is none."""
+    own = owned(event.extra)
+    return _part(event.id, event.json, own, "args")
+
+
+def result(event: ev.Result) -> dict[str, Any] | None:
+    """What such a run gave, in the same way."""
+    own = owned(event.extra)
+    return _part(event.call, event.json, own, "response")
+
+
+def _part(id: str, json: str, own: dict[str, Any], field: str) -> dict[str, Any] | None:
+    kind = own.get("part")
+    if kind is None or kind == TRACES:
+        return None if kind is None else {}
+    inner = {"toolType": own["toolType"], field: _object(json)} if "toolType" in own else _object(json)
+    return said(**{kind: {**_id(id, own), **inner}}, thoughtSignature=own.get("thoughtSignature"))
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Arguments must be an object: any other value becomes the argument `input`."""
+    value = msgspec.json.decode(text)
+    return value if isinstance(value, dict) else {"input": value}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _id(id: str, own: dict[str, Any]) -> dict[str, str]:
+    """An id that was minted here is not the provider's: the same protocol pairs by order, as it did upstream."""
+    return {} if own.get("minted") or not id else {"id": id}

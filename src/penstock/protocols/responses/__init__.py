@@ -1,0 +1,18 @@
+"""OpenAI Responses, and Open Responses, which is its open half."""
+
+from typing import Any
+
+from penstock.codec import Protocol
+from penstock.protocols.responses.decode import ResponsesDecoder
+from penstock.protocols.responses.encode import ResponsesEncoder
+from penstock.protocols.responses.speech import NAME
+from penstock.protocols.responses.whole import body
+
+
+def looks(_: str, payload: dict[str, Any]) -> bool:
+    """Whether a payload is of this protocol."""
+    kind = payload.get("type")
+    return payload.get("object") == "response" or (isinstance(kind, str) and kind.startswith("response."))
+
+
+PROTOCOL = Protocol(NAME, looks, ResponsesDecoder, ResponsesEncoder, body=body)

@@ -1,0 +1,174 @@
+"""How an encoder writes calls: the client's, those that the provider runs, their answers, questions and pictures.
+
+A call becomes a function call, or a custom tool's if its input is free text. Built-in tools and whatever the provider
+runs are items of this protocol alone: they are restored from the item in `extra`, or lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock import pick
+from penstock.jsontext import usable
+from penstock.protocols.responses.speaking import Speaking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.protocols.responses.output import Entry, Output
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Writing:
+    """A call that is being written: its item, and how its input is told."""
+
+    __slots__ = ("entry", "field", "head", "kind", "name")
+
+    def __init__(self, output: Output, event: ev.CallStart, own: dict[str, Any]) -> None:
+        text = event.form == "text"
+        self.kind = "response.custom_tool_call_input" if text else "response.function_call_arguments"
+        self.field = "input" if text else "arguments"
+        item = {
+            "id": output.name("ctc" if text else "fc", pick.text(own, "id")),
+            "type": "custom_tool_call" if text else "function_call", "status": "in_progress", "call_id": event.id,
+            "name": event.name, self.field: "", **{key: value for key, value in own.items() if key != "id"},
+        }  # fmt: skip
+        self.entry = output.add(item)
+        self.name = f"{self.kind}.delta".encode()
+        self.head = b'{"type":"%b","item_id":%b,"output_index":%d,"delta":' % (
+            self.name, _encode(self.entry.id), self.entry.index
+        )  # fmt: skip
+
+
+class Calling(Speaking):
+    """State beside that of speaking: the calls being written, the items being restored, a picture being drawn."""
+
+    def _reset(self, id: str) -> None:
+        super()._reset(id)
+        self._calls: dict[int, Writing] = {}
+        self._restored: dict[int, Entry] = {}  # by part
+        self._runs: dict[str, Entry] = {}  # the same, by the id of the item
+        self._drawings: dict[int, tuple[Entry, list[str]]] = {}
+
+    def _call(self, event: ev.CallStart) -> None:
+        own = self._own(event.extra)
+        item = pick.table(own, "item")
+        if event.choice:
+            self.lose("choice")
+        elif item:
+            self._restored[event.index] = self._restore(
+                {**item, **({"call_id": event.id} if "call_id" in item else {})}
+            )
+        elif event.by == "client":
+            self._calls[event.index] = Writing(self._output, event, own)
+        elif not own:
+            self.lose("provider-call")
+
+    def _restore(self, item: dict[str, Any]) -> Entry:
+        wish = pick.text(item, "id")
+        entry = self._runs[wish] = self._output.add({**item, "id": self._output.name("item", wish)})
+        return entry
+
+    def _input(self, event: ev.CallDelta) -> None:
+        call = self._calls.get(event.index)
+        if call is not None:
+            number = self._output.number
+            self.out.append((call.name, b'%b%b,"sequence_number":%d}' % (call.head, _encode(event.json), number)))
+            self._output.number += 1
+
+    def _call_end(self, event: ev.CallEnd) -> None:
+        call, restored = self._calls.pop(event.index, None), self._restored.pop(event.index, None)
+        if call is not None:
+            where = {"item_id": call.entry.id, "output_index": call.entry.index}
+            self._output.send(f"{call.kind}.done", **where, **{call.field: event.json})
+            self._output.end(call.entry, status="completed", **{call.field: event.json})
+        elif restored is not None:
+            item = pick.table(self._own(event.extra), "item")
+            if item:
+                self._output.end(restored, **_without_names(item))
+
+    def _call_cut(self, event: ev.CallCut) -> None:
+        """Nothing is done here. In the snapshot it is input that no reader can take for whole, or nothing."""
+        call, restored = self._calls.pop(event.index, None), self._restored.pop(event.index, None)
+        if call is not None:
+            half = event.json
+            if not half.strip() or usable(half) is not None:
+                half = half.rstrip()[:-1] or "{"
+            call.entry.item.update({"status": "incomplete", call.field: half})
+            call.entry.cut = event.form == "text"
+        elif restored is not None and event.by == "client":
+            restored.cut = True
+        elif restored is not None and "status" in restored.item:
+            restored.item["status"] = "incomplete"
+
+    def _result(self, event: ev.Result) -> None:
+        own = self._own(event.extra)
+        item, run = pick.table(own, "item"), self._runs.get(pick.text(own, "id"))
+        if item:
+            entry = self._runs.get(pick.text(item, "id"))
+            if entry is None or entry.done:
+                entry = self._restore(item)
+            self._output.end(entry, **_without_names(item))
+        elif run is not None and event.partial:
+            self._preview(run, event.json)
+        else:
+            self.lose("provider-call")
+
+    def _preview(self, run: Entry, json: str) -> None:
+        said = pick.as_object(msgspec.json.decode(json))
+        self._output.send(
+            "response.image_generation_call.partial_image", item_id=run.id, output_index=run.index,
+            partial_image_index=pick.number(said, "partial_image_index") or 0,
+            partial_image_b64=pick.text(said, "result"),
+        )  # fmt: skip
+
+    def _ask(self, event: ev.Ask) -> None:
+        self._single(pick.table(self._own(event.extra), "item"), "approval")
+
+    def _opaque(self, event: ev.Opaque) -> None:
+        self._single(pick.as_object(event.data) if event.protocol == self.protocol else {}, "opaque")
+
+    def _single(self, item: dict[str, Any], loss: str) -> None:
+        """An item that is whole from the start."""
+        if item:
+            self._output.end(self._restore(item))
+        else:
+            self.lose(loss)
+
+    # ── pictures ──────────────────────────────────────────────────────────────────────────────────
+
+    def _file(self, event: ev.FileStart) -> None:
+        """Inline pictures have an item; ours are in the answer of the tool that drew them."""
+        if self._own(event.extra):
+            return
+        if event.choice or event.url or not event.media.startswith("image/"):
+            self.lose("choice" if event.choice else "file")
+            return
+        item = {
+            "id": self._output.name("ig"), "type": "image_generation_call", "status": "in_progress", "result": None,
+        }  # fmt: skip
+        self._drawings[event.index] = (self._output.add(item), [])
+
+    def _file_delta(self, event: ev.FileDelta) -> None:
+        if event.index in self._drawings:
+            self._drawings[event.index][1].append(event.data)
+
+    def _file_end(self, event: ev.FileEnd) -> None:
+        drawn = self._drawings.pop(event.index, None)
+        if drawn is not None:
+            self._output.end(drawn[0], status="completed", result="".join(drawn[1]))
+
+    calling: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.CallStart: _call, ev.CallDelta: _input, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
+        ev.FileStart: _file, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
+        ev.Result: _result, ev.Ask: _ask, ev.Opaque: _opaque,
+    }  # fmt: skip
+
+
+def _without_names(item: dict[str, Any]) -> dict[str, Any]:
+    """An item's last state, less what names it: names do not change while an item is written."""
+    return {key: value for key, value in item.items() if key not in ("id", "type", "call_id")}

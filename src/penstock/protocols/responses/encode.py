@@ -1,0 +1,137 @@
+"""Events → Responses frames: the full life of a response, and a final snapshot that equals what was streamed.
+
+A call that was cut is never done, because Codex runs what is: the snapshot has it as incomplete, with input that
+cannot be parsed, or not at all. A fault is an `error` and a `response.failed`, as the provider sends them, and `[DONE]`
+is last, as Open Responses has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from penstock import events as ev
+from penstock import pick
+from penstock.protocols.responses.calling import Calling
+from penstock.protocols.responses.output import FORMS
+from penstock.protocols.responses.resource import DEFAULTS, INCOMPLETE, error_object, usage_object
+from penstock.protocols.responses.speech import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.codec import Losses
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+
+LOSSES: Losses = {
+    "choice": "only the first of several choices is written",
+    "data": "an application's own data has no item",
+    "file": "a file that is no inline image has no item",
+    "provider-call": "another protocol's own tool run has no item; its words are in the text that follows",
+    "approval": "another protocol's request for approval has no item",
+    "opaque": "another protocol's opaque state has no item",
+    "pause": "a paused turn is written as completed",
+    "source-late": "a citation that comes after its message is finished is left out",
+    "source-without-url": "a citation without an address has no annotation that all readers know",
+    "unknown": "another protocol's unknown payload is not written",
+}
+
+
+class ResponsesEncoder(Calling):
+    """State beside that of calling and speaking: the response object so far."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(
+        self, *, id: str = "resp", model: str = "unknown", created: int = 0, settings: Mapping[str, Any] | None = None,
+        reasoning: Literal["summary", "reasoning_text", "reasoning"] = "summary", done: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(reasoning)
+        self._id, self._model, self._created = id, model, created
+        self._settings = dict(settings or {})
+        self._done = done
+        self._response: dict[str, Any] = {}
+
+    def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
+        self.out = self._output.out = []
+        table = self.table
+        for event in events:
+            table[type(event)](self, event)
+        return self.out
+
+    # ── the response ──────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, event: ev.Start) -> None:
+        name = event.id or self._id
+        self._response = {
+            "id": name, "object": "response", "created_at": self._created if event.created is None else event.created,
+            "status": "in_progress", "model": event.model or self._model, "output": [], "usage": None,
+            **DEFAULTS, **self._own(event.extra), **self._settings,
+        }  # fmt: skip
+        self._reset(name)
+        self._output.send("response.created", response=self._response)
+        self._output.send("response.in_progress", response=self._response)
+
+    def _usage(self, event: ev.Usage) -> None:
+        if not event.step:
+            self._response["usage"] = usage_object(event, self._own(event.extra))
+
+    def _finish(self, event: ev.Finish) -> None:
+        own, refused = self._own(event.extra), any(voice.form is FORMS["refusal"] for voice in self._voices.values())
+        why = pick.table(own, "incomplete_details") or None
+        if why is None and event.reason in INCOMPLETE and not (event.reason == "refusal" and refused):
+            why = {"reason": INCOMPLETE[event.reason]}
+        if event.reason == "pause" and why is None:
+            self.lose("pause")
+        if event.others:
+            self.lose("choice")
+        self._end("incomplete" if why else "completed", {**own, "incomplete_details": why})
+
+    def _end(self, status: str, changes: dict[str, Any]) -> None:
+        if self._sources:
+            self.lose("source-late")
+        self._output.rest("incomplete" if changes.get("incomplete_details") or status == "failed" else "completed")
+        shown = [entry.item for entry in self._output.entries if not entry.cut]
+        self._output.send(
+            f"response.{status}", response={**self._response, **changes, "status": status, "output": shown}
+        )
+        if self._done:
+            self.out.append((b"", b"[DONE]"))
+
+    def _fault(self, event: ev.Fault) -> None:
+        """Flat and nested in one, for the readers of either; then the end that all of them know."""
+        error = error_object(event, self._own(event.extra))
+        flat = {key: error[key] for key in ("code", "message", "param")}
+        self._output.send("error", **flat, error=error)
+        self._end("failed", {"error": {"code": error["code"], "message": error["message"]}})
+
+    def _step(self, _: ev.Step) -> None:
+        self._output.rest()
+
+    # ── the rest ──────────────────────────────────────────────────────────────────────────────────
+
+    def _unknown(self, event: ev.Unknown) -> None:
+        """Verbatim, but for its number: there is one sequence."""
+        if event.protocol != NAME:
+            self.lose("unknown")
+            return
+        data = event.data.encode("utf-8", "replace")
+        try:
+            payload = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        except msgspec.DecodeError:
+            self.out.append((event.name.encode(), data))
+            return
+        payload["sequence_number"] = msgspec.Raw(b"%d" % self._output.number)
+        self._output.number += 1
+        self.out.append((event.name.encode(), msgspec.json.encode(payload)))
+
+    def _data(self, _: ev.Data) -> None:
+        self.lose("data")
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: _step, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault,
+        ev.Data: _data, ev.Unknown: _unknown, **Calling.speaking, **Calling.calling,
+    }  # fmt: skip

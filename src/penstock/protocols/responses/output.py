@@ -1,0 +1,175 @@
+"""The output items an encoder is writing, and the voices inside them: text, refusals, reasoning.
+
+An item stays unfinished while another part could still belong to it (the next content part, a late citation), and is
+finished when something else begins or the response ends. Indices are contiguous, ids never change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from penstock.framing import Frame
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Entry:
+    """One output item. `group` is what further parts must share to join it."""
+
+    __slots__ = ("cut", "done", "group", "index", "item", "open", "voices")
+
+    def __init__(self, index: int, item: dict[str, Any], group: str = "") -> None:
+        self.index = index
+        self.item = item
+        self.group = group
+        self.voices: list[Voice] = []
+        self.open = 0  # parts of it that have not ended
+        self.done = False
+        self.cut = False  # never to be shown as something that a client might run
+
+    @property
+    def id(self) -> str:
+        return str(self.item["id"])
+
+
+class Form:
+    """How one kind of voice is written: its event names, its part, where the part goes and by which index."""
+
+    __slots__ = ("delta", "done", "ends", "field", "index", "list", "opens", "part")
+
+    def __init__(self, part: str, field: str, list_: str, index: str, family: str, frame: str) -> None:
+        self.part = part
+        self.field = field
+        self.list = list_
+        self.index = index
+        self.delta = f"{family}.delta"
+        self.done = f"{family}.done"
+        self.opens = f"{frame}.added"
+        self.ends = f"{frame}.done"
+
+
+_CONTENT, _SUMMARY = "response.content_part", "response.reasoning_summary_part"
+FORMS = {
+    "text": Form("output_text", "text", "content", "content_index", "response.output_text", _CONTENT),
+    "refusal": Form("refusal", "refusal", "content", "content_index", "response.refusal", _CONTENT),
+    "summary": Form("summary_text", "text", "summary", "summary_index", "response.reasoning_summary_text", _SUMMARY),
+    "reasoning_text": Form("reasoning_text", "text", "content", "content_index", "response.reasoning_text", _CONTENT),
+    "reasoning": Form("reasoning_text", "text", "content", "content_index", "response.reasoning", _CONTENT),
+}
+
+
+class Voice:
+    """One part of an item that is said piece by piece."""
+
+    __slots__ = ("closed", "entry", "form", "head", "name", "part", "pieces", "place")
+
+    def __init__(self, entry: Entry, form: Form) -> None:
+        self.entry = entry
+        self.form = form
+        self.part: dict[str, Any] = {"type": form.part, form.field: ""}
+        if form.part == "output_text":
+            self.part.update(annotations=[], logprobs=[])
+        parts: list[Any] = entry.item[form.list]
+        self.place = len(parts)
+        parts.append(self.part)
+        self.pieces: list[str] = []
+        self.closed = False
+        self.name = form.delta.encode()
+        logprobs = b'"logprobs":[],' if form.part == "output_text" else b""
+        self.head = b'{"type":"%b","item_id":%b,"output_index":%d,"%b":%d,%b"delta":' % (
+            self.name, _encode(entry.id), entry.index, form.index.encode(), self.place, logprobs
+        )  # fmt: skip
+
+    @property
+    def where(self) -> dict[str, Any]:
+        return {"item_id": self.entry.id, "output_index": self.entry.index, self.form.index: self.place}
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.pieces))
+
+
+class Output:
+    """All items of one response, numbered in the order they begin, and the frames about them.
+
+    `out` is the list that frames are appended to; an encoder hands in its own with every batch.
+    """
+
+    def __init__(self, stem: str, out: list[Frame]) -> None:
+        self.out = out
+        self.entries: list[Entry] = []
+        self._waiting: list[Entry] = []  # unfinished items with voices
+        self._stem = stem
+        self._ids: set[str] = set()
+        self.number = 0  # of the next event
+
+    def send(self, kind: str, **fields: Any) -> None:
+        self.out.append((kind.encode(), _encode({"type": kind, "sequence_number": self.number, **fields})))
+        self.number += 1
+
+    def name(self, prefix: str, wish: str = "") -> str:
+        """An id for the next item: the one it had, else one made of the response's."""
+        if not wish or wish in self._ids:
+            wish = f"{prefix}_{self._stem}_{len(self.entries)}"
+        self._ids.add(wish)
+        return wish
+
+    # ── items ─────────────────────────────────────────────────────────────────────────────────────
+
+    def add(self, item: dict[str, Any], group: str = "") -> Entry:
+        """Announce an item; those that could only wait for more of the same are finished first."""
+        self.rest()
+        entry = Entry(len(self.entries), item, group)
+        self.entries.append(entry)
+        self.send("response.output_item.added", output_index=entry.index, item=item)
+        return entry
+
+    def end(self, entry: Entry, **changes: Any) -> None:
+        """The item is whole."""
+        for voice in entry.voices:
+            self.close(voice)
+        entry.item.update(changes)
+        entry.done = True
+        self.send("response.output_item.done", output_index=entry.index, item=entry.item)
+
+    def rest(self, status: str = "completed") -> None:
+        """Finish every item whose parts have all ended."""
+        ended = [entry for entry in self._waiting if not entry.open]
+        for entry in ended:
+            self._waiting.remove(entry)
+            self.end(entry, **({"status": status} if "status" in entry.item else {}))
+
+    def joinable(self, kind: str, group: str) -> Entry | None:
+        """The unfinished item that another part may go into: of the same group, or the last one of all."""
+        for entry in reversed(self._waiting):
+            if entry.item["type"] == kind and entry.group == group and (group or entry is self.entries[-1]):
+                return entry
+        return None
+
+    # ── voices ────────────────────────────────────────────────────────────────────────────────────
+
+    def speak(self, entry: Entry, form: Form) -> Voice:
+        """Begin another part of an item; the one before it is whole, if it has ended."""
+        if not entry.open:
+            for voice in entry.voices:
+                self.close(voice)
+        if not entry.voices:
+            self._waiting.append(entry)
+        entry.open += 1
+        voice = Voice(entry, form)
+        entry.voices.append(voice)
+        self.send(form.opens, **voice.where, part=voice.part)
+        return voice
+
+    def close(self, voice: Voice) -> None:
+        if voice.closed:
+            return
+        voice.closed = True
+        form, part, text = voice.form, voice.part, "".join(voice.pieces)
+        part[form.field] = text
+        logprobs = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
+        self.send(form.done, **voice.where, **{form.field: text}, **logprobs)
+        self.send(form.ends, **voice.where, part=part)

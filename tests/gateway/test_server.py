@@ -1,0 +1,172 @@
+"""The small server as clients meet it: the official SDKs against a real process on loopback."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.gateway.serving import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ASK: Any = [{"role": "user", "content": "How long does the tank take to fill?"}]
+ANSWER = "Three minutes: 540 litres at 3 litres a second take 180 seconds."
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[str]:
+    with serving("--full-speed") as address:
+        yield address
+
+
+@pytest.fixture
+def chat(base: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{base}/v1", api_key="any", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def claude(base: str) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=base, api_key="any", max_retries=0) as client:
+        yield client
+
+
+@pytest.mark.row("G5")
+def test_chat_reasons_and_answers(chat: openai.OpenAI) -> None:
+    with chat.chat.completions.stream(model="replay/reasoning", messages=ASK) as stream:
+        whole = stream.get_final_completion()
+    body = chat.chat.completions.create(model="replay/reasoning", messages=ASK)
+    for completion in (whole, body):
+        message = completion.choices[0].message
+        assert message.content == ANSWER
+        assert (message.model_extra or {})["reasoning_content"].endswith("= 540. Good.")
+        assert completion.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.row("G5")
+def test_chat_calls_tools_once_each(chat: openai.OpenAI) -> None:
+    body = chat.chat.completions.create(model="replay/parallel-tools", messages=ASK)
+    calls: Any = body.choices[0].message.tool_calls
+    assert [(call.function.name, json.loads(call.function.arguments)) for call in calls] == [
+        ("read_gauge", {"station": "upper gate", "unit": "m"}),
+        ("read_gauge", {"station": "surge tank", "unit": "m"}),
+        ("list_alarms", {}),
+    ]
+    assert len({call.id for call in calls}) == 3
+    assert body.choices[0].finish_reason == "tool_calls"
+
+
+@pytest.mark.row("G5")
+def test_messages_stream_and_body_agree(claude: anthropic.Anthropic) -> None:
+    with claude.messages.stream(model="replay/tools", max_tokens=99, messages=ASK) as stream:
+        whole = stream.get_final_message()
+    body = claude.messages.create(model="replay/tools", max_tokens=99, messages=ASK)
+    for message in (whole, body):
+        text, call = message.content
+        assert text.type == "text"
+        assert text.text == "Let me look at the gauge first."
+        assert call.type == "tool_use"
+        assert (call.name, call.input) == ("read_gauge", {"station": "upper gate", "unit": "m"})
+        assert message.stop_reason == "tool_use"
+
+
+@pytest.mark.row("G5")
+def test_a_tool_result_closes_the_loop(claude: anthropic.Anthropic) -> None:
+    result: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "3.2"}]}
+    body = claude.messages.create(model="replay/tools", max_tokens=99, messages=[*ASK, result])
+    assert body.stop_reason == "end_turn"
+    assert body.content[0].type == "text"
+    assert body.content[0].text.startswith("Thank you: the result arrived")
+
+
+@pytest.mark.row("G5")
+def test_responses_stream_and_body_agree(chat: openai.OpenAI) -> None:
+    with chat.responses.stream(model="replay/reasoning", input="?") as stream:
+        whole: Any = stream.get_final_response()
+    body = chat.responses.create(model="replay/reasoning", input="?")
+    for response in (whole, body):
+        assert response.output_text == ANSWER
+        assert response.status == "completed"
+
+
+@pytest.mark.row("I1")
+def test_a_fault_in_mid_stream_is_the_dialects_own(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+    with pytest.raises(openai.APIError, match="overloaded"):
+        list(chat.chat.completions.create(model="replay/error", messages=ASK, stream=True))
+    with (
+        pytest.raises(anthropic.APIStatusError, match="overloaded"),
+        claude.messages.stream(model="replay/error", max_tokens=9, messages=ASK) as stream,
+    ):
+        stream.get_final_message()
+
+
+def test_a_refused_request_says_why_in_the_dialect(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+    with pytest.raises(openai.NotFoundError, match="replay/nothing"):
+        chat.chat.completions.create(model="replay/nothing", messages=ASK)
+    with pytest.raises(anthropic.NotFoundError, match="replay/nothing"):
+        claude.messages.create(model="replay/nothing", max_tokens=9, messages=ASK)
+
+
+def test_both_sdks_list_the_models(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+    names = [model.id for model in chat.models.list()]
+    assert "replay/text" in names
+    assert [model.id for model in claude.models.list()] == names
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
+def test_a_body_that_is_not_json_is_a_400(base: str, path: str) -> None:
+    reply = httpx.post(f"{base}{path}", content=b"{")
+    assert reply.status_code == 400
+    assert "not JSON" in reply.text
+
+
+def test_the_ui_stream_has_its_header_and_its_end(base: str) -> None:
+    reply = httpx.post(f"{base}/api/chat", json={"id": "1", "model": "replay/text", "messages": []})
+    assert reply.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    assert reply.text.endswith("data: [DONE]\n\n")
+
+
+def test_the_front_page_tells_what_to_do(base: str) -> None:
+    page = httpx.get(base)
+    assert page.status_code == 200
+    assert "replay/parallel-tools" in page.text
+    assert httpx.get(f"{base}/healthz").json() == {"status": "ok"}
+    assert httpx.get(f"{base}/nothing").status_code == 404
+    assert httpx.get(f"{base}/v1/messages").status_code == 405
+
+
+def test_a_taken_port_is_one_clear_line(base: str) -> None:
+    import subprocess
+    import sys
+
+    port = str(urlsplit(base).port)
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "serve", "--port", port],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        f"penstock: port {port} on 127.0.0.1 is taken; choose another with --port (0 picks a free one)"
+    )
+
+
+def test_a_client_that_leaves_does_not_hold_the_server_up() -> None:
+    with serving() as address:
+        where = urlsplit(address)
+        body = b'{"model":"replay/reasoning","stream":true}'
+        with socket.create_connection((where.hostname, where.port), timeout=10) as rude:
+            head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+            rude.sendall(head.encode() + body)
+            assert rude.recv(4096).startswith(b"HTTP/1.1 200")
+        assert httpx.get(f"{address}/healthz").status_code == 200

@@ -1,0 +1,27 @@
+"""Every example runs: in a process of its own, with warnings as errors, from a folder that is not the project's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import environment
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=tmp_path, env=environment(), capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout, "an example shows something"
+    assert done.stderr == b""
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES

@@ -1,0 +1,117 @@
+"""The public face: which names there are, that they are the same whoever imported what before, and that they are cheap."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import penstock
+from tests.cli.running import environment
+
+NAMES = {
+    "DataPart", "Diagnostic", "Hop", "PenstockError", "Pipe", "Stage", "StreamFault", "TextPart", "ThinkingPart",
+    "ToolCallPart", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "errors", "events", "fold", "guess",
+    "translate", "unfold",
+}  # fmt: skip
+HEAVY = {"aiohttp", "anyio", "asyncio", "botocore", "msgspec", "openai", "rich", "starlette", "unittest", "uvicorn"}
+
+
+def python(code: str) -> Any:
+    """What a fresh interpreter prints, as JSON."""
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def loaded_after(code: str) -> set[str]:
+    modules: list[str] = python(f"import json, sys\n{code}\nprint(json.dumps(list(sys.modules)))")
+    return {name.partition(".")[0] for name in modules}
+
+
+# ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_names_are_these() -> None:
+    """A change here is a change for users: say it in CHANGELOG.md."""
+    assert set(penstock.__all__) == NAMES
+    assert len(penstock.__all__) == len(NAMES)
+    assert set(dir(penstock)) >= NAMES
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_name_is_there(name: str) -> None:
+    assert getattr(penstock, name) is getattr(penstock, name)
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = penstock.nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "first", ["", "import penstock.{0}", "from penstock.{0} import {0}", "import penstock.cli.inspect"]
+)
+@pytest.mark.parametrize("name", ["bridge", "fold", "guess"])
+def test_a_function_keeps_its_name_from_the_module_of_the_same_name(name: str, first: str) -> None:
+    code = f"{first.format(name)}\nimport penstock\nfrom penstock import {name}\nimport penstock.{name}\n"
+    kinds = python(f'{code}print(\'["%s", "%s"]\' % (type({name}).__name__, type(penstock.{name}).__name__))')
+    assert kinds == ["function", "function"]
+
+
+def test_modules_stay_modules() -> None:
+    assert isinstance(penstock.events, ModuleType)
+    assert isinstance(penstock.errors, ModuleType)
+    assert callable(penstock.translate)
+
+
+@pytest.mark.row("S9")
+@pytest.mark.parametrize("module", ["penstock.vscode"])
+def test_a_face_needs_msgspec_alone(module: str) -> None:
+    loaded = loaded_after(f"import {module}")
+    third = {name for name in loaded if name not in sys.stdlib_module_names} - {"__main__"}
+    assert {name for name in third if not name.startswith(("_", "sitecustomize"))} <= {
+        "msgspec",
+        "penstock",
+        "typing_extensions",
+    }
+
+
+# ── cost ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import penstock",
+        "from penstock.cli import main\nwrite, sys.stdout = sys.stdout, sys.stderr\nmain(['--help'])\nsys.stdout = write",
+        "from penstock.cli import main\nwrite, sys.stdout = sys.stdout, sys.stderr\nmain(['--version'])\nsys.stdout = write",
+    ],
+    ids=["import", "help", "version"],
+)
+def test_nothing_heavy_is_imported(code: str) -> None:
+    assert not loaded_after(code) & HEAVY
+
+
+def test_the_core_imports_no_heavy_module_either() -> None:
+    used = "import penstock\nlist(penstock.translate(b'data: {}\\n\\n', 'anthropic', 'openai-chat'))"
+    assert not loaded_after(used) & (HEAVY - {"msgspec"})
+
+
+def test_importing_takes_at_most_60_ms() -> None:
+    code = "import json, time\nbegin = time.perf_counter()\nimport penstock\nprint(json.dumps(time.perf_counter() - begin))"
+    assert min(python(code) for _ in range(5)) <= 0.060
+
+
+def test_help_takes_at_most_200_ms() -> None:
+    def once() -> float:
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "penstock", "--help"], env=environment(), capture_output=True, check=True)
+        return time.perf_counter() - begin
+
+    assert min(once() for _ in range(5)) <= 0.200
