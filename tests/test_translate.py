@@ -156,6 +156,21 @@ def test_bytes_that_cannot_be_read_on_end_the_same_way(monkeypatch: pytest.Monke
     assert events(out)[-1]["kind"] == "malformed"
 
 
+def test_a_bug_of_ours_is_not_blamed_on_the_source() -> None:
+    class Broken:
+        def feed(self, items: Any) -> list[Any]:
+            if any(type(item).__name__ == "TextDelta" for item in items):
+                raise KeyError("bug")
+            return list(items)
+
+        def finish(self) -> list[Any]:
+            return []
+
+    start = HALF[: HALF.index(b"event: content_block_delta")]
+    out = events(penstock.translate([start, HALF[len(start) :]], "anthropic", errors="fault", shaping=(Broken(),)))
+    assert out[-1] == {"type": "fault", "kind": "other", "message": "internal error, please report it (KeyError)"}
+
+
 def test_what_nobody_knows_is_an_error_that_lists_the_names() -> None:
     with pytest.raises(Unrecognised, match=r"nothing in it; known are: .*ollama"):
         list(penstock.translate([]))

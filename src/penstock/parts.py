@@ -28,7 +28,7 @@ TRUNCATED = "the stream ended before the answer was finished"
 class Part:
     """An open part. `pieces` is kept for calls, and for parts opened with `keep=True`."""
 
-    __slots__ = ("by", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted", "name",
+    __slots__ = ("by", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted", "name", "open",
                  "pieces", "void")  # fmt: skip
 
     def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
@@ -45,6 +45,7 @@ class Part:
         self.form: CallForm = "json"
         self.given = ""  # a call's input as its start had it: counts if no fragment follows
         self.muted = False
+        self.open = True
         self.void = False  # a call that must not be run, however complete its input is
 
     @property
@@ -277,6 +278,7 @@ class Ledger:
             self.end_call(key, extra=extra)
             return
         del self._parts[key]
+        part.open = False
         if part.half:
             self.out.append(part.delta(part.index, "\ufffd"))
         self.out.append(part.end(part.index, extra or part.extra))
@@ -340,6 +342,7 @@ class Ledger:
         part = self._parts.pop(key, None)
         if part is None or part.muted:
             return
+        part.open = False
         streamed = part.so_far
         final = self._final(part, streamed, json) or part.given
         if not final.strip() and part.form == "json" and whole:

@@ -16,7 +16,7 @@ from penstock.events import Fault, FaultKind, Start
 from penstock.stage import Pipe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from penstock.stage import Stage
 
 Whole: TypeAlias = bytes | bytearray | memoryview
 Errors: TypeAlias = Literal["raise", "fault"]
@@ -100,21 +100,20 @@ class _Run:
     def __init__(
         self, source: str, target: str, options: dict[str, Any], errors: Errors, on_diagnostic: Report | None
     ) -> None:
-        self._cause = _Cause()
-        options["shaping"] = (self._cause, *options.get("shaping", ()))
         self._pipe = bridge(source, target, **options)
         self._errors = errors
         self._on_diagnostic = on_diagnostic
         self._error: Exception | None = None
         self._begun = False
+        self._ours = False  # whether the pipe is at work, so that what it raises is not blamed on the source
         self.going = True
 
     def take(self, chunk: bytes) -> bytes:
-        if chunk is _END:
-            self.going = False
-            return b"".join(self._pipe.finish())
-        out = b"".join(self._pipe.feed([chunk]))
+        self._ours = True
+        self.going = chunk is not _END
+        out = b"".join(self._pipe.feed([chunk]) if self.going else self._pipe.finish())
         self._begun = self._begun or bool(out)
+        self._ours = False
         return out
 
     def broken(self, error: Exception) -> bytes:
@@ -122,13 +121,9 @@ class _Run:
         self.going, self._error = False, error
         if not self._begun and self._errors == "raise":
             return b""
-        fault = self._cause.fault = _fault(error)
-        _, *rest = self._pipe.stages  # the parser may be what broke
-        try:
-            return b"".join(Pipe(*rest).finish())
-        except InputError:  # the protocol was never found out, so there is no decoder either
-            after = Pipe(*rest[1:])
-            return b"".join([*after.feed([Start(), fault]), *after.finish()])
+        _, decode, *rest = self._pipe.stages  # the parser may be what broke
+        after = Pipe(*rest)
+        return b"".join([*after.feed(_ending(decode, _fault(error, ours=self._ours))), *after.finish()])
 
     def leave(self) -> None:
         """Raise the error that ended the stream, if it is to be raised."""
@@ -144,26 +139,21 @@ class _Run:
             self._on_diagnostic(Diagnostic("source-broke", f"{type(self._error).__name__}: {self._error}", "source"))
 
 
-class _Cause:
-    """Event → event: where a stream was broken off rather than merely ended, the fault at its end says why."""
-
-    def __init__(self) -> None:
-        self.fault: Fault | None = None
-
-    def feed(self, events: Sequence[Any], /) -> list[Any]:
-        fault = self.fault
-        if fault is None:
-            return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
-        return [fault if type(event) is Fault and event.kind == "truncated" else event for event in events]
-
-    def finish(self) -> list[Any]:
-        return []
+def _ending(decode: Stage[Any, Any], fault: Fault) -> list[Any]:
+    """The decoder's last events; where it can only say that the stream was cut short, the fault says why."""
+    try:
+        events = decode.finish()
+    except InputError:  # the protocol was never found out
+        return [Start(), fault]
+    return [fault if type(event) is Fault and event.kind == "truncated" else event for event in events]
 
 
-def _fault(error: Exception) -> Fault:
+def _fault(error: Exception, *, ours: bool) -> Fault:
     """Our own errors tell all; of foreign ones only the name goes to the consumer: their text may hold addresses."""
     if isinstance(error, InputError):
         return Fault("malformed", str(error))
     name = type(error).__name__
+    if ours:
+        return Fault("other", f"internal error, please report it ({name})")
     kind: FaultKind = "timeout" if "timeout" in name.lower() else "network"
     return Fault(kind, f"the connection to the source broke off ({name})")

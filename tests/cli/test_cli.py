@@ -6,19 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock import __version__, cli
 from tests.cli.made import ANTHROPIC, CHAT_LONG
-from tests.cli.running import environment, penstock
+from tests.cli.running import PROJECT, environment, penstock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 COMMANDS = ("translate", "inspect")
+STREAMS = [path.read_bytes() for path in sorted((PROJECT / "tests" / "streams").glob("*/*/wire.*"))]
 
 
 def test_version() -> None:
@@ -145,6 +147,20 @@ def test_a_bug_of_ours_is_not_passed_off_as_bad_input(monkeypatch: pytest.Monkey
     path.write_bytes(ANTHROPIC)
     with pytest.raises(GrammarError):
         cli.main(["translate", "--to", "events", str(path)])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_bytes_make_a_traceback(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dice = Random(4)
+    path = tmp_path / "damaged"
+    for turn in range(80):
+        data = bytearray(dice.choice([ANTHROPIC, CHAT_LONG, *STREAMS]))
+        for _ in range(dice.randrange(1, 9)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        begin, end = sorted(dice.randrange(len(data)) for _ in range(2))
+        path.write_bytes(data[:begin] + data[end:] if turn % 2 else data)
+        assert cli.main([command, "--to", dice.choice(["openai-chat", "anthropic", "events"]), str(path)]) in {0, 2}
+        capsys.readouterr()
 
 
 # ── pipes and signals ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,6 +3,9 @@
 A call streams its input, or comes whole, or both: the whole one has the last word. A call that the SDK or a page
 refused (`invalid`, `tool-input-error`) is cut however complete its input is. An answer in the same stream means that
 the call was run upstream: it closes the call and is one thing less for the client to do.
+
+Whether the provider runs a call is often said by the whole call alone, and a fragment once sent on cannot be taken
+back. So a call that streams is held until that is known; only what is the provider's from the start streams on.
 """
 
 from __future__ import annotations
@@ -43,8 +46,19 @@ def _key(call: str) -> tuple[str, str]:
     return ("call", call)
 
 
+class Held:
+    """A call that streams and may yet turn out to be the provider's."""
+
+    __slots__ = ("form", "pieces", "start")
+
+    def __init__(self, start: wire.CallChunk, form: CallForm) -> None:
+        self.start = start
+        self.form: CallForm = form
+        self.pieces: list[str] = []
+
+
 class Tools:
-    """The calls of one turn: their names, which of the client's were handed out, which were refused.
+    """The calls of one turn: their names, those held, which of the client's were handed out, which were refused.
 
     Methods give False for a chunk that says too little to be read.
     """
@@ -52,6 +66,7 @@ class Tools:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._names: dict[str, str] = {}
+        self._held: dict[str, Held] = {}
         self._due: set[str] = set()  # delivered to the client, not answered yet
         self._refused: set[str] = set()
 
@@ -59,8 +74,26 @@ class Tools:
         if not chunk.call or not chunk.tool_name:
             return False
         ours = pick.table(pick.as_object(chunk.provider_metadata), OURS)
-        self._open(chunk, "text" if "text" in (chunk.input_encoding, ours.get("form")) else "json")
+        form: CallForm = "text" if "text" in (chunk.input_encoding, ours.get("form")) else "json"
+        if chunk.provider_executed:
+            self._open(chunk, form)
+        else:
+            self._hold(chunk, form)
         return True
+
+    def _hold(self, chunk: wire.CallChunk, form: CallForm = "json") -> None:
+        if chunk.call not in self._held and not self._ledger.seen(chunk.call):
+            self._names[chunk.call] = chunk.tool_name or ""
+            self._held[chunk.call] = Held(chunk, form)
+
+    def release(self, call: str | None = None, *, by_provider: bool = False) -> None:
+        """Open the calls that were held, or one of them: whose they are is known now."""
+        for name in list(self._held) if call is None else [call] if call in self._held else []:
+            held = self._held.pop(name)
+            held.start.provider_executed = by_provider
+            self._open(held.start, held.form)
+            for piece in held.pieces:
+                self._ledger.add(_key(name), piece)
 
     def _open(self, chunk: wire.CallChunk, form: CallForm = "json") -> Part | None:
         call, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
@@ -73,11 +106,13 @@ class Tools:
             piece = chunk.input_text_delta if chunk.input_text_delta is not None else chunk.args_text_delta
         if piece is None or not chunk.call:
             return False
-        if self._ledger.find(_key(chunk.call)) is None:
-            if not chunk.tool_name or self._ledger.seen(chunk.call):
-                self._ledger.diagnostics.add("orphan-delta", "a fragment of a call that is not open is left out")
-                return True
-            self._open(chunk)
+        if self._ledger.find(_key(chunk.call)) is None and chunk.tool_name:
+            self._hold(chunk)
+        held = self._held.get(chunk.call)
+        if held is not None:
+            held.pieces.append(piece)
+        elif self._ledger.find(_key(chunk.call)) is None:
+            self._ledger.diagnostics.add("orphan-delta", "a fragment of a call that is not open is left out")
         self._ledger.add(_key(chunk.call), piece)
         return True
 
@@ -87,13 +122,12 @@ class Tools:
         if not call or not (chunk.tool_name or call in self._names):
             return False
         said = chunk.args if chunk.input is UNSET else chunk.input
+        self.release(call, by_provider=bool(chunk.provider_executed))
         part = self._ledger.find(_key(call))
         if part is None:
             part = self._open(chunk, "text" if _is_text(said) else "json")
         if part is None:
             return True
-        if chunk.provider_executed:
-            part.by = "provider"
         part.void = refused or bool(chunk.invalid)
         if part.void:
             self._refused.add(call)
@@ -108,6 +142,7 @@ class Tools:
 
     def cut(self, error: pick.Object, mint: str) -> None:
         """Version 4 has no chunk for a call it refuses, only an error that names the tool."""
+        self.release()
         name, known = pick.text(error, "toolName"), pick.text(error, "toolCallId")
         still = [call for call in self._names if self._ledger.find(_key(call)) and self._names[call] == name]
         call = next((call for call in still if known in ("", call)), known or mint)
@@ -118,6 +153,7 @@ class Tools:
 
     def void(self) -> None:
         """No call that is open may be run."""
+        self.release()
         for call in self._names:
             part = self._ledger.find(_key(call))
             if part is not None:
@@ -144,6 +180,7 @@ class Tools:
 
     def _close(self, chunk: wire.Answer, *, failed: bool) -> None:
         """End the call that is answered, if it is still open: nobody has to run it any more."""
+        self.release(chunk.call, by_provider=bool(chunk.provider_executed))
         part = self._ledger.find(_key(chunk.call))
         if part is None:
             return

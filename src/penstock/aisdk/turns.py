@@ -17,9 +17,10 @@ from penstock import pick
 from penstock.aisdk import whole, wire
 from penstock.aisdk import wire_tools as tool
 from penstock.aisdk.tools import Tools
-from penstock.aisdk.usage import apart, read_usage, with_apart
+from penstock.aisdk.usage import completed, read_usage
 from penstock.aisdk.words import READS, SDK, encoded, merge, read_error, read_metadata
 from penstock.codec import Decoder
+from penstock.fold import total
 from penstock.parts import CUT_OFF
 
 if TYPE_CHECKING:
@@ -49,15 +50,14 @@ class TurnDecoder(Decoder):
         self._step = 0
         self._fault: dict[str, Any] | None = None
         self._notes: dict[str, Any] = {}
-        self._apart = (0, 0)
+        self._steps: list[ev.Usage] = []
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None) -> None:
         """Open a turn; inside an unfinished one this only ends what was being said."""
         if self.ledger.inside:
-            self.ledger.close_all()
-            self._loose = None
+            self._hush()
         elif self.ledger.turns:
             self._reset()
         self.ledger.start(id, model, created, extra)
@@ -102,19 +102,27 @@ class TurnDecoder(Decoder):
         self._hush(whole=reason not in CUT_OFF)
         self._remember(p.response)
         self._note_metadata(p)
-        usage, more = read_usage(p.usage, max(self._step, 1)), apart(p.usage, p.provider_metadata)
+        usage = read_usage(p.usage, max(self._step, 1))
         if usage is not None and self.ledger.inside:
-            self._apart = (self._apart[0] + more[0], self._apart[1] + more[1])
-            self.ledger.usage(with_apart(usage, *more))
+            self._steps.append(completed(usage, p.provider_metadata))
+            self.ledger.usage(self._steps[-1])
 
     def _finish(self, p: wire.Finish) -> None:
         self._remember(p.response)
         self._note_metadata(p)
-        raw: Any = p.usage if p.total_usage is None else p.total_usage
-        usage = read_usage(raw)
+        usage = read_usage(p.usage if p.total_usage is None else p.total_usage)
         if usage is not None and self.ledger.inside:
-            self.ledger.usage(with_apart(usage, *(self._apart if self._step else apart(raw, p.provider_metadata))))
+            self.ledger.usage(self._total(usage, p.provider_metadata))
         self._end(_unified(p), p.raw_finish_reason or pick.text(pick.as_object(p.finish_reason), "raw"))
+
+    def _total(self, usage: ev.Usage, metadata: Any) -> ev.Usage:
+        """The turn's usage. Metadata is per step, so where it told something the steps add up to more."""
+        if not self._steps:
+            return completed(usage, metadata)
+        steps = total(self._steps)
+        cached, written, thought = steps.cached or usage.cached, steps.written or usage.written, steps.reasoning
+        whole = max(steps.input or 0, usage.input or 0) if len(self._steps) == self._step else usage.input
+        return ev.Usage(whole, usage.output, cached, written, usage.reasoning or thought, extra=usage.extra)
 
     def _end(self, word: str, raw: str) -> None:
         """The end mark: a fault if there was an error, whatever word came with it."""
@@ -134,6 +142,7 @@ class TurnDecoder(Decoder):
 
     def _break(self) -> bool:
         """Let the error out that was held."""
+        self._tools.release()
         if self._fault is None:
             return False
         fault, self._fault = self._fault, None
@@ -212,6 +221,7 @@ class TurnDecoder(Decoder):
 
     def _hush(self, *, whole: bool = True) -> None:
         """End all that is being said."""
+        self._tools.release()
         self.ledger.close_all(whole=whole)
         self._loose = None
 

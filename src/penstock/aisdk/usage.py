@@ -1,7 +1,8 @@
 """Token counts in the spellings of all versions, both ways.
 
 Version 4 counts `promptTokens`, 5 `inputTokens` with what was cached beside it, 6 and 7 add details; `doStream` since 6
-nests them. Up to 5 Anthropic's prompt is counted without what its cache held, which only its metadata tells.
+nests them. Up to 5 some counts are in the provider's metadata alone: in 4 what was cached, and for Claude that its
+prompt is counted without it.
 """
 
 from __future__ import annotations
@@ -45,24 +46,26 @@ def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def apart(raw: Any, metadata: Any) -> tuple[int, int]:
-    """Tokens read from and written to a cache that the count of the prompt leaves out."""
-    said = pick.as_object(raw)
+def completed(usage: ev.Usage, metadata: Any) -> ev.Usage:
+    """The same usage with what only the provider's metadata tells."""
+    said = usage.extra[SDK] if usage.extra else {}
     if "inputTokenDetails" in said or isinstance(said.get("inputTokens"), dict):
-        return (0, 0)
-    anthropic = pick.table(pick.as_object(metadata), "anthropic")
+        return usage
+    providers = [pick.as_object(fields) for fields in pick.as_object(metadata).values()]
+    cached = _first(usage.cached, *(_count(fields, "cachedPromptTokens") for fields in providers))
+    thought = _first(usage.reasoning, *(_count(fields, "reasoningTokens") for fields in providers))
+    read, written = _apart(pick.table(pick.as_object(metadata), "anthropic"))
+    whole = (usage.input or 0) + read + written if read or written else usage.input
+    kept = (read, written) if read or written else (cached, usage.written)
+    return ev.Usage(whole, usage.output, *kept, thought, step=usage.step, extra=usage.extra)
+
+
+def _apart(anthropic: dict[str, Any]) -> tuple[int, int]:
+    """Tokens read from and written to Claude's cache, which its count of the prompt leaves out."""
     counted = pick.table(anthropic, "usage")
     read = _count(anthropic, "cacheReadInputTokens") or _count(counted, "cache_read_input_tokens")
     written = _count(anthropic, "cacheCreationInputTokens") or _count(counted, "cache_creation_input_tokens")
     return (read or 0, written or 0)
-
-
-def with_apart(usage: ev.Usage, read: int, written: int) -> ev.Usage:
-    """The same usage with the whole prompt."""
-    if not read and not written:
-        return usage
-    whole = (usage.input or 0) + read + written
-    return ev.Usage(whole, usage.output, read, written, usage.reasoning, step=usage.step, extra=usage.extra)
 
 
 def write_usage(usage: ev.Usage | None, version: int = 7) -> dict[str, Any]:

@@ -140,7 +140,9 @@ def _rich() -> Ink:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=sys.stdout, force_terminal=True, highlight=False, markup=False, emoji=False)
+    console = Console(
+        file=sys.stdout, force_terminal=True, color_system="standard", highlight=False, markup=False, emoji=False
+    )
 
     def show(line: Line) -> None:
         console.print(Text.assemble(*line), no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)

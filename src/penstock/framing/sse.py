@@ -7,7 +7,6 @@ Does not decode text, does not reconnect, does not look into the data.
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.errors import FrameTooLarge
@@ -179,14 +178,17 @@ class SseWriter:
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
         if not frames:
             return []
-        given = b"".join(chain.from_iterable(frames))  # one look for line ends rather than one in each frame
-        if _LF in given or _CR in given:
-            return [b"".join([_by_line(*frame) for frame in frames])]
-        return [
-            b"".join(
-                [b"event: %b\ndata: %b\n\n" % frame if frame[0] else b"data: %b\n\n" % frame[1] for frame in frames]
+        bare = [data for name, data in frames if not name]
+        if len(bare) == len(frames):
+            made = b"data: %b\n\n" % b"\n\ndata: ".join(bare)
+        else:
+            made = b"".join(
+                [b"event: %b\ndata: %b\n\n" % pair if pair[0] else b"data: %b\n\n" % pair[1] for pair in frames]
             )
-        ]
+        # One look for line ends in what was made, rather than one in each frame: any more than ours came with a frame.
+        if made.count(_LF) != 3 * len(frames) - len(bare) or _CR in made:
+            return [b"".join([_by_line(*frame) for frame in frames])]
+        return [made]
 
     def finish(self) -> list[bytes]:
         return []

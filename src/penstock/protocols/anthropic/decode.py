@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import By, Extra, Reason
+    from penstock.parts import Part
 
 NAME = "anthropic"
 REASONS: dict[str, Reason] = {
@@ -53,6 +54,8 @@ class AnthropicDecoder(Decoder):
         self._names: dict[str, str] = {}
         self._usage: dict[str, Any] = {}
         self._waiting: int | None = None
+        self._at = -1
+        self._speaking: Part | None = None
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
 
@@ -191,12 +194,17 @@ class AnthropicDecoder(Decoder):
 
     def _delta(self, payload: wire.ContentBlockDelta) -> None:
         delta = payload.delta
+        part = self._speaking
+        if payload.index == self._at and part is not None and part.open and delta.text:
+            self.ledger.tell(part, delta.text)  # nine payloads in ten: more text for the block that has just spoken
+            return
         self.deltas.get(delta.type, AnthropicDecoder._other_delta)(self, payload.index, delta)
 
     def _text_delta(self, index: int, delta: wire.Delta) -> None:
         if self.ledger.find(index) is None:
             self.ledger.open_text(index)
         self.ledger.say(index, delta.text or "")
+        self._at, self._speaking = index, self.ledger.find(index)
 
     def _json_delta(self, index: int, delta: wire.Delta) -> None:
         self.ledger.add(index, delta.partial_json or "")

@@ -59,6 +59,10 @@ class BedrockDecoder(Decoder):
     def feed(self, frames: Sequence[Frame], /) -> list[ev.AnyEvent]:
         return super().feed([(name, KINDS[name] % data) if name in KINDS else (name, data) for name, data in frames])
 
+    def take(self, payload: Any) -> list[ev.AnyEvent]:
+        """An event as Amazon's SDKs give it: they have base64 decoded, and it is encoded again."""
+        return super().take(msgspec.to_builtins(payload))
+
     def finish(self) -> list[ev.AnyEvent]:
         self._end()
         self._blocks.close(partial=True)

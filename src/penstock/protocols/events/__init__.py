@@ -9,10 +9,13 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import Decoder, Encoder, Losses, Protocol
 from penstock.grammar import Grammar
+from penstock.jsontext import usable
 from penstock.parts import TRUNCATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra
 
 NAME = "events"
 TAGS = frozenset(str(event.__struct_config__.tag) for event in ev.EVENTS)
@@ -20,7 +23,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class EventsDecoder(Decoder):
-    """Reads events as they are, but for those the grammar forbids; a stream that broke off ends in a fault."""
+    """Reads events as they are, but for those the grammar forbids; a stream that broke off ends in a fault.
+
+    A call is held to what its start said, and is let out whole once per id, with an input that is JSON, or not at all.
+    """
 
     protocol = NAME
     shape = ev.AnyEvent
@@ -30,23 +36,69 @@ class EventsDecoder(Decoder):
     def __init__(self) -> None:
         super().__init__()
         self._grammar = Grammar()
+        self._calls: dict[int, tuple[ev.CallStart, list[str]]] = {}
+        self._given: set[tuple[int, str]] = set()
         self.ledger.ended = True  # it opens no turn by itself: only a `Start` does here
 
-    def _any(self, event: ev.AnyEvent) -> None:
+    def _any(self, event: ev.AnyEvent) -> bool:
         wrong = self._grammar.judge(event)
         if wrong:
             self.diagnostics.add("unlawful", f"an event is left out: {wrong} at {type(event).__name__}")
         else:
             self.ledger.turns, self.ledger.inside = 1, self._grammar.inside
             self.ledger.out.append(event)
+        return not wrong
+
+    def _start(self, event: ev.Start) -> None:
+        if self._any(event):
+            self._calls.clear()
+            self._given.clear()
+
+    def _call_start(self, event: ev.CallStart) -> None:
+        if self._any(event):
+            self._calls[event.index] = event, []
+
+    def _call_delta(self, event: ev.CallDelta) -> None:
+        if self._any(event):
+            self._calls[event.index][1].append(event.json)
+
+    def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:
+        start, _ = self._calls.pop(event.index, (None, None))
+        if start is None:
+            self._any(event)
+            return
+        same = (event.id, event.name, event.by, event.form) == (start.id, start.name, start.by, start.form)
+        self._any(self._judged(start, event.json, event.extra, whole=same and type(event) is ev.CallEnd))
+
+    def _judged(self, start: ev.CallStart, json: str, extra: Extra | None, *, whole: bool) -> ev.CallEnd | ev.CallCut:
+        call = start.choice, start.id
+        good = usable(json) if start.form == "json" else json
+        if whole and start.name and good is not None and call not in self._given:
+            self._given.add(call)
+            return ev.CallEnd(start.index, start.id, start.name, good, start.by, start.form, extra)
+        return ev.CallCut(start.index, start.id, start.name, json, start.by, start.form, extra)
 
     def finish(self) -> list[ev.AnyEvent]:
         if self._grammar.inside:
-            return [*self._grammar.close(), ev.Fault("truncated", TRUNCATED)]
+            return [*map(self._closed, self._grammar.close()), ev.Fault("truncated", TRUNCATED)]
         self.ledger.ended = False
         return super().finish()
 
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = dict.fromkeys(ev.EVENTS, _any)
+    def _closed(self, end: Any) -> Any:
+        """An open part's end. A call whose input is whole only lacks the word for it."""
+        if not isinstance(end, ev.CallCut):
+            return end
+        start, pieces = self._calls.pop(end.index)
+        return self._judged(start, "".join(pieces), start.extra, whole=start.form == "json")
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], Any]]] = {
+        **dict.fromkeys(ev.EVENTS, _any),
+        ev.Start: _start,
+        ev.CallStart: _call_start,
+        ev.CallDelta: _call_delta,
+        ev.CallEnd: _call_end,
+        ev.CallCut: _call_end,
+    }
 
 
 class EventsEncoder(Encoder):

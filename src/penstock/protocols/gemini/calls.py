@@ -10,7 +10,8 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock.protocols.gemini.own import compact, own
+from penstock.jsontext import as_json
+from penstock.protocols.gemini.own import own
 from penstock.protocols.gemini.partial import Arguments
 
 if TYPE_CHECKING:
@@ -107,12 +108,12 @@ class Calls:
 
     def ran_code(self, said: wire.ExecutableCode, signature: str | None) -> None:
         given = {"language": said.language, "code": said.code or ""}
-        self._run(CODE, said.id, compact(given), part="executableCode", thoughtSignature=signature)
+        self._run(CODE, said.id, as_json(given), part="executableCode", thoughtSignature=signature)
 
     def code_result(self, said: wire.CodeExecutionResult, signature: str | None) -> None:
         found = {"outcome": said.outcome, "output": said.output or ""}
         failed = said.outcome not in ("OUTCOME_OK", 1)
-        self._result(CODE, said.id, compact(found), failed, part="codeExecutionResult", thoughtSignature=signature)
+        self._result(CODE, said.id, as_json(found), failed, part="codeExecutionResult", thoughtSignature=signature)
 
     def ran_tool(self, said: wire.ToolCall, signature: str | None) -> None:
         kind = said.tool_type or ""
@@ -150,8 +151,8 @@ class Calls:
     def note(self, name: str, given: Any, found: Any, failed: bool = False) -> None:  # noqa: FBT001, FBT002
         """A tool that ran, told only by its traces; it is written back as those traces, not as a part."""
         if name not in self.names:
-            self._run(name, None, compact(given), part=TRACES)
-            self._result(name, None, compact(found), failed, part=TRACES)
+            self._run(name, None, as_json(given), part=TRACES)
+            self._result(name, None, as_json(found), failed, part=TRACES)
 
 
 def tool_name(kind: str) -> str:
@@ -161,4 +162,4 @@ def tool_name(kind: str) -> str:
 
 def _text(args: Any) -> str:
     """Arguments as compact JSON text; some proxies send that text itself."""
-    return args if isinstance(args, str) else "{}" if args is None else compact(args)
+    return args if isinstance(args, str) else "{}" if args is None else as_json(args)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
 from penstock.faults import kind_of
+from penstock.jsontext import as_json
 from penstock.protocols.gemini import wire
-from penstock.protocols.gemini.own import NAME, compact, own, owned, shaped
+from penstock.protocols.gemini.own import NAME, own, owned, shaped
 from penstock.protocols.gemini.reasons import fault, total
 from penstock.protocols.gemini.spans import Answer
 from penstock.protocols.gemini.spelling import created
@@ -187,7 +188,7 @@ class Interactions:
 
     def _arguments(self, now: Open, delta: wire.StepDelta) -> None:
         said = delta.arguments
-        self._ledger.add(now.key, said if isinstance(said, str) else "" if said is None else compact(said))
+        self._ledger.add(now.key, said if isinstance(said, str) else "" if said is None else as_json(said))
 
     def _annotations(self, now: Open, delta: wire.StepDelta) -> None:
         self._cite(now, delta.annotations or ())
@@ -239,14 +240,14 @@ class Interactions:
         if now.kind.endswith("_call"):
             given = now.arguments
             part = self._ledger.find(now.key)
-            text = compact(given) if given and part is not None and not part.pieces else None
+            text = as_json(given) if given and part is not None and not part.pieces else None
             known = owned(part.extra) if part is not None else {}
             self._ledger.end_call(now.key, text, extra=own(**{**known, "thoughtSignature": now.signature or None}))
         elif now.kind.endswith("_result"):
             call = now.step.call_id or ""
             name = self._names.get(call) or now.named or now.kind.removesuffix("_result")
             extra = own(step=now.kind, thoughtSignature=now.signature or None)
-            self._ledger.atom(ev.Result, call, name, compact(now.result), now.failed, False, extra)  # noqa: FBT003
+            self._ledger.atom(ev.Result, call, name, as_json(now.result), now.failed, False, extra)  # noqa: FBT003
         if now.step.error is not None:
             self._failed(now.step.error)
 

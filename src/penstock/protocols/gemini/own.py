@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.jsontext import fit
+from penstock.jsontext import as_json, fit
 
 if TYPE_CHECKING:
     from penstock.events import Extra
@@ -30,18 +30,13 @@ def owned(extra: Extra | None) -> dict[str, Any]:
     return extra.get(NAME, {}) if extra else {}
 
 
-def compact(value: Any) -> str:
-    """JSON text without blanks."""
-    return msgspec.json.encode(value).decode()
-
-
 def shaped(value: dict[str, Any], shape: Any) -> Any:
     """An object that is kept as it was, read as a Struct; what does not fit is left out of the Struct alone."""
     try:
         return msgspec.convert(value, shape, strict=False)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         pass
     try:
-        return fit(msgspec.json.decode(msgspec.json.encode(value)), shape)[0]
+        return fit(msgspec.json.decode(as_json(value)), shape)[0]
     except msgspec.ValidationError:
         return shape()

@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from penstock.jsontext import as_json
 
 if TYPE_CHECKING:
     from penstock.protocols.gemini import wire
@@ -42,7 +42,7 @@ class Arguments:
         return not self.broken and not self.unfinished
 
     def text(self) -> str:
-        return msgspec.json.encode(self.root).decode()
+        return as_json(self.root)
 
     def so_far(self) -> str:
         """The text of a call that was cut: without its last bracket, so that no reader takes it for whole."""

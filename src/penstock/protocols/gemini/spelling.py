@@ -36,7 +36,7 @@ def camel_chunk(data: bytes) -> wire.Chunk:
     """A payload read once more, in camel case."""
     try:
         chunk: wire.Chunk = fit(camel(loose(data)), wire.Chunk)[0]
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
         return wire.Chunk()
     return chunk
 
@@ -48,7 +48,7 @@ def camel_part(data: bytes, candidate: int, number: int) -> tuple[dict[str, Any]
         raw: dict[str, Any] = body.get("response", body)["candidates"][candidate]["content"]["parts"][number]
         told = {key: value for key, value in raw.items() if key not in _KNOWN and value is not None}
         part: wire.Part = fit(camel(raw), wire.Part)[0]
-    except (LookupError, TypeError, AttributeError, msgspec.ValidationError, RecursionError):
+    except (LookupError, TypeError, AttributeError, UnicodeEncodeError, msgspec.ValidationError, RecursionError):
         return {}, None
     said = any(getattr(part, name) is not None for name in wire.Part.__struct_fields__ if name not in _QUIET)
     return (raw if told else {}), part if said and told else None

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.pick import as_object
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -17,9 +19,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     whole: dict[str, Any] = {}
     candidates: dict[int, dict[str, Any]] = {}
     for _, data in frames:
-        chunk = msgspec.json.decode(data)
-        if not isinstance(chunk, dict):
-            continue  # a payload of no known shape, replayed
+        chunk = as_object(msgspec.json.decode(data))
         if "error" in chunk:
             return data
         for candidate in chunk.pop("candidates", ()):

@@ -61,7 +61,7 @@ class Calling(Speaking):
             self.lose("choice")
         elif item:
             self._restored[event.index] = self._restore(
-                {**item, **({"call_id": event.id} if "call_id" in item else {})}
+                {**item, **({"call_id": event.id} if item.get("call_id") else {})}
             )
         elif event.by == "client":
             self._calls[event.index] = Writing(self._output, event, own)
@@ -113,7 +113,7 @@ class Calling(Speaking):
             if entry is None or entry.done:
                 entry = self._restore(item)
             self._output.end(entry, **_without_names(item))
-        elif run is not None and event.partial:
+        elif run is not None and event.partial and not run.done:
             self._preview(run, event.json)
         else:
             self.lose("provider-call")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import pick
+from penstock.jsontext import loose
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.ending import fault_of, finish_of, read_usage
 from penstock.protocols.responses.pieces import Pieces
@@ -61,7 +62,7 @@ class ResponsesDecoder(Pieces):
 
     def _echo(self) -> Extra | None:
         """What the response repeats of its request: read once, out of the frame itself."""
-        raw = pick.as_object(msgspec.json.decode(self.frame[1]))
+        raw = pick.as_object(loose(self.frame[1]))
         response = pick.table(raw, "response") or raw
         return own(**{key: value for key, value in response.items() if key not in _SAID})
 
@@ -158,7 +159,7 @@ class ResponsesDecoder(Pieces):
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Frames that leave their type to the event's name, whole bodies and error bodies have no type of ours."""
         payload = pick.as_object(value)
-        typed = payload.get("type") in wire.SHAPES or not payload
+        typed = pick.text(payload, "type") in wire.SHAPES or not payload
         super()._fit(name, value if typed else _typed(name, payload), raw)
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = wire.dispatch({

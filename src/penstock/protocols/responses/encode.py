@@ -17,6 +17,7 @@ from penstock.protocols.responses.calling import Calling
 from penstock.protocols.responses.output import FORMS
 from penstock.protocols.responses.resource import DEFAULTS, INCOMPLETE, error_object, usage_object
 from penstock.protocols.responses.speech import NAME
+from penstock.protocols.responses.wire import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +36,9 @@ LOSSES: Losses = {
     "pause": "a paused turn is written as completed",
     "source-late": "a citation that comes after its message is finished is left out",
     "source-without-url": "a citation without an address has no annotation that all readers know",
-    "unknown": "another protocol's unknown payload is not written",
+    "unknown": "an unknown payload is written only if it is of this protocol, strict JSON and of a type of its own",
 }
+_encode = msgspec.json.Encoder().encode
 
 
 class ResponsesEncoder(Calling):
@@ -115,18 +117,17 @@ class ResponsesEncoder(Calling):
 
     def _unknown(self, event: ev.Unknown) -> None:
         """Verbatim, but for its number: there is one sequence."""
-        if event.protocol != NAME:
-            self.lose("unknown")
-            return
-        data = event.data.encode("utf-8", "replace")
         try:
-            payload = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        except msgspec.DecodeError:
-            self.out.append((event.name.encode(), data))
+            payload = msgspec.json.decode(event.data, type=dict[str, msgspec.Raw]) if event.protocol == NAME else {}
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            payload = {}
+        kind = bytes(payload.get("type", b""))
+        if not payload or kind.decode().strip('"') in SHAPES:
+            self.lose("unknown")
             return
         payload["sequence_number"] = msgspec.Raw(b"%d" % self._output.number)
         self._output.number += 1
-        self.out.append((event.name.encode(), msgspec.json.encode(payload)))
+        self.out.append((event.name.encode(), _encode(payload)))
 
     def _data(self, _: ev.Data) -> None:
         self.lose("data")

@@ -20,7 +20,7 @@ class Slot:
     """One item, and what was made of it so far. `kind` is its type, empty while only pieces of it are known."""
 
     __slots__ = ("call", "closed", "done", "held", "id", "index", "item", "kind", "noted", "notes", "number", "parts",
-                 "told", "word")  # fmt: skip
+                 "sealed", "told", "whole", "word")  # fmt: skip
 
     def __init__(self, number: int, kind: str, id: str, index: int | None) -> None:
         self.number = number
@@ -32,6 +32,8 @@ class Slot:
         self.done = False
         self.parts: dict[tuple[str, int], int] = {}  # (kind, place in the item) → the event index of its part
         self.closed: dict[tuple[str, int], str] = {}  # … → all that was said, once it is closed
+        self.whole: list[tuple[str, int]] = []  # parts of reasoning that may be closed when another begins
+        self.sealed = False  # encrypted content was delivered
         self.notes: dict[bytes, int] = {}  # annotations delivered, and how often
         self.noted: set[tuple[int, int]] = set()
         self.call = ""  # the id of the call that was opened for it
@@ -61,7 +63,11 @@ class Items:
 
     def find(self, id: str, index: int | None, kinds: Sequence[str]) -> Slot | None:
         """The slot that an event means; one that names nothing means the last open item of a kind that suits."""
-        for slot in (self._by_id.get(id) if id else None, None if index is None else self._by_index.get(index)):
+        named = self._by_id.get(id) if id else None
+        placed = None if index is None else self._by_index.get(index)
+        if placed is not None and placed.id == id:
+            named = placed  # several items may share an id (xAI)
+        for slot in (named, placed):
             if slot is not None and (not slot.kind or slot.kind in kinds):
                 return slot
         if id or index is not None:
@@ -78,7 +84,7 @@ class Items:
         kind, named = pick.text(item, "type"), pick.text(item, "id")
         slot = self.find(named, index, (kind,)) or self._nameless(kind)
         if slot is not None and slot.told:
-            if (named and named == slot.id) or not (named or slot.done):
+            if not _other(slot, named, index) and (named or not slot.done):
                 return None
             slot = None
         return self._taken(slot, item, index)
@@ -87,7 +93,7 @@ class Items:
         """The slot of an item that is done, announced or not."""
         kind, named = pick.text(item, "type"), pick.text(item, "id")
         slot = self.find(named, index, (kind,)) or self._nameless(kind)
-        if slot is not None and (_other_call(slot, item) or (slot.done and named and named != slot.id)):
+        if slot is not None and (_other_call(slot, item) or (slot.done and _other(slot, named, index))):
             slot = None
         return self._taken(slot, item, index)
 
@@ -130,6 +136,11 @@ class Items:
         if index is not None:
             self._by_index[index] = slot
         return slot
+
+
+def _other(slot: Slot, named: str, index: int | None) -> bool:
+    """An item with another name or at another place than one that is done is another item."""
+    return bool(named and named != slot.id) or (index is not None and slot.index not in (None, index))
 
 
 def _other_call(slot: Slot, item: Item) -> bool:

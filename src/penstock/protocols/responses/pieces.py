@@ -70,7 +70,7 @@ class Pieces(Decoder):
     def _part_added(self, payload: wire.PartEvent) -> None:
         """A part is opened by its first word; of reasoning, it ends the part before."""
         if pick.text(payload.part or {}, "type") == "reasoning_text":
-            self._thoughts.part(self._thought(payload), "full", payload.content_index or 0)
+            self._thoughts.begin(self._thought(payload), "full", payload.content_index or 0)
 
     def _part_done(self, payload: wire.PartEvent) -> None:
         part, place = payload.part or {}, payload.content_index or 0
@@ -134,7 +134,7 @@ class Pieces(Decoder):
         self._thoughts.settle(self._thought(payload), "summary", payload.summary_index or 0, payload.text or "")
 
     def _summary_part_added(self, payload: wire.PartEvent) -> None:
-        self._thoughts.part(self._thought(payload), "summary", payload.summary_index or 0)
+        self._thoughts.begin(self._thought(payload), "summary", payload.summary_index or 0)
 
     def _summary_part_done(self, payload: wire.PartEvent) -> None:
         text = pick.text(payload.part or {}, "text")
@@ -184,7 +184,7 @@ class Pieces(Decoder):
 
     def _picture(self, payload: wire.Image) -> None:
         slot = self._tool(payload, "image_generation_call")
-        if slot is not None and payload.partial_image_b64:
+        if slot is not None and not slot.done and payload.partial_image_b64:
             self._tools.preview(slot, payload.partial_image_index or 0, payload.partial_image_b64)
 
     def _diff_done(self, payload: wire.Whole) -> None:

@@ -97,7 +97,7 @@ class Speaking(Encoder):
         if not own and not event.url:
             self.lose("source-without-url")
             return
-        first, last = event.span or (0, 0 if event.of is None else voice.length)
+        first, last = event.span or (0, 0 if own or event.of is None else voice.length)
         plain = {
             "type": "url_citation",
             "url": event.url,

@@ -161,7 +161,8 @@ class Messages:
 class Thoughts:
     """Items of type `reasoning`: parts of a summary, parts of the full text, and what only the provider can read.
 
-    The last part of an item stays open until the item is done, for only then the encrypted content is final.
+    Parts may overlap. One that is whole ends when another begins, the last when its item is done: only then the encrypted
+    content is final.
     """
 
     def __init__(self, ledger: Ledger, speech: Speech) -> None:
@@ -171,20 +172,24 @@ class Thoughts:
     def added(self, slot: Slot) -> None:
         """Encrypted content that is there from the start is not the final one."""
 
-    def delta(self, slot: Slot, kind: str, place: int, text: str) -> Part | None:
-        self.part(slot, kind, place)
-        return self._speech.say(slot, kind, place, text)
+    def delta(self, slot: Slot, kind: str, place: int, text: str) -> None:
+        self.begin(slot, kind, place)
+        self._speech.say(slot, kind, place, text)
 
-    def part(self, slot: Slot, kind: str, place: int) -> None:
-        """Another part begins, which ends those before it."""
-        for other in list(slot.parts):
-            if other != (kind, place):
+    def begin(self, slot: Slot, kind: str, place: int) -> None:
+        """Another part begins, which ends those that are whole."""
+        if (kind, place) not in slot.parts:
+            for other in slot.whole:
                 self._speech.close(slot, *other)
+            slot.whole.clear()
 
     def settle(self, slot: Slot, kind: str, place: int, text: str) -> None:
+        """All of a part."""
         if text:
-            self.part(slot, kind, place)
+            self.begin(slot, kind, place)
         self._speech.settle(slot, kind, place, text)
+        if (kind, place) not in slot.closed and (kind, place) not in slot.whole:
+            slot.whole.append((kind, place))
 
     def done(self, slot: Slot) -> None:
         for kind, key in (("summary", "summary"), ("full", "content")):
@@ -199,15 +204,18 @@ class Thoughts:
             self._seal(slot)
 
     def _seal(self, slot: Slot) -> None:
-        """Close the open part with what must be echoed; where there is none, that is a part of its own."""
+        """Close the last part with what must be echoed; where there is none, that is a part of its own."""
         kept = {key: value for key, value in slot.item.items() if key not in ("type", "summary", "content", "status")}
         extra = own(**kept)
-        open_part = next((place for place in slot.parts if place not in slot.closed), None)
-        if open_part is not None:
-            self._speech.close(slot, *open_part, extra=extra)
-        elif extra is not None and (not slot.parts or (kept.get("encrypted_content") and slot.word is None)):
+        unclosed = [place for place in slot.parts if place not in slot.closed]
+        for place in unclosed:
+            self._speech.close(slot, *place, extra=extra if place == unclosed[-1] else None)
+        if (
+            not unclosed
+            and extra is not None
+            and (not slot.parts or (kept.get("encrypted_content") and not slot.sealed))
+        ):
             self._ledger.open_reasoning(key := (slot.number, "sealed"), item=slot.id, form="redacted", extra=extra)
             self._ledger.close(key, extra)
             slot.parts["sealed", 0], slot.closed["sealed", 0] = -1, ""
-        if kept.get("encrypted_content"):
-            slot.word = ""  # delivered: a later one differs, but opens the same
+        slot.sealed = slot.sealed or bool(kept.get("encrypted_content"))  # a later one differs, but opens the same

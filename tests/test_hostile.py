@@ -1,0 +1,152 @@
+"""Spoilt streams: never an exception, always lawful, no call twice, none with half an input, no success without an end.
+
+Whatever comes of them, every encoder takes it, and no call becomes callable on the way that was not before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock import events as ev
+from penstock import protocols
+from penstock.errors import InputError
+from penstock.jsontext import is_json
+from tests import hostility, running
+from tests.cases import cases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+    from tests.running import Run
+
+SOURCES = [name for name in running.sources() if cases(name)]
+TARGETS = running.targets()
+quick = settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+thorough = settings(max_examples=600, suppress_health_check=list(HealthCheck), deadline=None)
+numbers = st.integers(0, 10**4)
+
+
+@cache
+def streams(source: str) -> list[list[Frame]]:
+    """The frames of a protocol's golden cases."""
+    found = [running.batches([case.body], case.framing) for case in cases(source) if case.streamed]
+    return [[frame for batch in batches for frame in batch] for batches in found]
+
+
+def read(source: str, frames: Sequence[Frame]) -> Run:
+    """Lawful, or an exception; and what must hold of calls and the end whatever the input was."""
+    run = running.run(source, [frames])
+    called: set[tuple[int, str]] = set()
+    choices: dict[int, int] = {}
+    for event in run.events:
+        if isinstance(event, ev.Start):
+            called, choices = set(), {}
+        elif isinstance(event, ev.CallStart):
+            choices[event.index] = event.choice
+        elif isinstance(event, ev.CallEnd):
+            key = choices[event.index], event.id
+            assert key not in called
+            called.add(key)
+            assert event.name
+            assert event.form == "text" or is_json(event.json)
+    assert isinstance(run.events[-1], ev.Finish | ev.Fault)
+    return run
+
+
+def callable_names(events: Sequence[AnyEvent]) -> Counter[str]:
+    return Counter(event.name for event in events if isinstance(event, ev.CallEnd) and event.by == "client")
+
+
+def pass_on(run: Run, target: str) -> None:
+    """Encode for a target and read that again: lawful, and nothing is callable that was not."""
+    written = running.encode(target, run.events)
+    if running.row(target).decoder:
+        again = read(target, written)
+        assert callable_names(again.events) <= callable_names(run.events)
+
+
+def survive(source: str, frames: Sequence[Frame]) -> None:
+    run = read(source, frames)
+    for target in TARGETS:
+        pass_on(run, target)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@quick
+@given(st.data(), hostility.ORDERS)
+def test_spoilt_frames(source: str, data: st.DataObject, orders: list[hostility.Order]) -> None:
+    survive(source, hostility.spoil(data.draw(st.sampled_from(streams(source))), orders))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES)
+@thorough
+@given(st.data(), hostility.ORDERS)
+def test_spoilt_frames_at_length(source: str, data: st.DataObject, orders: list[hostility.Order]) -> None:
+    survive(source, hostility.spoil(data.draw(st.sampled_from(streams(source))), orders))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@quick
+@given(st.data(), numbers, numbers, hostility.ORDERS | st.just([]))
+def test_spliced_streams(source: str, data: st.DataObject, a: int, b: int, orders: list[hostility.Order]) -> None:
+    one, other = data.draw(st.sampled_from(streams(source))), data.draw(st.sampled_from(streams(source)))
+    survive(source, hostility.spoil(hostility.splice(one, other, a, b), orders))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@quick
+@given(st.data(), st.lists(st.tuples(numbers, st.binary(max_size=6)), max_size=4))
+def test_spoilt_bytes(source: str, data: st.DataObject, spots: list[tuple[int, bytes]]) -> None:
+    case = data.draw(st.sampled_from([case for case in cases(source) if case.streamed]))
+    body = case.body
+    for place, garbage in spots:
+        at = place % (len(body) + 1)
+        body = body[:at] + garbage + body[at + len(garbage) // 2 :]
+    try:
+        frames = [frame for batch in running.batches([body], case.framing) for frame in batch]
+    except InputError:
+        return  # a framing may refuse bytes, with a word; what it may not is to let them through
+    read(source, frames)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@quick
+@given(st.data())
+def test_foreign_frames(source: str, data: st.DataObject) -> None:
+    """The frames of other protocols are garbage too."""
+    other = data.draw(st.sampled_from(SOURCES))
+    read(source, data.draw(st.sampled_from(streams(other))))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@quick
+@given(st.data(), hostility.ORDERS)
+def test_spoilt_bodies(source: str, data: st.DataObject, orders: list[hostility.Order]) -> None:
+    """Whole answers and error bodies, spoilt as well."""
+    bodies = [case.body for case in cases(source) if not case.streamed] or [b"{}"]
+    frames = hostility.spoil([(b"", data.draw(st.sampled_from(bodies)))], orders)
+    running.decode_body(source, frames[0][1] if frames else b"")
+
+
+ENDED = [case for case in cases() if case.streamed and getattr(case.expected()[-1], "raw", "")]
+
+
+@pytest.mark.parametrize("case", ENDED, ids=lambda case: case.id)
+def test_without_its_end_a_stream_is_no_success(case: cases) -> None:  # type: ignore[valid-type]
+    """Cut off before the frame that gives the finish reason, and at every frame before that."""
+    frames = [frame for batch in running.batches([case.body], case.framing) for frame in batch]
+    word = case.expected()[-1].raw.encode()
+    first = next(place for place, (_, data) in enumerate(frames) if b'"%b"' % word in data)
+    for end in range(first + 1):
+        run = running.run(case.source, [frames[:end]], case.options)
+        turns = sum(isinstance(event, ev.Start) for event in run.events)
+        assert isinstance(run.events[-1], ev.Fault) or turns == 0 or end == 0
