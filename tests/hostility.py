@@ -26,7 +26,7 @@ GARBAGE: tuple[Frame, ...] = (
 )  # fmt: skip
 
 
-def drop(frames: list[Frame], a: int, b: int) -> None:
+def drop(frames: list[Frame], a: int, _: int) -> None:
     del frames[a]
 
 
@@ -38,11 +38,11 @@ def swap(frames: list[Frame], a: int, b: int) -> None:
     frames[a], frames[b] = frames[b], frames[a]
 
 
-def truncate(frames: list[Frame], a: int, b: int) -> None:
+def truncate(frames: list[Frame], a: int, _: int) -> None:
     del frames[a:]
 
 
-def behead(frames: list[Frame], a: int, b: int) -> None:
+def behead(frames: list[Frame], a: int, _: int) -> None:
     del frames[:a]
 
 

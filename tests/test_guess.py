@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import guess, protocols
+from penstock import guess, protocols, translate
 from penstock.errors import UnknownProtocol, Unrecognised
 from penstock.guess import FRAMES, Guess, guess_frames
 from tests import corpus, recorded
@@ -31,6 +31,18 @@ def test_first_frames_tell(name: str) -> None:
 
 def test_pings_and_comments_before_the_first_frame_are_passed_over() -> None:
     assert guess(b": wait\n\n" + sse({"type": "ping"}, "odd", 7, ["x"]) + ANTHROPIC) == "anthropic"
+
+
+@pytest.mark.parametrize("key", ["type", "kind", "choices", "object", "event_type", "message", "output", "usage"])
+@pytest.mark.parametrize("value", [None, 7, [], [7], [[]], {}, {"a": []}, "x"])
+def test_odd_shapes_are_nobody_s(key: str, value: Any) -> None:
+    assert guess(sse({key: value}) + ANTHROPIC) == "anthropic"
+
+
+@pytest.mark.parametrize("target", [name for name in protocols.MODULES if protocols.protocol(name).encoder])
+@pytest.mark.parametrize("stream", [ANTHROPIC, CHAT_CALLS], ids=["text", "calls"])
+def test_what_is_written_is_recognised(target: str, stream: bytes) -> None:
+    assert guess(b"".join(translate(stream, "auto", target))) == target
 
 
 def test_a_large_first_frame_is_read_whole() -> None:

@@ -151,11 +151,20 @@ class Encoder:
         self.out = []
         table = self.table
         for event in events:
-            table[type(event)](self, event)
+            try:
+                table[type(event)](self, event)
+            except ILL_SHAPED as error:
+                self._ill(event, error)
         return self.out
 
     def finish(self) -> list[Frame]:
         return []
+
+    def _ill(self, event: AnyEvent, error: Exception) -> None:
+        """An event whose `extra` or data is of no shape its protocol gives it costs itself, not the stream."""
+        if STRICT:
+            raise error
+        self.diagnostics.add("wrong-shape", f"a {type(event).__name__} could not be written ({type(error).__name__})")
 
     def lose(self, what: str) -> None:
         """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
+from penstock.codec import ILL_SHAPED
 from penstock.errors import UnknownProtocol, Unrecognised
 from penstock.framing import PARSERS
 from penstock.jsontext import loose
@@ -61,7 +62,15 @@ def _batches(data: bytes, framing: str) -> Iterator[list[Frame]]:
 
 
 def _name(label: str, payload: dict[str, Any]) -> str | None:
-    return next((name for name in protocols.MODULES if protocols.protocol(name).looks(label, payload)), None)
+    return next((name for name in protocols.MODULES if _looks(name, label, payload)), None)
+
+
+def _looks(name: str, label: str, payload: dict[str, Any]) -> bool:
+    """A protocol may expect its own shapes; whatever trips over another's is none of its."""
+    try:
+        return protocols.protocol(name).looks(label, payload)
+    except ILL_SHAPED:
+        return False
 
 
 class Guess:

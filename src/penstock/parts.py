@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import events as ev
-from penstock.jsontext import clean, usable
+from penstock.jsontext import clean, is_json, usable
 from penstock.surrogates import mend
 
 if TYPE_CHECKING:
@@ -329,8 +329,18 @@ class Ledger:
             json, part.half = mend(part.half + json)
             if not json:
                 return
+        if part.pieces and json.lstrip().startswith("{") and self._again(part):
+            return
         part.pieces.append(json)
         self.out.append(ev.CallDelta(part.index, json))
+
+    def _again(self, part: Part) -> bool:
+        """Another object after a whole one is the input sent again: nothing more can belong to it."""
+        last = (part.pieces or [""])[-1].rstrip()
+        if part.form == "text" or not last.endswith("}") or not is_json(part.so_far):
+            return False
+        self.diagnostics.add("input-twice", f"call {part.id!r}: more input after it was complete is ignored")
+        return True
 
     def end_call(
         self, key: Hashable, json: str | None = None, *, whole: bool = True, extra: Extra | None = None

@@ -25,7 +25,7 @@ from penstock.protocols.vscode.losses import EMPTY
 from penstock.protocols.vscode.objects import PartMaker
 from penstock.protocols.vscode.options import HOST, Citations, Reasoning, check
 from penstock.protocols.vscode.parts import DataPart, HostPart, TextPart, ThinkingPart, ToolCallPart
-from penstock.protocols.vscode.tokens import usage_part
+from penstock.protocols.vscode.tokens import spent, usage_part
 from penstock.shaping.namespace import PREFIX
 
 __all__ = [
@@ -180,8 +180,8 @@ class VSCodeStream:
         maker = self._maker
         fault, ending = maker.fault, maker.ending
         why = fault.message if fault else "" if self._shown or not ending else EMPTY[ending.reason]
-        spent = maker.spendings or ([maker.spent] if maker.spent else [])
-        usage = spent[0] if len(spent) == 1 else total(spent)
+        used = maker.spendings or [used for used in (spent(maker.usages),) if used is not None]
+        usage = used[0] if len(used) == 1 else total(used)
         found = [*self._decoder.diagnostics, *maker.diagnostics]
         return Outcome(usage, ending, fault, why, maker.cuts, found)
 

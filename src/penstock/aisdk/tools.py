@@ -49,12 +49,13 @@ def _key(call: str) -> tuple[str, str]:
 class Held:
     """A call that streams and may yet turn out to be the provider's."""
 
-    __slots__ = ("form", "pieces", "start")
+    __slots__ = ("form", "pieces", "start", "whole")
 
     def __init__(self, start: wire.CallChunk, form: CallForm) -> None:
         self.start = start
         self.form: CallForm = form
         self.pieces: list[str] = []
+        self.whole: wire.WholeCall | None = None
 
 
 class Tools:
@@ -70,8 +71,10 @@ class Tools:
         self._due: set[str] = set()  # delivered to the client, not answered yet
         self._refused: set[str] = set()
 
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
     def open(self, chunk: wire.OpenCall) -> bool:
-        if not chunk.call or not chunk.tool_name:
+        if not chunk.call or chunk.tool_name is None:
             return False
         ours = pick.table(pick.as_object(chunk.provider_metadata), OURS)
         form: CallForm = "text" if "text" in (chunk.input_encoding, ours.get("form")) else "json"
@@ -81,24 +84,15 @@ class Tools:
             self._hold(chunk, form)
         return True
 
-    def _hold(self, chunk: wire.CallChunk, form: CallForm = "json") -> None:
-        if chunk.call not in self._held and not self._ledger.seen(chunk.call):
-            self._names[chunk.call] = chunk.tool_name or ""
-            self._held[chunk.call] = Held(chunk, form)
-
-    def release(self, call: str | None = None, *, by_provider: bool = False) -> None:
-        """Open the calls that were held, or one of them: whose they are is known now."""
-        for name in list(self._held) if call is None else [call] if call in self._held else []:
-            held = self._held.pop(name)
-            held.start.provider_executed = by_provider
-            self._open(held.start, held.form)
-            for piece in held.pieces:
-                self._ledger.add(_key(name), piece)
-
-    def _open(self, chunk: wire.CallChunk, form: CallForm = "json") -> Part | None:
+    def _open(self, chunk: wire.CallChunk, form: CallForm) -> Part | None:
         call, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
         self._names[call] = name
         return self._ledger.open_call(_key(call), call, name, by=_by(chunk), form=form, extra=_extra(chunk) or None)
+
+    def _hold(self, chunk: wire.CallChunk, form: CallForm) -> None:
+        if chunk.call not in self._held and not self._ledger.seen(chunk.call):
+            self._names[chunk.call] = chunk.tool_name or ""
+            self._held[chunk.call] = Held(chunk, form)
 
     def add(self, chunk: wire.CallPiece) -> bool:
         piece = chunk.delta
@@ -106,33 +100,62 @@ class Tools:
             piece = chunk.input_text_delta if chunk.input_text_delta is not None else chunk.args_text_delta
         if piece is None or not chunk.call:
             return False
-        if self._ledger.find(_key(chunk.call)) is None and chunk.tool_name:
-            self._hold(chunk)
+        is_open = self._ledger.find(_key(chunk.call)) is not None
+        if not is_open and chunk.tool_name:
+            self._hold(chunk, "json")
         held = self._held.get(chunk.call)
         if held is not None:
             held.pieces.append(piece)
-        elif self._ledger.find(_key(chunk.call)) is None:
+        elif not is_open:
             self._ledger.diagnostics.add("orphan-delta", "a fragment of a call that is not open is left out")
         self._ledger.add(_key(chunk.call), piece)
         return True
 
     def whole(self, chunk: wire.WholeCall, *, refused: bool = False) -> bool:
-        """The call as a whole, with the last word on its input."""
+        """The call as a whole, with the last word on its input. Calls are handed out in the order they began."""
         call = chunk.call
-        if not call or not (chunk.tool_name or call in self._names):
+        if not call or (chunk.tool_name is None and call not in self._names):
             return False
-        said = chunk.args if chunk.input is UNSET else chunk.input
-        self.release(call, by_provider=bool(chunk.provider_executed))
+        chunk.invalid = refused or bool(chunk.invalid)
         part = self._ledger.find(_key(call))
-        if part is None:
-            part = self._open(chunk, "text" if _is_text(said) else "json")
-        if part is None:
+        if part is not None or self._ledger.seen(call):
+            self._finish(chunk, part)
             return True
-        part.void = refused or bool(chunk.invalid)
-        if part.void:
-            self._refused.add(call)
-        self._end(call, part, said, _extra(chunk))
+        self._hold(chunk, "text" if _is_text(_said(chunk)) else "json")
+        self._held[call].whole = chunk
+        for held in list(self._held.values()):
+            if held.whole is None:
+                break
+            self._hand_out(held.start.call)
         return True
+
+    def _hand_out(self, call: str, *, by_provider: bool = False) -> None:
+        """Open a call that was held, for whose it is is known now, and end it if it is whole."""
+        held = self._held.pop(call, None)
+        if held is None:
+            return
+        said, chunk = held.whole, held.start
+        if said is not None:
+            by_provider = bool(said.provider_executed) or _is_settled(said)
+        chunk.provider_executed = by_provider
+        part = self._open(chunk, held.form)
+        for piece in held.pieces:
+            self._ledger.add(_key(call), piece)
+        if said is not None:
+            self._finish(said, part)
+
+    def release(self) -> None:
+        """Open all calls that are held: what is not said to be the provider's by now is the client's."""
+        for call in list(self._held):
+            self._hand_out(call)
+
+    def _finish(self, chunk: wire.WholeCall, part: Part | None) -> None:
+        if part is None:
+            return
+        part.void = bool(chunk.invalid)
+        if part.void:
+            self._refused.add(chunk.call)
+        self._end(chunk.call, part, _said(chunk), _extra(chunk))
 
     def _end(self, call: str, part: Part, said: Any, extra: Extra) -> None:
         before = self._ledger.calls
@@ -142,14 +165,11 @@ class Tools:
 
     def cut(self, error: pick.Object, mint: str) -> None:
         """Version 4 has no chunk for a call it refuses, only an error that names the tool."""
-        self.release()
         name, known = pick.text(error, "toolName"), pick.text(error, "toolCallId")
-        still = [call for call in self._names if self._ledger.find(_key(call)) and self._names[call] == name]
-        call = next((call for call in still if known in ("", call)), known or mint)
-        part = self._ledger.find(_key(call)) or self._open(wire.ToolCall(tool_call_id=call, tool_name=name))
-        if part is not None:
-            part.void = True
-            self._end(call, part, error.get("toolArgs", error.get("toolInput")), {})
+        call = known or next((call for call in self._held if self._names[call] == name), mint)
+        given = error.get("toolArgs", error.get("toolInput"))
+        ours = {OURS: {"cut": "client"}} if known else None
+        self.whole(wire.ToolCall(tool_call_id=call, tool_name=name, input=given, provider_metadata=ours), refused=True)
 
     def void(self) -> None:
         """No call that is open may be run."""
@@ -158,6 +178,8 @@ class Tools:
             part = self._ledger.find(_key(call))
             if part is not None:
                 part.void = True
+
+    # ── answers ───────────────────────────────────────────────────────────────────────────────────
 
     def answer(self, chunk: wire.Answer, *, failed: bool = False, denied: bool = False) -> bool:
         call = chunk.call
@@ -180,23 +202,36 @@ class Tools:
 
     def _close(self, chunk: wire.Answer, *, failed: bool) -> None:
         """End the call that is answered, if it is still open: nobody has to run it any more."""
-        self.release(chunk.call, by_provider=bool(chunk.provider_executed))
+        self._hand_out(chunk.call, by_provider=bool(chunk.provider_executed))
         part = self._ledger.find(_key(chunk.call))
         if part is None:
             return
-        said = chunk.args if chunk.input is UNSET else chunk.input
+        said = _said(chunk)
         part.void = failed or (said is UNSET and usable(part.so_far) is None)
-        if part.void:
-            self._refused.update({chunk.call} if chunk.invalid else ())
+        if part.void and chunk.invalid:
+            self._refused.add(chunk.call)
         self._end(chunk.call, part, said, {})
 
     def ask(self, chunk: wire.ToolApprovalRequest, via: str) -> bool:
         call = chunk.call or pick.text(pick.as_object(chunk.tool_call), "toolCallId")
         if not call or not chunk.approval_id:
             return False
+        self._hand_out(call)
         extra = _extra(chunk, via=via, reason=chunk.reason, automatic=chunk.is_automatic, signature=chunk.signature)
         self._ledger.atom(ev.Ask, call, chunk.approval_id, extra)
         return True
+
+
+def _said(chunk: wire.WholeCall) -> Any:
+    return chunk.args if chunk.input is UNSET else chunk.input
+
+
+def _is_settled(chunk: wire.WholeCall) -> bool:
+    """Whether a refused call is so complete that a client could run it: the SDK has answered it, nobody else may."""
+    ours, said = pick.table(pick.as_object(chunk.provider_metadata), OURS), _said(chunk)
+    if not chunk.invalid or ours.get("cut") == "client" or said is UNSET:
+        return False
+    return not isinstance(said, str) or usable(said) is not None
 
 
 def _is_text(said: Any) -> bool:

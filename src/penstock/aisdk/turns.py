@@ -50,7 +50,7 @@ class TurnDecoder(Decoder):
         self._step = 0
         self._fault: dict[str, Any] | None = None
         self._notes: dict[str, Any] = {}
-        self._steps: list[ev.Usage] = []
+        self._steps: dict[int, ev.Usage] = {}
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
@@ -63,9 +63,11 @@ class TurnDecoder(Decoder):
         self.ledger.start(id, model, created, extra)
 
     def _start(self, p: wire.Start) -> None:
-        metadata = p.message_metadata
-        model = pick.text(pick.as_object(metadata), "model")
-        self._begin(p.message_id or "", model, extra={SDK: {"messageMetadata": metadata}} if metadata else None)
+        metadata = pick.as_object(p.message_metadata)
+        model, created = pick.text(metadata, "model"), pick.number(metadata, "createdAt")
+        rest = {key: value for key, value in metadata.items() if key not in ("model", "createdAt")}
+        extra = {SDK: {"messageMetadata": rest}} if rest else None
+        self._begin(p.message_id or "", model, None if created is None else created // 1000, extra)
 
     def _stream_start(self, p: wire.StreamStart) -> None:
         """`doStream` begins; who answers is said next, so the turn waits for that."""
@@ -95,6 +97,8 @@ class TurnDecoder(Decoder):
         self._hush()
         self._step += 1
         if self._step > 1:
+            if self._step == 2 and self._steps:  # noqa: PLR2004 (a turn of one step is counted at its end)
+                self.ledger.usage(self._steps[1])
             self.ledger.step(self._step)
 
     def _finish_step(self, p: wire.Ending) -> None:
@@ -104,8 +108,9 @@ class TurnDecoder(Decoder):
         self._note_metadata(p)
         usage = read_usage(p.usage, max(self._step, 1))
         if usage is not None and self.ledger.inside:
-            self._steps.append(completed(usage, p.provider_metadata))
-            self.ledger.usage(self._steps[-1])
+            self._steps[usage.step] = completed(usage, p.provider_metadata)
+            if usage.step > 1:
+                self.ledger.usage(self._steps[usage.step])
 
     def _finish(self, p: wire.Finish) -> None:
         self._remember(p.response)
@@ -119,9 +124,9 @@ class TurnDecoder(Decoder):
         """The turn's usage. Metadata is per step, so where it told something the steps add up to more."""
         if not self._steps:
             return completed(usage, metadata)
-        steps = total(self._steps)
+        steps = total(self._steps.values())
         cached, written, thought = steps.cached or usage.cached, steps.written or usage.written, steps.reasoning
-        whole = max(steps.input or 0, usage.input or 0) if len(self._steps) == self._step else usage.input
+        whole = max(steps.input or 0, usage.input or 0) or usage.input
         return ev.Usage(whole, usage.output, cached, written, usage.reasoning or thought, extra=usage.extra)
 
     def _end(self, word: str, raw: str) -> None:
@@ -143,6 +148,8 @@ class TurnDecoder(Decoder):
     def _break(self) -> bool:
         """Let the error out that was held."""
         self._tools.release()
+        if self._step == 1 and self._steps and self.ledger.inside and self.ledger.known_usage() is None:
+            self.ledger.usage(msgspec.structs.replace(self._steps[1], step=0))
         if self._fault is None:
             return False
         fault, self._fault = self._fault, None
@@ -151,7 +158,7 @@ class TurnDecoder(Decoder):
 
     def _error(self, p: wire.Error) -> None:
         said = pick.as_object(p.error)
-        if pick.text(said, "name") in _REFUSALS and pick.text(said, "toolName"):
+        if pick.text(said, "name") in _REFUSALS and "toolName" in said:
             self._tools.cut(said, f"call_refused_{self.ledger.cuts}")
         elif self._fault is None and not self.ledger.ended:
             self._fault = read_error(p.error_text if p.error is None and p.error_text is not None else p.error)
@@ -168,7 +175,7 @@ class TurnDecoder(Decoder):
             return True
         try:
             chunk = _read_data(data)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         return self._data(chunk)
 

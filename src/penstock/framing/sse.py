@@ -36,6 +36,8 @@ _find_fuller = re.compile(
 ).findall
 
 _DATA = b"data: "
+_NEXT = b"\n\ndata: "
+_HEADED, _BARE = b"event: %b\ndata: %b\n\n", b"data: %b\n\n"
 _LF, _CR, _NUL = b"\n\r\0"  # as numbers: `_CR in text` is several times as fast as `b"\r" in text`
 _BLANK_LINES = re.compile(rb"\n\n+")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -126,8 +128,11 @@ class SseParser(FailsLate):
 
     def _parse(self, text: bytes) -> list[Frame]:
         """Parse bytes that end with a blank line, if there are any."""
-        if text.find(_LF) == len(text) - 2 > len(_DATA) and text.startswith(_DATA):
-            return [(b"", text[len(_DATA) : -2])]  # a frame in a chunk of its own, as live streams mostly have them
+        if text.startswith(_DATA):
+            # Nothing but frames of one line of data, if that accounts for every line end.
+            datas = text[len(_DATA) : -2].split(_NEXT)
+            if text.count(_LF) == 2 * len(datas) and b"" not in datas:
+                return [(b"", data) for data in datas]
         frames: list[Frame] = _find_common(text)
         return frames if not frames or frames[-1][1] else self._parse_fuller(text)
 
@@ -178,15 +183,17 @@ class SseWriter:
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
         if not frames:
             return []
-        bare = [data for name, data in frames if not name]
-        if len(bare) == len(frames):
-            made = b"data: %b\n\n" % b"\n\ndata: ".join(bare)
+        names = {name for name, _ in frames}
+        if len(names) == 1:
+            # Mostly a batch is more of the same, and one join writes it.
+            head = b"event: %b\ndata: " % name if (name := names.pop()) else _DATA
+            made = b"%b%b\n\n" % (head, (b"\n\n" + head).join([data for _, data in frames]))
+            lines = len(frames) * (3 if name else 2)
         else:
-            made = b"".join(
-                [b"event: %b\ndata: %b\n\n" % pair if pair[0] else b"data: %b\n\n" % pair[1] for pair in frames]
-            )
+            made = b"".join([_HEADED % frame if frame[0] else _BARE % frame[1] for frame in frames])
+            lines = sum([3 if name else 2 for name, _ in frames])
         # One look for line ends in what was made, rather than one in each frame: any more than ours came with a frame.
-        if made.count(_LF) != 3 * len(frames) - len(bare) or _CR in made:
+        if made.count(_LF) != lines or _CR in made:
             return [b"".join([_by_line(*frame) for frame in frames])]
         return [made]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.events import Extra
 
 NAME = "aisdk"
-RAW_REASON, ENCODING, APPROVAL = 6, 6, 6  # since which version there is
+RAW_REASON, ENCODING, APPROVAL, DETAILS = 6, 6, 6, 6  # since which version there is
 PERFORMANCE, CUSTOM, REASONING_FILE = 7, 7, 7
 # a stream that is written measures nothing, but readers of 7 expect the object
 UNMEASURED: dict[str, Any] = {
@@ -72,6 +72,10 @@ class AisdkEncoder(PartEncoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         self._usage[event.step] = event
+        if event.step not in (0, self._step):
+            self.lose("steps")
+        if event.written is not None and self._version < DETAILS:
+            self.lose("written")
 
     def _finish(self, event: ev.Finish) -> None:
         self._end(said.reason(self, event), event.raw, event.extra)
@@ -150,7 +154,7 @@ class AisdkEncoder(PartEncoder):
         self._send("tool-input-end", id=event.id)
         call = {"toolCallId": event.id, "toolName": event.name, "input": event.json, **self._marks(event)}
         call.update(dynamic=True, invalid=True, error="the call never became whole")
-        self._send("tool-error", **call, **metadata(event.extra))
+        self._send("tool-error", **call, **metadata(event.extra, cut=event.by))
 
     def _result(self, event: ev.Result) -> None:
         marks = own(event.extra)
@@ -182,13 +186,15 @@ class AisdkEncoder(PartEncoder):
         if event.url:
             self._send("source", sourceType="url", **named, url=event.url, **place)
             return
-        named.setdefault("title", event.filename or "document")
+        if not event.title:
+            self.lose("source")
+            named["title"] = event.filename or "document"
         file = {"filename": event.filename} if event.filename else {}
         self._send("source", sourceType="document", **named, mediaType=event.media or "text/plain", **file, **place)
 
     def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
         if start.url and not data:
-            self.lose("file-url")
+            self.lose("file")
             self._source(ev.Source(start.index, start.url, media=start.media, extra=extra))
             return
         reasoned = own(extra).get("reasoning") and self._version >= REASONING_FILE

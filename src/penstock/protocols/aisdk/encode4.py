@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import events as ev
 from penstock.aisdk.encode import PartEncoder, encode_json, value
 from penstock.aisdk.usage import write_usage
+from penstock.aisdk.words import cite
 from penstock.protocols.aisdk import said
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class Aisdk4Encoder(PartEncoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         self._usage[event.step] = event
+        if event.step not in (0, self._step):
+            self.lose("steps")
+        if (event.cached, event.written, event.reasoning) != (None, None, None):
+            self.lose("usage")
 
     def _finish(self, event: ev.Finish) -> None:
         self._end(said.reason(self, event))
@@ -91,7 +96,7 @@ class Aisdk4Encoder(PartEncoder):
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         self._open.pop(event.index, None)
         if event.extra:
-            self.lose("metadata")
+            self.lose("text-state")
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         if self._open.pop(event.index, None) is None:
@@ -102,7 +107,7 @@ class Aisdk4Encoder(PartEncoder):
         elif state.get("signature"):
             self._send("reasoning-signature", signature=state["signature"])
         elif event.extra:
-            self.lose("metadata")
+            self.lose("reasoning-state")
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -130,7 +135,7 @@ class Aisdk4Encoder(PartEncoder):
     def _call_cut(self, event: ev.CallCut) -> None:
         """As version 4 does it: an error names the tool, and there is no tool-call."""
         if self._open.pop(event.index, None) is not None:
-            self.lose("cut")
+            self.lose("cut-call")
             names = {"toolName": event.name, "toolArgs": event.json, "toolCallId": event.id}
             message = "the call never became whole"
             self._send("error", error={"name": "AI_InvalidToolArgumentsError", "message": message, **names})
@@ -146,16 +151,16 @@ class Aisdk4Encoder(PartEncoder):
 
     def _source(self, event: ev.Source) -> None:
         if not event.url:
-            self.lose("document")
+            self.lose("source")
             return
+        if cite(event):
+            self.lose("span")
         source = {"sourceType": "url", "id": event.id or f"source-{event.index}", "url": event.url}
         self._send("source", source={**source, **({"title": event.title} if event.title else {})})
 
     def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
-        if extra:
-            self.lose("metadata")
         if start.url and not data:
-            self.lose("file-url")
+            self.lose("file")
             self._source(ev.Source(start.index, start.url))
         else:
             self._send("file", mimeType=start.media, base64=data)

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, Losses
+from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,8 +41,10 @@ LOSSES: Losses = {
     "span": "a citation is of a whole text block, not of a span in it",
     "refusal": "a refusal is written as text; the stop reason says that it is one",
     "reason": "a finish reason without a word here is written as the nearest",
+    "cut-call": "a call that was cut is left out; where its input was sent whole, it cannot be taken back",
     "free-text": "the free text of a custom tool is written as JSON with one field, `input`",
 }
+_CALL = "tool_use"  # the one block that asks the client to run something
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,7 +61,7 @@ class AnthropicEncoder(Encoder):
         self._block = -1
         self._part = -1
         self._head = b""
-        self._free_text = False
+        self._waiting: ev.CallStart | None = None  # a call that has no input yet
         self._refused = False
         self._said: dict[str, Any] = {}  # the usage as the start had it
         self._citable = False  # the open block is text
@@ -134,7 +137,7 @@ class AnthropicEncoder(Encoder):
             return
         self._block += 1
         self._part = index
-        self._citable = block["type"] == "text"
+        self._citable = block.get("type") == "text"
         self._head = b'{"type":"content_block_delta","index":%d,"delta":%b' % (self._block, delta)
         self._send({"type": "content_block_start", "index": self._block, "content_block": block})
 
@@ -185,23 +188,43 @@ class AnthropicEncoder(Encoder):
         self._close(event)
 
     def _call_start(self, event: ev.CallStart) -> None:
-        own = self._own(event.extra)
-        if event.by == "provider" and not own:
+        kind = self._own(event.extra).get("type", _CALL)
+        if event.by == "provider" and kind == _CALL:
             self.lose("provider-call")
             return
-        block: dict[str, Any] = {"type": "tool_use", **own, "id": event.id, "name": event.name, "input": {}}
+        self._waiting = event
+
+    def _announce(self, event: ev.CallStart) -> None:
+        """Not before there is input: a call without any would look complete, and may yet be cut."""
+        self._waiting = None
+        own = self._own(event.extra)
+        kind = own.get("type", _CALL) if event.by == "provider" else _CALL
+        block: dict[str, Any] = {**own, "type": kind, "id": event.id, "name": event.name, "input": {}}
         self._open(event.index, event.choice, block, b'{"type":"input_json_delta","partial_json":')
-        self._free_text = event.form == "text"
 
     def _call_delta(self, event: ev.CallDelta) -> None:
-        if event.index == self._part and not self._free_text:
+        start = self._waiting
+        if start is not None and start.form == "json":
+            self._announce(start)
+        if event.index == self._part:
             self.out.append((b"content_block_delta", self._head + _encode(event.json) + b"}}"))
 
     def _call_end(self, event: ev.CallEnd) -> None:
-        if event.form == "text" and event.index == self._part:
-            self.lose("free-text")
-            given = _encode({"input": event.json}).decode()
-            self.out.append((b"content_block_delta", self._head + _encode(given) + b"}}"))
+        start = self._waiting
+        if start is not None:
+            given = event.json
+            if start.form == "text":
+                self.lose("free-text")
+                given = _encode({"input": given}).decode()
+            self._announce(start)
+            self._call_delta(ev.CallDelta(event.index, given))
+        self._close(event)
+
+    def _call_cut(self, event: ev.CallCut) -> None:
+        """Half an input shows that it is half, and the stop reason says why; a whole one cannot be taken back."""
+        if self._waiting is not None or (event.index == self._part and is_json(event.json)):
+            self.lose("cut-call")
+        self._waiting = None
         self._close(event)
 
     def _result(self, event: ev.Result) -> None:
@@ -263,7 +286,7 @@ class AnthropicEncoder(Encoder):
         ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _close,
         ev.RefusalStart: _refusal_start, ev.RefusalDelta: _words, ev.RefusalEnd: _close,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _words, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _close,
+        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
         ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,
         ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,

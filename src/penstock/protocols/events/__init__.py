@@ -114,8 +114,9 @@ class EventsEncoder(Encoder):
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:
-    """Whether a payload is of this protocol."""
-    return payload.get("type") == "start" and bool({"model", "created"} & set(payload))
+    """Whether a payload is of this protocol: the AI SDK's have some of the same types, but none of these fields."""
+    wanted = {"id", "model", "created"} if payload.get("type") == "start" else {"index", "reason", "kind"}
+    return payload.get("type") in TAGS and not wanted.isdisjoint(payload)
 
 
 PROTOCOL = Protocol(NAME, looks, EventsDecoder, EventsEncoder, reads="ndjson", writes="ndjson")

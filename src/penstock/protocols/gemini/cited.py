@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.protocols.gemini.own import said
+
 if TYPE_CHECKING:
     from penstock.events import Source
 
 
 class Cited:
-    """The text and the sources of one choice. Text is kept because a source counts its bytes when all is said."""
+    """The text and the sources of one choice, and whether it refuses. Text is kept because a source counts its bytes when all is said."""
 
-    __slots__ = ("_sources", "parts", "pieces")
+    __slots__ = ("_sources", "parts", "pieces", "refused")
 
     def __init__(self) -> None:
         self.parts: set[int] = set()  # those that are text
         self.pieces: list[tuple[int, str]] = []  # part, text: one entry for each delta
         self._sources: list[Source] = []
+        self.refused = False
 
     def add(self, source: Source) -> None:
         self._sources.append(source)
@@ -58,5 +61,5 @@ class Cited:
 
 def _chunk(url: str, title: str, quote: str) -> dict[str, Any]:
     if url:
-        return {"web": {"uri": url, "title": title}}
-    return {"retrievedContext": {"title": title, "text": quote}}
+        return {"web": said(uri=url, title=title or None)}
+    return {"retrievedContext": said(title=title or None, text=quote or None)}

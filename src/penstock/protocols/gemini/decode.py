@@ -34,9 +34,9 @@ class GeminiDecoder(Decoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._interactions = Interactions(self.ledger, self.keep)
+        self._interactions = Interactions(self.ledger, self._keep_other)
         self._snake = False
-        self._done = False
+        self._named = ""  # the id that the last chunk had
         self._fresh("")
 
     def _fresh(self, id: str) -> None:
@@ -55,8 +55,8 @@ class GeminiDecoder(Decoder):
         candidates = chunk.candidates
         if not candidates and not self._bare(chunk):
             return
-        if chunk.response_id != self._id and chunk.response_id and candidates:
-            self._other_id()
+        if chunk.response_id != self._named and chunk.response_id and candidates:
+            self._other_id(chunk.response_id)
         if not self.ledger.inside and not self._begin(chunk):
             return
         for place, candidate in enumerate(candidates or ()):
@@ -81,11 +81,17 @@ class GeminiDecoder(Decoder):
             self.keep()
         return False
 
-    def _other_id(self) -> None:
+    def _keep_other(self) -> None:
+        """What only the other API would understand must not be replayed in this one."""
+        name, data = self.frame
+        self.ledger.unknown(f"{NAME}-interactions", data.decode("utf-8", "replace"), name.decode("utf-8", "replace"))
+
+    def _other_id(self, id: str) -> None:
         """Another id after a finish is another answer, behind the first; before it, it means nothing."""
         voice = self._voices.get(0)
-        if self.ledger.inside and self._id and voice is not None and voice.reason is not None:
+        if self.ledger.inside and self._named and voice is not None and voice.reason is not None:
             self._end()
+        self._named = id
 
     def _begin(self, chunk: wire.Chunk) -> bool:
         """Open a turn. After one only an answer behind its end opens another."""

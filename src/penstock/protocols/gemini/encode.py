@@ -142,6 +142,7 @@ class GeminiEncoder(Encoder):
     def _refusal_start(self, event: ev.RefusalStart) -> None:
         self.lose("refusal")
         self._text_start(event)
+        self._slots[event.index].cited.refused = True
 
     def _foreign(self, extra: Extra | None, what: str) -> None:
         if extra and not owned(extra):

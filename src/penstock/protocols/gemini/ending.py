@@ -65,6 +65,8 @@ def _candidate(
         "finishReason": _word(reason, raw, own),
     }
     end["index"] = choice
+    if choice in cited and cited[choice].refused and reason == "stop":
+        end["finishReason"] = WORDS["refusal"]
     if "groundingMetadata" not in own and "citationMetadata" not in own and choice in cited:
         grounding = cited[choice].metadata()
         if grounding:

@@ -31,7 +31,6 @@ class Grounding:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._told: set[tuple[str, str, Place]] = set()
-        self._new = False
         self.notes: dict[str, Any] = {}
 
     def note(self, said: wire.Candidate) -> None:
@@ -42,27 +41,25 @@ class Grounding:
         ):
             if value:
                 self.notes[key] = _joined(self.notes.get(key) or {}, value)
-                self._new = True
 
     # ── sources ───────────────────────────────────────────────────────────────────────────────────
 
-    def cite(self, parts: Sequence[Part]) -> None:
-        """Tell the sources of the text so far; once each."""
-        if not self._new:
-            return
-        self._new = False
-        answer = Answer(parts)
-        self._citations(answer)
-        self._grounding(answer)
+    def cite(self, parts: Sequence[Part], *, last: bool = False) -> None:
+        """Tell the sources of the text so far, once each; those that have no place in it wait until the last."""
+        if self.notes:
+            answer = Answer(parts)
+            self._citations(answer, last=last)
+            self._grounding(answer, last=last)
 
-    def _citations(self, answer: Answer) -> None:
+    def _citations(self, answer: Answer, *, last: bool) -> None:
         raw: dict[str, Any] = self.notes.get("citationMetadata") or {}
         said: wire.CitationMetadata = shaped(raw, wire.CitationMetadata)
         for one in (*(said.citations or ()), *(said.citation_sources or ())):
-            if one.uri or one.title:
-                self._tell(one.uri, one.title, answer.place(one.start_index, one.end_index))
+            place = answer.place(one.start_index, one.end_index)
+            if (one.uri or one.title) and (last or place != NOWHERE):
+                self._tell(one.uri, one.title, place)
 
-    def _grounding(self, answer: Answer) -> None:
+    def _grounding(self, answer: Answer, *, last: bool) -> None:
         """Each chunk where it is used, or once without a place; in the order of the chunks."""
         raw: dict[str, Any] = self.notes.get("groundingMetadata") or {}
         said: wire.GroundingMetadata = shaped(raw, wire.GroundingMetadata)
@@ -75,6 +72,8 @@ class Grounding:
         for number, chunk in enumerate(said.grounding_chunks or ()):
             origin = chunk.web or chunk.retrieved_context or chunk.maps or chunk.image or _NOBODY
             for place in places.get(number) or (NOWHERE,):
+                if not last and place == NOWHERE:
+                    continue
                 self._tell(origin.uri or origin.source_uri, origin.title, place, origin, number)
 
     def _tell(

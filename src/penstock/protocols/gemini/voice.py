@@ -49,7 +49,12 @@ class Voice:
         self.word = ""
 
     def take(self, place: int, candidate: wire.Candidate) -> None:
+        """The parts, between what is said of them and what is said at the end."""
         content = candidate.content
+        candidate.content = candidate.index = None
+        rest = candidate != _PLAIN
+        if rest:
+            self.grounding.note(candidate)
         if content is not None and content.parts:
             say = self._ledger.say
             for number, part in enumerate(content.parts):
@@ -61,8 +66,7 @@ class Voice:
                     say(self._key, text)
                 elif text:
                     self._begin(kind, text)
-        candidate.content = candidate.index = None
-        if candidate != _PLAIN:
+        if rest:
             self._note(candidate)
 
     def _note(self, said: wire.Candidate) -> None:
@@ -74,16 +78,17 @@ class Voice:
                 self.notes[key] = value
         if said.logprobs_result:
             self.notes["logprobsResult"] = _joined(self.notes.get("logprobsResult") or {}, said.logprobs_result)
-        self.grounding.note(said)
         word = word_of(said.finish_reason)
         if word:
             self.word, self.reason = word, reason_of(word)
 
     def close(self) -> None:
         """The stream ended: end what is open, and tell what was held back."""
+        if self._kind == "text":
+            self.grounding.cite(self.texts, last=True)
         self._silence()
         self.calls.finish(normally=self.reason == "stop")
-        self.grounding.cite(self.texts)
+        self.grounding.cite(self.texts, last=True)
         self.grounding.tools(self.calls)
 
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────

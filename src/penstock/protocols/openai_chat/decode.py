@@ -68,19 +68,20 @@ class ChatDecoder(Decoder):
     # ── the chunk ─────────────────────────────────────────────────────────────────────────────────
 
     def _chunk(self, chunk: wire.Chunk) -> None:
-        """A payload outside a turn: it may begin one."""
+        """Any payload outside a turn, which may begin one, and any without choices."""
         if (chunk.choices or self._bare(chunk)) and (self.ledger.inside or self._begin(chunk)):
             if chunk.prompt_filter_results is not None:
                 self._notes["prompt_filter_results"] = chunk.prompt_filter_results
             self.read = _read_more
-            self._more(chunk)
+            self._spread(chunk)
 
     def _more(self, chunk: wire.More) -> None:
-        if not self.ledger.inside:
+        if chunk.choices and self.ledger.inside:
+            self._spread(chunk)
+        else:
             self._chunk(_read_chunk(self.frame[1]))
-            return
-        if not chunk.choices and not self._bare(chunk):
-            return
+
+    def _spread(self, chunk: wire.More) -> None:
         for choice in chunk.choices or ():
             self._choice(choice)
         if chunk.usage is not None or chunk.x_groq is not None or chunk.error is not None:
@@ -97,10 +98,10 @@ class ChatDecoder(Decoder):
         if chunk.error is not None:
             report(self.ledger, chunk.error)
 
-    def _bare(self, chunk: wire.More) -> bool:
+    def _bare(self, chunk: wire.Chunk) -> bool:
         """A chunk without choices: usage, a sign of life, an error in other words, or something unknown."""
         if chunk.prompt_filter_results is not None:
-            self._notes["prompt_filter_results"] = chunk.prompt_filter_results
+            self._notes["prompt_filter_results"] = chunk.prompt_filter_results  # before there is a turn
         if chunk.type in _ALIVE:
             return False
         if chunk.error is None and self._complains(chunk):
@@ -111,7 +112,7 @@ class ChatDecoder(Decoder):
             return False
         return True
 
-    def _complains(self, chunk: wire.More) -> bool:
+    def _complains(self, chunk: wire.Chunk) -> bool:
         """An error without an `error`: named so, or a message where the answer should have begun."""
         words = chunk.message or chunk.detail
         named = chunk.type == "error" or self.frame[0] == b"error"

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, Losses
+from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ LOSSES: Losses = {
     "approval": "a request for approval has no field",
     "opaque": "opaque state of another protocol has no field",
     "file": "a file that is neither image nor audio has no field",
+    "cut-call": "a call that was cut is left out; where its input was sent whole, it cannot be taken back",
     "pause": "a paused turn is written as stopped",
     "reason": "a finish reason without a word here is written as the nearest",
     "unknown": "another protocol's unknown payload is not written",
@@ -45,14 +47,16 @@ _DONE = (b"", b"[DONE]")
 
 
 class Slot:
-    """Where a part goes: its choice, and for a call its number there."""
+    """Where a part goes: its choice, and for a call its number there, once it is announced."""
 
-    __slots__ = ("call", "choice", "text")
+    __slots__ = ("call", "choice", "media", "pieces", "waiting")
 
-    def __init__(self, choice: int, call: int = -1, *, text: bool = False) -> None:
+    def __init__(self, choice: int, waiting: ev.CallStart | None = None, media: str = "") -> None:
         self.choice = choice
-        self.call = call
-        self.text = text
+        self.call = -1
+        self.waiting = waiting
+        self.media = media
+        self.pieces: list[str] = []
 
 
 class ChatEncoder(Encoder):
@@ -145,7 +149,7 @@ class ChatEncoder(Encoder):
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
-        self._slots[event.index] = Slot(event.choice, text=type(event) is ev.TextStart)
+        self._slots[event.index] = Slot(event.choice)
 
     def _text(self, event: ev.TextDelta) -> None:
         logprobs = b"null" if event.logprobs is None else _encode(event.logprobs)
@@ -173,35 +177,42 @@ class ChatEncoder(Encoder):
         if event.by == "provider":
             self.lose("provider-call")
             return
-        number = self._calls.get(event.choice, 0)
-        self._calls[event.choice] = number + 1
-        self._slots[event.index] = Slot(event.choice, number)
-        if not self._whole_calls:
-            self._announce(event, "", event.form)
+        self._slots[event.index] = Slot(event.choice, event)
 
-    def _announce(self, event: ev.CallStart | ev.CallEnd, given: str, form: str) -> None:
-        slot = self._slots[event.index]
-        call: dict[str, Any] = {"index": slot.call, "id": event.id}
-        if form == "text":
-            call.update(type="custom", custom={"name": event.name, "input": given})
+    def _announce(self, slot: Slot, start: ev.CallStart, given: str) -> None:
+        """Not before there is input: a call without any would look complete, and may yet be cut."""
+        slot.call = self._calls.get(slot.choice, 0)
+        slot.waiting = None
+        self._calls[slot.choice] = slot.call + 1
+        call: dict[str, Any] = {"index": slot.call, "id": start.id}
+        if start.form == "text":
+            call.update(type="custom", custom={"name": start.name, "input": given})
         else:
-            call.update(type="function", function={"name": event.name, "arguments": given})
-        call.update(self._own(event.extra))
-        slot.text = form == "text"
+            call.update(type="function", function={"name": start.name, "arguments": given})
+        call.update(self._own(start.extra))
         self._send(slot.choice, b'{"tool_calls":[%b]}' % _encode(call))
 
     def _call_delta(self, event: ev.CallDelta) -> None:
         slot = self._slots.get(event.index)
-        if slot is None or self._whole_calls:
+        if slot is None:
             return
-        shape = b'{"tool_calls":[{"index":%d,"custom":{"input":%b}}]}' if slot.text else (
-            b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}')  # fmt: skip
+        if slot.waiting is not None:
+            if self._whole_calls or slot.waiting.form == "text":
+                return
+            self._announce(slot, slot.waiting, "")
+        shape = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}'
         self._send(slot.choice, shape % (slot.call, _encode(event.json)))
 
     def _call_end(self, event: ev.CallEnd) -> None:
-        if self._whole_calls and event.index in self._slots:
-            self._announce(event, event.json, event.form)
-        self._close(event)
+        slot = self._slots.pop(event.index, None)
+        if slot is not None and slot.waiting is not None:
+            self._announce(slot, slot.waiting, event.json)
+
+    def _call_cut(self, event: ev.CallCut) -> None:
+        """Half an input shows that it is half, and the finish says why; one that was whole cannot be taken back."""
+        slot = self._slots.pop(event.index, None)
+        if slot is not None and (slot.waiting is not None or is_json(event.json)):
+            self.lose("cut-call")
 
     def _source(self, event: ev.Source) -> None:
         """Annotations need an index of their own: the official accumulator asks for it."""
@@ -214,19 +225,24 @@ class ChatEncoder(Encoder):
         self._cited += 1
 
     def _file_start(self, event: ev.FileStart) -> None:
-        self._slots[event.index] = Slot(event.choice)
+        self._slots[event.index] = Slot(event.choice, media=event.media)
         if event.url and event.media.startswith("image"):
             self._image(event.choice, event.url)
-        elif not event.media.startswith(("image", "audio")):
+        elif event.url or not event.media.startswith(("image", "audio")):
             self.lose("file")
-        self._media = event.media
 
     def _file_delta(self, event: ev.FileDelta) -> None:
-        choice = self._slots[event.index].choice
-        if self._media.startswith("image"):
-            self._image(choice, f"data:{self._media};base64,{event.data}")
-        elif self._media.startswith("audio"):
-            self._send(choice, _encode({"audio": {"data": event.data}}))
+        """Sound may come in pieces, an image may not."""
+        slot = self._slots[event.index]
+        if slot.media.startswith("image"):
+            slot.pieces.append(event.data)
+        elif slot.media.startswith("audio"):
+            self._send(slot.choice, _encode({"audio": {"data": event.data}}))
+
+    def _file_end(self, event: ev.FileEnd) -> None:
+        slot = self._slots.pop(event.index)
+        if slot.pieces:
+            self._image(slot.choice, f"data:{slot.media};base64,{''.join(slot.pieces)}")
 
     def _image(self, choice: int, url: str) -> None:
         self._send(choice, _encode({"images": [{"type": "image_url", "image_url": {"url": url}, "index": 0}]}))
@@ -257,8 +273,8 @@ class ChatEncoder(Encoder):
         ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _close,
         ev.RefusalStart: _open, ev.RefusalDelta: _refusal, ev.RefusalEnd: _close,
         ev.ReasoningStart: _open, ev.ReasoningDelta: _reasoning, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _close,
-        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _close,
+        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
+        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
         ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
     }  # fmt: skip

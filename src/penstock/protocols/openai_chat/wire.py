@@ -54,38 +54,40 @@ class Delta(Struct, gc=False):
 
 
 class Choice(Struct, gc=False):
+    """In the order in which they are usually sent, which is read fastest."""
+
     index: int | None = None
     delta: Delta | None = None
-    message: Delta | None = None
-    finish_reason: str | None = None
     logprobs: Any = None
+    finish_reason: str | None = None
+    message: Delta | None = None
     content_filter_results: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
 
 
 class More(Struct, gc=False):
-    """A payload inside a turn: what names the turn is not read again. An error may stand in its place."""
+    """A payload inside a turn, as far as it matters there: what names the turn is not read again."""
 
     choices: list[Choice] | None = None
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | str | None = None
-    type: str | None = None  # keep-alives of some gateways, and errors without an `error`
-    message: Any = None
-    detail: Any = None
     citations: list[Any] | None = None
     search_results: list[dict[str, Any]] | None = None
-    prompt_filter_results: list[Any] | None = None
     x_groq: dict[str, Any] | None = None
 
 
 class Chunk(More, gc=False):
-    """The payload that begins a turn, or a whole completion."""
+    """Any payload: the one that begins a turn, one without choices, a whole completion, an error."""
 
     id: str | None = None
     model: str | None = None
     created: float | None = None
     service_tier: str | None = None
     system_fingerprint: str | None = None
+    type: str | None = None  # keep-alives of some gateways, and errors without an `error`
+    message: Any = None
+    detail: Any = None
+    prompt_filter_results: list[Any] | None = None
 
 
 class Usage(Struct, gc=False):

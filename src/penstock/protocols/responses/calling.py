@@ -97,7 +97,7 @@ class Calling(Speaking):
         if call is not None:
             half = event.json
             if not half.strip() or usable(half) is not None:
-                half = half.rstrip()[:-1] or "{"
+                half = "{" + half  # the beginning of an object can end in no value
             call.entry.item.update({"status": "incomplete", call.field: half})
             call.entry.cut = event.form == "text"
         elif restored is not None and event.by == "client":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import pick
-from penstock.jsontext import loose
+from penstock.jsontext import loose, usable
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.ending import fault_of, finish_of, read_usage
 from penstock.protocols.responses.pieces import Pieces
@@ -159,6 +159,10 @@ class ResponsesDecoder(Pieces):
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Frames that leave their type to the event's name, whole bodies and error bodies have no type of ours."""
         payload = pick.as_object(value)
+        if self.ledger.mending and "delta" not in payload:
+            text = usable(raw().decode("utf-8", "replace")) or "null"  # lone surrogates are mended in deltas alone
+            value, raw = msgspec.json.decode(text), text.encode
+            payload = pick.as_object(value)
         typed = pick.text(payload, "type") in wire.SHAPES or not payload
         super()._fit(name, value if typed else _typed(name, payload), raw)
 

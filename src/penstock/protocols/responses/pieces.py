@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from penstock.protocols.responses.items import Slot
 
 
+class Hot:
+    """Where the last text came from, and the open part that it went to."""
+
+    __slots__ = ("id", "index", "part", "place")
+
+    def __init__(self, place: wire.Place, part: Part) -> None:
+        self.id = place.item_id
+        self.index = place.output_index
+        self.place = place.content_index
+        self.part = part
+
+
 class Pieces(Decoder):
     """State: the response's id, its items and their readers, and the part that the last text belonged to."""
 
@@ -29,7 +41,7 @@ class Pieces(Decoder):
         super().__init__()
         self._id = ""
         self._items = Items()
-        self._hot: tuple[str | None, int | None, int | None, Part] | None = None
+        self._hot: Hot | None = None
         self._speech = Speech(self.ledger)
         self._messages = Messages(self.ledger, self._speech)
         self._thoughts = Thoughts(self.ledger, self._speech)
@@ -86,15 +98,20 @@ class Pieces(Decoder):
         return self._items.place(place.item_id or "", place.output_index, ("message",), "message")
 
     def _text_delta(self, payload: wire.TextPiece) -> None:
-        logprobs = {"content": payload.logprobs} if payload.logprobs else None
-        hot = self._hot
-        if hot is not None and hot[:3] == (payload.item_id, payload.output_index, payload.content_index):
+        hot, logprobs = self._hot, {"content": payload.logprobs} if payload.logprobs else None
+        if (
+            hot is not None
+            and payload.item_id == hot.id
+            and payload.output_index == hot.index
+            and payload.content_index == hot.place
+        ):
             if payload.delta:
-                self.ledger.tell(hot[3], payload.delta, logprobs)
+                self.ledger.tell(hot.part, payload.delta, logprobs)
             return
-        part = self._speech.say(self._message(payload), "text", payload.content_index or 0, payload.delta, logprobs)
+        slot = self._message(payload)
+        part = self._speech.say(slot, "text", payload.content_index or 0, payload.delta, logprobs)
         if part is not None:
-            self._hot = (payload.item_id, payload.output_index, payload.content_index, part)
+            self._hot = Hot(payload, part)
 
     def _transcript_delta(self, payload: wire.Piece) -> None:
         self._speech.say(self._message(payload), "text", payload.content_index or 0, _words(payload))

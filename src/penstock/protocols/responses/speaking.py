@@ -66,23 +66,32 @@ class Speaking(Encoder):
             for source in sources:
                 self._source(source)
 
-    def _delta(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
+    def _text(self, event: ev.TextDelta) -> None:
         voice = self._voices.get(event.index)
         if voice is None:
             return
+        if event.logprobs is not None:
+            self._likely(voice, event)
+            return
         voice.pieces.append(event.text)
         output = self._output
-        self.out.append((voice.name, b'%b%b,"sequence_number":%d}' % (voice.head, _encode(event.text), output.number)))
-        output.number += 1
+        number = output.number
+        output.number = number + 1
+        self.out.append((voice.name, b'%b%b,"sequence_number":%d}' % (voice.head, _encode(event.text), number)))
 
-    def _text(self, event: ev.TextDelta) -> None:
-        if event.logprobs is None or event.index not in self._voices:
-            self._delta(event)
-            return
-        voice, logprobs = self._voices[event.index], token_logprobs(event.logprobs)
+    def _likely(self, voice: Voice, event: ev.TextDelta) -> None:
+        logprobs = token_logprobs(event.logprobs)
         voice.pieces.append(event.text)
         voice.part["logprobs"] += logprobs
         self._output.send(voice.form.delta, **voice.where, delta=event.text, logprobs=logprobs)
+
+    def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
+        voice = self._voices.get(event.index)
+        if voice is not None:
+            voice.pieces.append(event.text)
+            number = self._output.number
+            self._output.number = number + 1
+            self.out.append((voice.name, b'%b%b,"sequence_number":%d}' % (voice.head, _encode(event.text), number)))
 
     def _quiet(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         voice = self._voices.get(event.index)

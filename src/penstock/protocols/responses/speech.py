@@ -161,8 +161,8 @@ class Messages:
 class Thoughts:
     """Items of type `reasoning`: parts of a summary, parts of the full text, and what only the provider can read.
 
-    Parts may overlap. One that is whole ends when another begins, the last when its item is done: only then the encrypted
-    content is final.
+    Parts may overlap. One that is whole ends when another begins, the last when its item is done: only then the
+    encrypted content is final.
     """
 
     def __init__(self, ledger: Ledger, speech: Speech) -> None:

@@ -28,9 +28,12 @@ LOSSES: Losses = {
     "choice": "only the first of several choices is written",
     "refusal": "a refusal is written as text; only its metadata tells",
     "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the metadata tells",
+    "steps": "only the whole turn's usage is written",
     "fault": "of a fault only the message is written",
     "approval": "version 5 has no request for approval; only another UI stream's is passed on",
     "orphan-result": "a result needs its call in the same message",
+    "failure": "what a failed tool gave back is written as text",
+    "source": "a source without an address or a title is given a title",
     "logprobs": "log probabilities have no field",
     "unknown": "another protocol's unknown payload is not written",
 }
@@ -60,7 +63,9 @@ class UiEncoder(PartEncoder):
     def _start(self, event: ev.Start) -> None:
         self._reset()
         named, model = event.id or self._id, event.model or self._model
-        told = {"model": model} if model and self._tell else {}
+        told: dict[str, Any] = {"model": model} if model and self._tell else {}
+        if event.created is not None and self._tell:
+            told["createdAt"] = event.created * 1000
         told.update(pick.table(own(event.extra), "messageMetadata"))
         # without an id the page makes its own
         self._send("start", **({"messageId": named} if named else {}), **({"messageMetadata": told} if told else {}))
@@ -77,7 +82,9 @@ class UiEncoder(PartEncoder):
             self._send("start-step")
 
     def _usage_event(self, event: ev.Usage) -> None:
-        if not event.step:
+        if event.step:
+            self.lose("steps")
+        else:
             self._usage = event
 
     def _finish(self, event: ev.Finish) -> None:
@@ -149,13 +156,13 @@ class UiEncoder(PartEncoder):
             event.id
         )
 
-    def _head(self, event: ev.CallStart | ev.CallEnd | ev.CallCut) -> dict[str, Any]:
+    def _head(self, event: ev.CallStart | ev.CallEnd | ev.CallCut, **ours: Any) -> dict[str, Any]:
         marks = own(event.extra)
         fields: dict[str, Any] = {"toolCallId": event.id, "toolName": event.name}
         if event.by == "provider":
             fields["providerExecuted"] = True
         fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
-        return {**fields, **metadata(event.extra)}
+        return {**fields, **metadata(event.extra, **ours)}
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if event.by == "provider" and event.id in self._calls:
@@ -165,9 +172,8 @@ class UiEncoder(PartEncoder):
 
     def _call_cut(self, event: ev.CallCut) -> None:
         """A part left streaming would never end; one with an error is shown as such and never run."""
-        self._close(
-            event, "tool-input-error", **self._head(event), input=event.json, errorText="the call never became whole"
-        )
+        head = self._head(event, cut=event.by)
+        self._close(event, "tool-input-error", **head, input=event.json, errorText="the call never became whole")
 
     def _result(self, event: ev.Result) -> None:
         by_provider = self._calls.get(event.call)
@@ -181,6 +187,8 @@ class UiEncoder(PartEncoder):
             **marks,
         }
         if event.failed:
+            if not event.json.startswith('"'):
+                self.lose("failure")
             self._send("tool-output-error", **head, errorText=_shown(event.json), **metadata(event.extra))
             return
         partial = {"preliminary": True} if event.partial else {}
@@ -204,7 +212,9 @@ class UiEncoder(PartEncoder):
         if event.url:
             self._send("source-url", **named, url=event.url, **place)
             return
-        named.setdefault("title", event.filename or "document")
+        if not event.title:
+            self.lose("source")
+            named["title"] = event.filename or "document"
         file = {"filename": event.filename} if event.filename else {}
         self._send("source-document", **named, mediaType=event.media or "text/plain", **file, **place)
 

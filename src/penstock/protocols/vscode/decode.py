@@ -66,10 +66,11 @@ class VSCodeDecoder(Decoder):
 
     def _end(self, line: wire.End) -> None:
         reason: Any = line.reason
+        raw = line.raw
         if reason not in REASONS:
             self.diagnostics.add("unknown-reason", f"{line.reason!r} is read as a stop")
-            reason = "stop"
-        self.ledger.finish(reason, line.raw)
+            reason, raw = "stop", raw or line.reason
+        self.ledger.finish(reason, raw)
         self.ledger.end()
 
     def _error(self, line: ErrorPart) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 NAME = "vscode"
 _encode = msgspec.json.Encoder().encode
 
+_TEXT = b'{"kind":"text","value":'  # a line of text, up to what varies
+
 
 class VSCodeEncoder(Encoder):
     """State of the turn: its reasoning, open files, muted parts, usage by step, whether anything can be seen yet."""
@@ -75,9 +77,9 @@ class VSCodeEncoder(Encoder):
             if kind is ev.TextDelta and plain and not muted and event.logprobs is None:
                 self.shown = True
                 try:
-                    out.append((b"", b'{"kind":"text","value":%b}' % _encode(event.text)))
+                    out.append((b"", _TEXT + _encode(event.text) + b"}"))
                 except UnicodeEncodeError:
-                    out.append((b"", b'{"kind":"text","value":%b}' % encoded(event.text)))
+                    out.append((b"", _TEXT + encoded(event.text) + b"}"))
             else:
                 table[kind](self, event)
         return out
@@ -92,12 +94,10 @@ class VSCodeEncoder(Encoder):
     def put(self, part: Part) -> None:
         self.out.append((b"", encoded(part)))
 
-    def _silent(self, event: Any) -> bool:
-        """Whether the part that opens here belongs to another choice."""
-        if event.choice:
-            self.lose("choice")
-            self._muted.add(event.index)
-        return bool(event.choice)
+    def _mute(self, event: Any, loss: str = "choice") -> None:
+        """Nothing of the part that opens here is written."""
+        self.lose(loss)
+        self._muted.add(event.index)
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
@@ -109,10 +109,6 @@ class VSCodeEncoder(Encoder):
 
     def _usage(self, event: ev.Usage) -> None:
         self.usages[event.step] = event
-
-    @property
-    def spent(self) -> ev.Usage | None:
-        return tokens.spent(self.usages)
 
     def _settle(self) -> None:
         """What comes before either end: the calls that waited, the tokens."""
@@ -136,10 +132,12 @@ class VSCodeEncoder(Encoder):
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
-        if not self._silent(event):
-            if self._texts:
-                self.lose("bounds")
-            self._texts += 1
+        if event.choice:
+            self._mute(event)
+            return
+        if self._texts:
+            self.lose("bounds")
+        self._texts += 1
 
     def _text(self, event: ev.TextDelta) -> None:
         if event.index in self._muted:
@@ -167,7 +165,8 @@ class VSCodeEncoder(Encoder):
     # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
-        if self._silent(event):
+        if event.choice:
+            self._mute(event)
             return
         if self._reasoning == "drop":
             self.lose("reasoning")
@@ -199,9 +198,8 @@ class VSCodeEncoder(Encoder):
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call_start(self, event: ev.CallStart) -> None:
-        if not self._silent(event) and event.by == "provider":
-            self.lose("provider-call")
-            self._muted.add(event.index)
+        if event.choice or event.by == "provider":
+            self._mute(event, "choice" if event.choice else "provider-call")
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if event.index in self._muted:
@@ -239,7 +237,9 @@ class VSCodeEncoder(Encoder):
     # ── files, sources, data ──────────────────────────────────────────────────────────────────────
 
     def _file_start(self, event: ev.FileStart) -> None:
-        if not self._silent(event):
+        if event.choice:
+            self._mute(event)
+        else:
             self._files.open(event)
 
     def _file_delta(self, event: ev.FileDelta) -> None:
@@ -252,6 +252,7 @@ class VSCodeEncoder(Encoder):
         if part is not None and "data" in self._host:
             self.put(part)
         elif link:
+            self.lose("file-link")
             self._say(f"\n\n{link}\n\n" if self.shown else f"{link}\n\n")
         else:
             self.lose("file" if part is None else "data")
@@ -270,8 +271,6 @@ class VSCodeEncoder(Encoder):
             self.put(DataPart.json(value, mime))
         else:
             self.lose(loss)
-
-    # ── the rest ──────────────────────────────────────────────────────────────────────────────────
 
     def _unknown(self, event: ev.Unknown) -> None:
         if event.protocol == NAME:

@@ -15,6 +15,7 @@ LOSSES: Losses = {
     "choice": "only the first of several choices is written",
     "data": "this host has no data parts, so files and data are left out",
     "file": "a file that is neither base64 nor at an address on the web is left out",
+    "file-link": "a file known only by its address is written as a link in the text",
     "free-text": "free text for a tool is sent as the `input` of an object",
     "links": "links to what is cited are put into the text",
     "logprobs": "log probabilities have no field",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
+from penstock.protocols.vscode import tokens
 from penstock.protocols.vscode.encode import VSCodeEncoder
 from penstock.protocols.vscode.parts import DataPart, HostPart, Part, TextPart, ThinkingPart, ToolCallPart
 
@@ -73,8 +74,9 @@ class PartMaker(VSCodeEncoder):
 
     def _settle(self) -> None:
         super()._settle()
-        if self.spent is not None:
-            self.spendings.append(self.spent)
+        spent = tokens.spent(self.usages)
+        if spent is not None:
+            self.spendings.append(spent)
 
     def _no_line(self, event: ev.Unknown) -> None:
         """An unknown payload never becomes output: not even a space."""
