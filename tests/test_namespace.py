@@ -77,6 +77,6 @@ def test_as_a_stage_it_names_calls_results_and_questions() -> None:
 
 
 def test_in_a_bridge() -> None:
-    pipe = bridge("events", "openai-chat", shaping=(Namespace("n-"),))
+    pipe = bridge("events", "events", shaping=(Namespace("n-"),))
     lines = b'{"type":"start"}\n{"type":"call-start","index":0,"id":"a","name":"f"}\n'
     assert b'"id":"n-a"' in b"".join(pipe.feed([lines]))

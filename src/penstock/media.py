@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import re
 
 SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -18,6 +19,7 @@ SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"II*\x00", "image/tiff"),
     (b"MM\x00*", "image/tiff"),
 )
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 BRANDS = {b"avif": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b"mif1": "image/heif"}
 
@@ -29,9 +31,8 @@ def of_url(url: str, default: str) -> tuple[str, str, str]:
     head, _, data = url[5:].partition(",")
     media, *marks = head.split(";")
     if "base64" not in marks:
-        from urllib.parse import unquote_to_bytes  # noqa: PLC0415 — hardly ever needed
-
-        data = binascii.b2a_base64(unquote_to_bytes(data), newline=False).decode()
+        plain = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), data.encode())
+        data = binascii.b2a_base64(plain, newline=False).decode()
     return media or "text/plain", "", data
 
 

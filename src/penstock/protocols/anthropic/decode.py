@@ -14,7 +14,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
 from penstock.faults import kind_of
-from penstock.jsontext import loose
+from penstock.jsontext import clean, loose
 from penstock.protocols.anthropic import wire
 
 if TYPE_CHECKING:
@@ -292,5 +292,5 @@ class AnthropicDecoder(Decoder):
 
 def _bare_message(data: bytes) -> str:
     """What a body says that is nothing but a message: how Bedrock reports errors of Claude."""
-    body = pick.as_object(loose(data))
+    body = pick.as_object(clean(loose(data)))
     return "" if "type" in body else pick.text(body, "message")

@@ -19,7 +19,7 @@ def function_call(event: ev.CallEnd) -> dict[str, Any]:
     """A call for the client to run."""
     own = owned(event.extra)
     args = {"input": event.json} if event.form == "text" else _object(event.json)
-    call = {**_id(event.id, own), "name": event.name, "args": args}
+    call = {"id": event.id, "name": event.name, "args": args}
     return said(functionCall=call, thoughtSignature=own.get("thoughtSignature"))
 
 
@@ -50,5 +50,5 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _id(id: str, own: dict[str, Any]) -> dict[str, str]:
-    """An id that was minted here is not the provider's: the same protocol pairs by order, as it did upstream."""
+    """Runs are paired by order where Gemini gave no id: a minted one would be news to it when they come back."""
     return {} if own.get("minted") or not id else {"id": id}

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from penstock.parts import Ledger, Part
 
 _PLAIN = wire.Candidate()  # what is left of a candidate that only had content
+SEALED = {"text": "text, signed", "reasoning": "reasoning, signed"}  # open, but more words begin another
+SEALED |= {sealed: sealed for sealed in SEALED.values()}
+TEXT = ("text", SEALED["text"])
 _BYTES = "application/octet-stream"
 
 
@@ -84,7 +87,7 @@ class Voice:
 
     def close(self) -> None:
         """The stream ended: end what is open, and tell what was held back."""
-        if self._kind == "text":
+        if self._kind in TEXT:
             self.grounding.cite(self.texts, last=True)
         self._silence()
         self.calls.finish(normally=self.reason == "stop")
@@ -109,13 +112,13 @@ class Voice:
     def _silence(self) -> None:
         """End the open part; the sources of a text are told while it is open."""
         if self._kind:
-            if self._kind == "text":
+            if self._kind in TEXT:
                 self.grounding.cite(self.texts)
             self._ledger.close(self._key)
             self._kind = ""
 
     def _signed(self, kind: str, text: str, signature: str | None) -> None:
-        """Text that may have a signature; a second one needs a part of its own."""
+        """Text that may have a signature. A second one needs a part of its own; one without words ends its part."""
         extra = own(thoughtSignature=signature or None)
         part = self._open
         if extra and part is not None and part.extra not in (None, extra):
@@ -127,6 +130,7 @@ class Voice:
         part = self._open
         if extra and part is not None:
             part.extra = extra
+            self._kind = self._kind if text else SEALED[self._kind]
         elif extra:
             key = (self.index, "signature")
             self._ledger.open_reasoning(key, choice=self.index, form="redacted")
