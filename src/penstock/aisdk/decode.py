@@ -16,6 +16,7 @@ from penstock.aisdk import files, wire
 from penstock.aisdk import wire_tools as tool
 from penstock.aisdk.turns import TurnDecoder
 from penstock.aisdk.words import OPAQUE, OURS, SDK, encoded, merge, read_metadata
+from penstock.jsontext import loose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -214,7 +215,7 @@ class ChunkDecoder(TurnDecoder):
 
     def _state(self, _: Any) -> None:
         """A chunk that is no content but may be wanted back."""
-        said = msgspec.json.decode(self.frame[1])
+        said = loose(self.frame[1])
         self.ledger.atom(ev.Opaque, self.protocol, pick.text(said, "type"), said)
 
     def _reset_step(self, _: wire.ResetStep) -> None:

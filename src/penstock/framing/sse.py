@@ -41,6 +41,7 @@ _HEADED, _BARE = b"event: %b\ndata: %b\n\n", b"data: %b\n\n"
 _LF, _CR, _NUL = b"\n\r\0"  # as numbers: `_CR in text` is several times as fast as `b"\r" in text`
 _BLANK_LINES = re.compile(rb"\n\n+")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_ERROR = re.compile(rb'\{\s*"error"\s*:')
 _LONGEST_RETRY = 15  # digits; more is no delay anyone means, and int() refuses thousands of them
 
 
@@ -150,13 +151,18 @@ class SseParser(FailsLate):
         frames: list[Frame] = []
         name = b""
         data: list[bytes] = []
+        stray: list[bytes] = []  # the lines of what may be an error
         for line in text.split(b"\n"):
             if not line:
                 if any(data):
                     frames.append((name, b"\n".join(data)))
+                elif stray:
+                    frames += _error(stray)
                 name = b""
-                data = []
+                data, stray = [], []
                 continue
+            if stray or line[:1] == b"{":
+                stray.append(line)
             field, _, value = line.partition(b":")
             if value[:1] == b" ":
                 value = value[1:]
@@ -173,6 +179,12 @@ class SseParser(FailsLate):
             self.last_event_id = value
         elif field == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
             self.retry = int(value)
+
+
+def _error(lines: list[bytes]) -> list[Frame]:
+    """An error object without `data`: so Vertex ends a stream that has failed, and WHATWG readers see a success."""
+    body = b"\n".join(lines)
+    return [(b"", body)] if _ERROR.match(body) else []
 
 
 class SseWriter:

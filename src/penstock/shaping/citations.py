@@ -22,6 +22,7 @@ _MARKUP = re.compile(r"([\\\[\]`*_<>])")
 _UNSAFE = re.compile(r"[\s()<>\"\\\x00-\x1f]")
 _MORE_URL = re.compile(r"[\w/%#?&=~-]")
 _PASSING = FREE | {ev.Source}  # what may come between the text and what decides about its end
+_TEXT: frozenset[type[ev.Event]] = frozenset({ev.TextDelta})
 _WATCHED = frozenset({ev.Start, ev.TextStart, ev.TextEnd, ev.Source})
 
 
@@ -60,13 +61,13 @@ class CitationLinks:
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         if self._waiting or self._due or self._loose or self._held:
             return self._with_care(events)
-        unread = self._unread
-        for place, event in enumerate(events):
-            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
-            if kind is ev.TextDelta:
-                unread.append(event)
-            elif kind in _WATCHED:
-                return [*events[:place], *self._with_care(events[place:])]
+        kinds: set[type[ev.Event]] = set(map(type, events))
+        if kinds == _TEXT:
+            self._unread.extend(events)
+        elif kinds & _WATCHED:
+            return self._with_care(events)
+        else:
+            self._unread.extend(event for event in events if type(event) is ev.TextDelta)
         return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
 
     def finish(self) -> list[Any]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Cited:
-    """The text and the sources of one choice, and whether it refuses. Text is kept because bytes are counted at the end."""
+    """The text and the sources of one choice, and whether it refuses. Text is kept: bytes are counted at the end."""
 
     __slots__ = ("_sources", "parts", "pieces", "refused")
 

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from penstock.parts import Ledger, Part
 
 _PLAIN = wire.Candidate()  # what is left of a candidate that only had content
-SEALED = {"text": "text, signed", "reasoning": "reasoning, signed"}  # open, but more words begin another
-SEALED |= {sealed: sealed for sealed in SEALED.values()}
-TEXT = ("text", SEALED["text"])
+_SEALED = ", signed"  # marks the kind of a part that is open, though more words begin another
+TEXT = ("text", "text" + _SEALED)
 _BYTES = "application/octet-stream"
 
 
@@ -130,7 +129,7 @@ class Voice:
         part = self._open
         if extra and part is not None:
             part.extra = extra
-            self._kind = self._kind if text else SEALED[self._kind]
+            self._kind = self._kind if text else self._kind.removesuffix(_SEALED) + _SEALED
         elif extra:
             key = (self.index, "signature")
             self._ledger.open_reasoning(key, choice=self.index, form="redacted")

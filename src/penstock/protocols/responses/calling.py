@@ -56,7 +56,7 @@ class Calling(Speaking):
 
     def _call(self, event: ev.CallStart) -> None:
         own = self._own(event.extra)
-        item = pick.table(own, "item")
+        item = _told(own)
         if event.choice:
             self.lose("choice")
         elif item:
@@ -87,7 +87,7 @@ class Calling(Speaking):
             self._output.send(f"{call.kind}.done", **where, **{call.field: event.json})
             self._output.end(call.entry, status="completed", **{call.field: event.json})
         elif restored is not None:
-            item = pick.table(self._own(event.extra), "item")
+            item = _told(self._own(event.extra))
             if item:
                 self._output.end(restored, **_without_names(item))
 
@@ -167,6 +167,15 @@ class Calling(Speaking):
         ev.FileStart: _file, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
         ev.Result: _result, ev.Ask: _ask, ev.Opaque: _opaque,
     }  # fmt: skip
+
+
+def _told(own: dict[str, Any]) -> dict[str, Any]:
+    """The item in our own extra. A custom call there is the provider's: it gets the type that nobody would run."""
+    item = pick.table(own, "item")
+    if item.get("type") != "custom_tool_call":
+        return item
+    return {**{key: value for key, value in item.items() if key != "input"}, "type": "x_search_call",
+            "arguments": pick.text(item, "input")}  # fmt: skip
 
 
 def _without_names(item: dict[str, Any]) -> dict[str, Any]:

@@ -97,14 +97,13 @@ class Calls:
 
     def close(self, slot: Slot, *, whole: bool) -> None:
         """The response is over: judge what there is of a call that never got its end."""
-        if slot.told and not slot.call:
-            self._open(slot)
-        elif not slot.call and (slot.held or slot.word is not None):
-            self._ledger.diagnostics.add("call-unknown", f"input for item {slot.id!r}, which was never announced")
-            self._open(slot)
+        if not slot.told:
+            if slot.held or slot.word is not None:
+                self._ledger.diagnostics.add("call-unknown", f"input for item {slot.id!r}, which was never announced")
+            return
+        self._open(slot)
         part = self._ledger.find(slot.number)
         if part is not None:
-            part.void = part.void or not slot.told
             self._end(slot, part, whole=whole)
 
     # ── the ledger ────────────────────────────────────────────────────────────────────────────────

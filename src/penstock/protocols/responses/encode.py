@@ -105,6 +105,7 @@ class ResponsesEncoder(Calling):
 
     def _fault(self, event: ev.Fault) -> None:
         """Flat and nested in one, for the readers of either; then the end that all of them know."""
+        self._output.rest("incomplete")
         error = error_object(event, self._own(event.extra))
         flat = {key: error[key] for key in ("code", "message", "param")}
         self._output.send("error", **flat, error=error)

@@ -10,7 +10,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.faults import kind_of
 from penstock.protocols.responses import wire
-from penstock.protocols.responses.speech import NAME
+from penstock.protocols.responses.speech import NAME, own
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
@@ -50,17 +50,17 @@ def fault_of(alarm: wire.Error | None, response: wire.Response | None) -> dict[s
     """One fault of an `error` event, a failed response, or both: the response's words first, the event fills in."""
     failed = (response.error if response is not None else None) or {}
     nested = alarm.error if alarm is not None else None
-    told = {"message": nested} if isinstance(nested, str) else nested or {}
-    code = _word(failed, "code") or _word(told, "code") or str((alarm and alarm.code) or "")
+    told = nested if isinstance(nested, dict) else _flat(alarm, nested)
+    code = _word(failed, "code") or _word(told, "code")
     kind, status = pick.text(told, "type"), alarm.status if alarm is not None else None
-    message = pick.text(failed, "message") or pick.text(told, "message") or (alarm and alarm.message)
+    message = pick.text(failed, "message") or pick.text(told, "message")
     if response is not None and (response.status or "").startswith("cancel"):
         code, message = code or "cancelled", message or "the response was cancelled"
     headers = {key.lower(): value for key, value in pick.table(told, "headers").items()}
     return {
         "kind": _kind(code, kind, status), "message": message or "the provider reported an error", "status": status,
         "code": code or kind, "request_id": pick.text(headers, "x-request-id"),
-        "retry_after": _seconds(headers.get("retry-after")), "extra": {NAME: {"error": {**told, **failed}}},
+        "retry_after": _seconds(headers.get("retry-after")), "extra": own(error={**told, **failed} or None),
     }  # fmt: skip
 
 
@@ -77,6 +77,14 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
         said.input_tokens, said.output_tokens, taken.cached_tokens, taken.cache_write_tokens, made.reasoning_tokens,
         extra={NAME: raw},
     )  # fmt: skip
+
+
+def _flat(alarm: wire.Error | None, message: str | None) -> dict[str, Any]:
+    """An error that is not nested: its words beside each other, or a bare message."""
+    if alarm is None:
+        return {}
+    said = {"code": alarm.code, "message": message or alarm.message, "param": alarm.param}
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def _kind(code: str, kind: str, status: int | None) -> FaultKind:

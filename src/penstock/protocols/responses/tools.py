@@ -120,7 +120,9 @@ class Tools:
         part = self._ledger.find(slot.number)
         if part is not None:
             part.void = void or slot.item.get("status") in _FAILED
-            self._ledger.end_call(slot.number, _input(slot.item, tool), extra=extra)
+            # the half of it would be valid JSON: of a call that must not be run nothing is said
+            json = None if part.void else _input(slot.item, tool)
+            self._ledger.end_call(slot.number, json, whole=not part.void, extra=extra)
 
     def _answer(self, slot: Slot, tool: Tool) -> None:
         call = pick.text(slot.item, "call_id") or self._latest.get(tool.name, "")
@@ -203,7 +205,8 @@ def _runner(item: Item, tool: Tool) -> By:
 def _input(item: Item, tool: Tool) -> str:
     if tool.input == ("arguments",):
         return as_text(item.get("arguments") or {})
-    return _json({key: item[key] for key in tool.input if item.get(key) is not None})
+    said = {**item, "action": {key: value for key, value in pick.table(item, "action").items() if key != "sources"}}
+    return _json({key: said[key] for key in tool.input if item.get(key) is not None})
 
 
 def _answer(item: Item, tool: Tool) -> Any:

@@ -140,7 +140,7 @@ class VSCodeDecoder(Decoder):
     def _source(self, line: DataPart) -> None:
         try:
             said = msgspec.json.decode(line.data, type=_Citation)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError, RecursionError):
             self.keep()
             return
         part = self.ledger.find("text")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import Encoder
+from penstock.codec import ILL_SHAPED, Encoder
 from penstock.protocols.vscode import media, options, tokens, wire
 from penstock.protocols.vscode.calls import Calls, as_object, call_line
 from penstock.protocols.vscode.losses import EMPTY, LOSSES
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 NAME = "vscode"
 _encode = msgspec.json.Encoder().encode
-
 _TEXT = b'{"kind":"text","value":'  # a line of text, up to what varies
 
 
@@ -71,7 +70,7 @@ class VSCodeEncoder(Encoder):
     def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
         """The table's work, with the one row that most events go to written out: a call for each is a third of it."""
         out = self.out = []
-        table, muted, plain = self.table, self._muted, self._reasoning != "text"
+        muted, plain = self._muted, self._reasoning != "text"
         for event in self.shaped(events):
             kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is ev.TextDelta and plain and not muted and event.logprobs is None:
@@ -81,8 +80,14 @@ class VSCodeEncoder(Encoder):
                 except UnicodeEncodeError:
                     out.append((b"", _TEXT + encoded(event.text) + b"}"))
             else:
-                table[kind](self, event)
+                self.write(event)
         return out
+
+    def write(self, event: AnyEvent) -> None:
+        try:
+            self.table[type(event)](self, event)
+        except ILL_SHAPED as error:
+            self._ill(event, error)
 
     def finish(self) -> list[Frame]:
         return super().feed(self._links.finish()) if self._links else []
@@ -134,10 +139,9 @@ class VSCodeEncoder(Encoder):
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
         if event.choice:
             self._mute(event)
-            return
-        if self._texts:
+        elif self._texts:
             self.lose("bounds")
-        self._texts += 1
+        self._texts += not event.choice
 
     def _text(self, event: ev.TextDelta) -> None:
         if event.index in self._muted:
@@ -242,9 +246,6 @@ class VSCodeEncoder(Encoder):
         else:
             self._files.open(event)
 
-    def _file_delta(self, event: ev.FileDelta) -> None:
-        self._files.add(event)
-
     def _file_end(self, event: ev.FileEnd) -> None:
         if event.index in self._muted:
             return
@@ -293,7 +294,7 @@ class VSCodeEncoder(Encoder):
         ev.RefusalStart: _text_start, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning_delta, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
-        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
+        ev.FileStart: _file_start, ev.FileDelta: lambda self, event: self._files.add(event), ev.FileEnd: _file_end,
         ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
     }  # fmt: skip

@@ -39,7 +39,7 @@ def from_json(data: bytes) -> Any:
     """The value, or the text as it is."""
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):  # bytes that are no UTF-8 are a ValueError
         return data.decode("utf-8", "replace")
 
 

@@ -34,9 +34,8 @@ class PartMaker(VSCodeEncoder):
     def parts(self, events: Sequence[AnyEvent]) -> list[HostPart]:
         """The parts of these events."""
         self.made = []
-        table = self.table
         for event in self.shaped(events):
-            table[type(event)](self, event)
+            self.write(event)
         return self.made
 
     def last_parts(self) -> list[HostPart]:

@@ -77,7 +77,7 @@ def unpack(metadata: dict[str, Any] | None) -> list[Thought]:
         return []
     try:
         thoughts = msgspec.json.decode(packed[len(_MARK) :], type=list[Thought])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return []
     at = 0
     for thought in thoughts:
