@@ -66,7 +66,7 @@ class TestMapping:
         result = {"type": "tool-result", "toolCallId": "c1", "toolName": "tide", "output": "six"}
         parts, end = outcome([*calls, result, FINISH])
         assert parts == [ToolCallPart("gw-c2", "tide", {})]
-        assert "already-run" in {found.code for found in end.diagnostics}
+        assert "loss-provider-call" in {found.code for found in end.diagnostics}
 
     @pytest.mark.parametrize(
         ("media", "data"),

@@ -36,7 +36,6 @@ __all__ = [
 Errors: TypeAlias = Literal["text", "raise"]
 ERROR = "**Error:** "
 _UNREAD = ("wrong-shape", "malformed")  # findings that mean: part of a chunk, or all of it, could not be read
-_ANSWERS = frozenset({"aisdk", "uistream"})  # sources in which a client's call may be answered in the same stream
 
 
 class AdapterOptions(TypedDict, total=False):
@@ -79,7 +78,6 @@ class VSCodeStream:
         self._maker = PartMaker(
             host=options.get("host", HOST), reasoning=options.get("reasoning"),
             citations=options.get("citations", "both"), call_id_prefix=options.get("call_id_prefix", PREFIX),
-            hold_calls=self._source.partition("@")[0] in _ANSWERS,
         )  # fmt: skip
         self._shown = False
         self._told = False

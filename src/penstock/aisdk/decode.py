@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
-from msgspec import UNSET
 
 from penstock import events as ev
 from penstock import pick
 from penstock.aisdk import files, wire
 from penstock.aisdk import wire_tools as tool
 from penstock.aisdk.turns import TurnDecoder
-from penstock.aisdk.words import OPAQUE, OURS, SDK, encoded, merge, read_metadata
+from penstock.aisdk.words import OPAQUE, OURS, SDK, merge, read_metadata
 from penstock.jsontext import loose
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.events import ReasoningForm
 
 TEXT, REASONING = "", ("reasoning", "")  # the keys of parts that have no id
+_read_data = msgspec.json.Decoder(wire.Data).decode
 _FRAMING = "anthropic.message_start"  # a custom part that only repeats what the frame says
 
 
@@ -191,15 +191,18 @@ class ChunkDecoder(TurnDecoder):
         self.ledger.say("file", data)
         self.ledger.close("file", extra or None)
 
-    def _data(self, chunk: wire.Data) -> bool:
-        if not chunk.type.startswith("data-") or chunk.data is UNSET:
+    def _data(self, data: bytes) -> bool:
+        try:
+            chunk = _read_data(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        said = pick.as_object(chunk.data)
+        json = bytes(chunk.data).decode("utf-8", "replace")
         if chunk.type == OPAQUE:
+            said = pick.as_object(loose(json.encode()))
             self.ledger.atom(ev.Opaque, pick.text(said, "protocol"), pick.text(said, "kind"), said.get("data"))
-        else:
-            self.ledger.data(chunk.type[5:], encoded(chunk.data), chunk.id or "", transient=bool(chunk.transient))
-        return True
+        elif chunk.type.startswith("data-"):
+            self.ledger.data(chunk.type[5:], json, chunk.id or "", transient=bool(chunk.transient))
+        return chunk.type.startswith("data-")
 
     def _custom(self, p: wire.Custom) -> None:
         if p.kind == _FRAMING:

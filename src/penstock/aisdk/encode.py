@@ -34,7 +34,11 @@ def value(json: str) -> Any:
 
 
 class PartEncoder(Encoder):
-    """State: how each open part's deltas begin, and the files so far."""
+    """State: how each open part's deltas begin, the files so far, calls that wait to be known as run.
+
+    A call that the SDK ran leaves as the SDK itself would have sent it: like one of the client's, with its result. So
+    it waits for its result, and if none comes it leaves as the provider's: nobody may run it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,6 +47,13 @@ class PartEncoder(Encoder):
     def _clear(self) -> None:
         self._open: dict[int, bytes] = {}
         self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
+        self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def _settle(self, call: str | None = None, *, ran: bool = False) -> None:
+        """Write the call that waits, or all of them: `ran` if its result, or a question about it, comes next."""
+        for name in list(self._waiting) if call is None else [call] if call in self._waiting else []:
+            kind, fields = self._waiting.pop(name)
+            self._send(kind, **fields, **({} if ran else {"providerExecuted": True}))
 
     def _send(self, type: str, **fields: Any) -> None:
         self.out.append((b"", encode_json({"type": type, **fields})))

@@ -1,11 +1,11 @@
 """Calls and their answers in AI SDK streams, written into a ledger. Knows nothing of text, steps and ends.
 
 A call streams its input, or comes whole, or both: the whole one has the last word. A call that the SDK or a page
-refused (`invalid`, `tool-input-error`) is cut however complete its input is. An answer in the same stream means that
-the call was run upstream: it closes the call and is one thing less for the client to do.
+refused (`invalid`, `tool-input-error`) is cut however complete its input is.
 
-Whether the provider runs a call is often said by the whole call alone, and a fragment once sent on cannot be taken
-back. So a call that streams is held until that is known; only what is the provider's from the start streams on.
+Whose a call is, is said late: by the whole call (`providerExecuted`), or by an answer in the same step, which means
+that the SDK ran it and nobody else may. A fragment once sent on cannot be taken back, so a call is held until one of
+these comes or its step ends: what nobody upstream has run by then is the client's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import UNSET
 from penstock import events as ev
 from penstock import pick
 from penstock.aisdk import wire_tools as wire
-from penstock.aisdk.words import OURS, SDK, encoded, read_metadata
+from penstock.aisdk.words import OURS, SDK, encoded, own, read_metadata
 from penstock.jsontext import is_json, usable
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ def _extra(chunk: wire.CallChunk, **more: Any) -> Extra:
     if marks or said:
         extra.setdefault(SDK, {}).update(marks, **said)
     return extra
-
-
-def _by(chunk: wire.CallChunk) -> By:
-    return "provider" if chunk.provider_executed else "client"
 
 
 def _key(call: str) -> tuple[str, str]:
@@ -84,10 +80,11 @@ class Tools:
             self._hold(chunk, form)
         return True
 
-    def _open(self, chunk: wire.CallChunk, form: CallForm) -> Part | None:
+    def _open(self, chunk: wire.CallChunk, form: CallForm, *, sdk: bool = False) -> Part | None:
         call, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
         self._names[call] = name
-        return self._ledger.open_call(_key(call), call, name, by=_by(chunk), form=form, extra=_extra(chunk) or None)
+        by: By = "provider" if chunk.provider_executed or sdk else "client"
+        return self._ledger.open_call(_key(call), call, name, by=by, form=form, extra=_extra(chunk, sdk=sdk) or None)
 
     def _hold(self, chunk: wire.CallChunk, form: CallForm) -> None:
         if chunk.call not in self._held and not self._ledger.seen(chunk.call):
@@ -112,7 +109,7 @@ class Tools:
         return True
 
     def whole(self, chunk: wire.WholeCall, *, refused: bool = False) -> bool:
-        """The call as a whole, with the last word on its input. Calls are handed out in the order they began."""
+        """The call as a whole, with the last word on its input."""
         call = chunk.call
         if not call or (chunk.tool_name is None and call not in self._names):
             return False
@@ -123,29 +120,25 @@ class Tools:
             return True
         self._hold(chunk, "text" if _is_text(_said(chunk)) else "json")
         self._held[call].whole = chunk
-        for held in list(self._held.values()):
-            if held.whole is None:
-                break
-            self._hand_out(held.start.call)
+        if chunk.provider_executed or chunk.invalid:
+            self._hand_out(call, upstream=_is_settled(chunk))
         return True
 
-    def _hand_out(self, call: str, *, by_provider: bool = False) -> None:
+    def _hand_out(self, call: str, *, upstream: bool = False) -> None:
         """Open a call that was held, for whose it is is known now, and end it if it is whole."""
         held = self._held.pop(call, None)
         if held is None:
             return
         said, chunk = held.whole, held.start
-        if said is not None:
-            by_provider = bool(said.provider_executed) or _is_settled(said)
-        chunk.provider_executed = by_provider
-        part = self._open(chunk, held.form)
+        chunk.provider_executed = bool(said and said.provider_executed) or bool(chunk.provider_executed)
+        part = self._open(chunk, held.form, sdk=upstream and not chunk.provider_executed)
         for piece in held.pieces:
             self._ledger.add(_key(call), piece)
         if said is not None:
             self._finish(said, part)
 
     def release(self) -> None:
-        """Open all calls that are held: what is not said to be the provider's by now is the client's."""
+        """Open all calls that are held: what nobody upstream has run by now is the client's."""
         for call in list(self._held):
             self._hand_out(call)
 
@@ -155,7 +148,8 @@ class Tools:
         part.void = bool(chunk.invalid)
         if part.void:
             self._refused.add(chunk.call)
-        self._end(chunk.call, part, _said(chunk), _extra(chunk))
+        extra = _extra(chunk, sdk=own(part.extra).get("sdk"))
+        self._end(chunk.call, part, _said(chunk), extra)
 
     def _end(self, call: str, part: Part, said: Any, extra: Extra) -> None:
         before = self._ledger.calls
@@ -173,7 +167,8 @@ class Tools:
 
     def void(self) -> None:
         """No call that is open may be run."""
-        self.release()
+        for call in list(self._held):
+            self._hand_out(call, upstream=True)
         for call in self._names:
             part = self._ledger.find(_key(call))
             if part is not None:
@@ -202,7 +197,10 @@ class Tools:
 
     def _close(self, chunk: wire.Answer, *, failed: bool) -> None:
         """End the call that is answered, if it is still open: nobody has to run it any more."""
-        self._hand_out(chunk.call, by_provider=bool(chunk.provider_executed))
+        held = self._held.get(chunk.call)
+        if held is not None:
+            held.start.provider_executed = chunk.provider_executed
+            self._hand_out(chunk.call, upstream=True)
         part = self._ledger.find(_key(chunk.call))
         if part is None:
             return
@@ -216,7 +214,7 @@ class Tools:
         call = chunk.call or pick.text(pick.as_object(chunk.tool_call), "toolCallId")
         if not call or not chunk.approval_id:
             return False
-        self._hand_out(call)
+        self._hand_out(call, upstream=True)
         extra = _extra(chunk, via=via, reason=chunk.reason, automatic=chunk.is_automatic, signature=chunk.signature)
         self._ledger.atom(ev.Ask, call, chunk.approval_id, extra)
         return True

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 
     from penstock.events import Extra
 
+_HOUSED = frozenset(
+    {"model", "createdAt", "usage", "rawFinishReason", "finishReason"}
+)  # metadata that events have words for
+_COUNTS = frozenset({"usage", "cacheCreationInputTokens", "cacheReadInputTokens"})  # told as usage
 _REFUSALS = frozenset({"AI_InvalidToolArgumentsError", "AI_InvalidToolInputError", "AI_NoSuchToolError"})
-_read_data = msgspec.json.Decoder(wire.Data).decode
 
 
 class TurnDecoder(Decoder):
@@ -50,7 +53,8 @@ class TurnDecoder(Decoder):
         self._step = 0
         self._fault: dict[str, Any] | None = None
         self._notes: dict[str, Any] = {}
-        self._steps: dict[int, ev.Usage] = {}
+        self._raw = ""
+        self._steps: dict[int, tuple[ev.Usage, ev.Usage]] = {}  # as said, and with what the metadata tells
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
@@ -65,7 +69,7 @@ class TurnDecoder(Decoder):
     def _start(self, p: wire.Start) -> None:
         metadata = pick.as_object(p.message_metadata)
         model, created = pick.text(metadata, "model"), pick.number(metadata, "createdAt")
-        rest = {key: value for key, value in metadata.items() if key not in ("model", "createdAt")}
+        rest = {key: value for key, value in metadata.items() if key not in _HOUSED}
         extra = {SDK: {"messageMetadata": rest}} if rest else None
         self._begin(p.message_id or "", model, None if created is None else created // 1000, extra)
 
@@ -98,7 +102,7 @@ class TurnDecoder(Decoder):
         self._step += 1
         if self._step > 1:
             if self._step == 2 and self._steps:  # noqa: PLR2004 (a turn of one step is counted at its end)
-                self.ledger.usage(self._steps[1])
+                self.ledger.usage(self._steps[1][1])
             self.ledger.step(self._step)
 
     def _finish_step(self, p: wire.Ending) -> None:
@@ -108,9 +112,9 @@ class TurnDecoder(Decoder):
         self._note_metadata(p)
         usage = read_usage(p.usage, max(self._step, 1))
         if usage is not None and self.ledger.inside:
-            self._steps[usage.step] = completed(usage, p.provider_metadata)
+            self._steps[usage.step] = (usage, completed(usage, p.provider_metadata))
             if usage.step > 1:
-                self.ledger.usage(self._steps[usage.step])
+                self.ledger.usage(self._steps[usage.step][1])
 
     def _finish(self, p: wire.Finish) -> None:
         self._remember(p.response)
@@ -121,13 +125,15 @@ class TurnDecoder(Decoder):
         self._end(_unified(p), p.raw_finish_reason or pick.text(pick.as_object(p.finish_reason), "raw"))
 
     def _total(self, usage: ev.Usage, metadata: Any) -> ev.Usage:
-        """The turn's usage. Metadata is per step, so where it told something the steps add up to more."""
+        """The turn's usage, with what the metadata of its steps told beyond their own."""
         if not self._steps:
             return completed(usage, metadata)
-        steps = total(self._steps.values())
-        cached, written, thought = steps.cached or usage.cached, steps.written or usage.written, steps.reasoning
-        whole = max(steps.input or 0, usage.input or 0) or usage.input
-        return ev.Usage(whole, usage.output, cached, written, usage.reasoning or thought, extra=usage.extra)
+        said, whole = (total(pair[place] for pair in self._steps.values()) for place in (0, 1))
+        more = (whole.input or 0) - (said.input or 0)
+        counts = (whole.cached, whole.written, whole.reasoning) if more or usage.cached is None else (
+            usage.cached, usage.written, usage.reasoning)  # fmt: skip
+        read = usage.input if usage.input is None else usage.input + more
+        return ev.Usage(read, usage.output, *counts, extra=usage.extra)
 
     def _end(self, word: str, raw: str) -> None:
         """The end mark: a fault if there was an error, whatever word came with it."""
@@ -141,15 +147,14 @@ class TurnDecoder(Decoder):
         if word not in READS:
             code = "unknown-reason" if word else "no-reason"
             self.diagnostics.add(code, f"finish reason {word!r} is read as a normal stop")
-        raw = raw or pick.text(pick.table(self._notes, "messageMetadata"), "rawFinishReason") or word
-        self.ledger.finish(reason, raw, extra={SDK: self._notes} if self._notes else None)
+        self.ledger.finish(reason, raw or self._raw or word, extra={SDK: self._notes} if self._notes else None)
         self.ledger.end()
 
     def _break(self) -> bool:
         """Let the error out that was held."""
         self._tools.release()
         if self._step == 1 and self._steps and self.ledger.inside and self.ledger.known_usage() is None:
-            self.ledger.usage(msgspec.structs.replace(self._steps[1], step=0))
+            self.ledger.usage(msgspec.structs.replace(self._steps[1][1], step=0))
         if self._fault is None:
             return False
         fault, self._fault = self._fault, None
@@ -173,24 +178,15 @@ class TurnDecoder(Decoder):
             if not self._break():
                 self.ledger.end()
             return True
-        try:
-            chunk = _read_data(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return False
-        return self._data(chunk)
+        return b'"data-' in data and self._data(data)
 
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Also the chunks that are no tagged ones: `data-*`, and whole messages."""
         said = pick.as_object(value)
         if "type" not in said and self._whole(said):
             return
-        if pick.text(said, "type").startswith("data-"):
-            try:
-                if self._data(msgspec.convert(said, wire.Data)):
-                    return
-            except msgspec.ValidationError:
-                pass  # said below, as of any chunk of a wrong shape
-        super()._fit(name, value, raw)
+        if not (pick.text(said, "type").startswith("data-") and self._data(raw())):
+            super()._fit(name, value, raw)
 
     def _whole(self, said: dict[str, Any]) -> bool:
         """A UI message, the result of `generateText`, or an error that is no stream."""
@@ -205,19 +201,22 @@ class TurnDecoder(Decoder):
     # ── metadata ──────────────────────────────────────────────────────────────────────────────────
 
     def _note_metadata(self, p: wire.Ending) -> None:
-        metadata = read_metadata(p.provider_metadata).get(SDK, {}).get("metadata")
-        if metadata:
-            self._notes["metadata"] = metadata
+        said = pick.table(read_metadata(p.provider_metadata).get(SDK, {}), "metadata")
+        rest = {name: {key: value for key, value in said[name].items() if key not in _COUNTS} for name in said}
+        if any(rest.values()):
+            self._notes["metadata"] = {name: fields for name, fields in rest.items() if fields}
         self._message_metadata(p)
 
     def _message_metadata(self, p: wire.MessageMetadata | wire.Ending) -> None:
         """An application's own words: no content. Those that tell usage are read."""
         said = pick.as_object(p.message_metadata)
-        if said:
-            self._notes["messageMetadata"] = {**self._notes.get("messageMetadata", {}), **said}
-            usage = read_usage(said.get("totalUsage") or said.get("usage"))
-            if usage is not None and self.ledger.inside:
-                self.ledger.usage(usage)
+        usage = read_usage(said.get("totalUsage") or said.get("usage"))
+        if usage is not None and self.ledger.inside:
+            self.ledger.usage(usage)
+        self._raw = pick.text(said, "rawFinishReason") or self._raw
+        rest = {key: value for key, value in said.items() if key not in _HOUSED}
+        if rest:
+            self._notes["messageMetadata"] = {**self._notes.get("messageMetadata", {}), **rest}
 
     def _note(self, key: Hashable, metadata: Any, *, reasoning: bool = False) -> None:
         part = self.ledger.find(key)
@@ -232,7 +231,7 @@ class TurnDecoder(Decoder):
         self.ledger.close_all(whole=whole)
         self._loose = None
 
-    def _data(self, chunk: wire.Data) -> bool:
+    def _data(self, data: bytes) -> bool:
         """Read `data-*`; given by `decode`."""
         raise NotImplementedError
 

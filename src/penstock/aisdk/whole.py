@@ -28,7 +28,8 @@ def chunks(said: Object) -> list[Object]:
 
 def _message(said: Object) -> Iterator[Object]:
     metadata = pick.table(said, "metadata")
-    yield {"type": "start", "messageId": pick.text(said, "id") or None, "messageMetadata": metadata or None}
+    known = {key: metadata[key] for key in ("model", "createdAt") if key in metadata}
+    yield {"type": "start", "messageId": pick.text(said, "id") or None, "messageMetadata": known or None}
     for place, part in enumerate(pick.rows(said, "parts")):
         kind = pick.text(part, "type")
         if kind in ("text", "reasoning"):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from msgspec import UNSET, Struct
+import msgspec
+from msgspec import Struct
 
 Id: TypeAlias = str | int | None
 
@@ -243,9 +244,9 @@ class ResetStep(Chunk, tag="reset-step"):
 
 
 class Data(Struct):
-    """`data-*`: its name is part of its type, so it cannot be one of the tagged chunks."""
+    """`data-*`: its name is part of its type, so it cannot be one of the tagged chunks. The data stays as written."""
 
     type: str
-    data: Any = UNSET
+    data: msgspec.Raw
     id: str | None = None
     transient: bool | None = None

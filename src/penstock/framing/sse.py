@@ -7,6 +7,7 @@ Does not decode text, does not reconnect, does not look into the data.
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.errors import FrameTooLarge
@@ -35,8 +36,7 @@ _find_fuller = re.compile(
     _COMMENTS + _ID + rb"(?:event: ?+(.*+)\n)?data: ?+(.++)\n" + _ID + rb"\n++" + _COMMENTS + rb"|(?s:.++)"
 ).findall
 
-_DATA = b"data: "
-_NEXT = b"\n\ndata: "
+_EVENT, _DATA = b"event: ", b"data: "
 _HEADED, _BARE = b"event: %b\ndata: %b\n\n", b"data: %b\n\n"
 _LF, _CR, _NUL = b"\n\r\0"  # as numbers: `_CR in text` is several times as fast as `b"\r" in text`
 _BLANK_LINES = re.compile(rb"\n\n+")
@@ -129,11 +129,15 @@ class SseParser(FailsLate):
 
     def _parse(self, text: bytes) -> list[Frame]:
         """Parse bytes that end with a blank line, if there are any."""
-        if text.startswith(_DATA):
-            # Nothing but frames of one line of data, if that accounts for every line end.
-            datas = text[len(_DATA) : -2].split(_NEXT)
-            if text.count(_LF) == 2 * len(datas) and b"" not in datas:
-                return [(b"", data) for data in datas]
+        at = text.find(_DATA) + len(_DATA)
+        head = text[:at]
+        if head == _DATA or (head.startswith(_EVENT) and head.find(b"\n") == at - len(_DATA) - 1):
+            # Mostly a batch is frames of one name with one line of data each: cut at what the first one begins with,
+            # there is no line end left.
+            datas = text[at:-2].split(b"\n\n" + head)
+            if b"" not in datas and _LF not in b"".join(datas):
+                name = head[len(_EVENT) : -len(_DATA) - 1]
+                return [(name, data) for data in datas]
         frames: list[Frame] = _find_common(text)
         return frames if not frames or frames[-1][1] else self._parse_fuller(text)
 
@@ -195,19 +199,18 @@ class SseWriter:
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
         if not frames:
             return []
-        names = {name for name, _ in frames}
-        if len(names) == 1:
-            # Mostly a batch is more of the same, and one join writes it.
-            head = b"event: %b\ndata: " % name if (name := names.pop()) else _DATA
-            made = b"%b%b\n\n" % (head, (b"\n\n" + head).join([data for _, data in frames]))
-            lines = len(frames) * (3 if name else 2)
-        else:
-            made = b"".join([_HEADED % frame if frame[0] else _BARE % frame[1] for frame in frames])
-            lines = sum([3 if name else 2 for name, _ in frames])
-        # One look for line ends in what was made, rather than one in each frame: any more than ours came with a frame.
-        if made.count(_LF) != lines or _CR in made:
+        name = frames[0][0]
+        datas = [data for other, data in frames if other == name]
+        alike = len(datas) == len(frames)
+        # One look for line ends in all of it, rather than one in each frame.
+        words = b"".join([name, *datas] if alike else chain.from_iterable(frames))
+        if _LF in words or _CR in words:
             return [b"".join([_by_line(*frame) for frame in frames])]
-        return [made]
+        if alike:
+            # Mostly a batch is more of the same, and one join writes it.
+            head = b"event: %b\ndata: " % name if name else _DATA
+            return [b"%b%b\n\n" % (head, (b"\n\n" + head).join(datas))]
+        return [b"".join([_HEADED % frame if frame[0] else _BARE % frame[1] for frame in frames])]
 
     def finish(self) -> list[bytes]:
         return []

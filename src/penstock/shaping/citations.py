@@ -22,7 +22,7 @@ _MARKUP = re.compile(r"([\\\[\]`*_<>])")
 _UNSAFE = re.compile(r"[\s()<>\"\\\x00-\x1f]")
 _MORE_URL = re.compile(r"[\w/%#?&=~-]")
 _PASSING = FREE | {ev.Source}  # what may come between the text and what decides about its end
-_TEXT: frozenset[type[ev.Event]] = frozenset({ev.TextDelta})
+_TEXT: set[type[ev.Event]] = {ev.TextDelta}
 _WATCHED = frozenset({ev.Start, ev.TextStart, ev.TextEnd, ev.Source})
 
 

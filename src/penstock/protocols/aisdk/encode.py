@@ -59,6 +59,7 @@ class AisdkEncoder(PartEncoder):
         self._send("start-step", request={}, warnings=[])
 
     def _finish_step(self, reason: str, raw: str, extra: Extra | None) -> None:
+        self._settle()
         usage = self._usage.get(self._step) or (self._usage.get(0) if len(self._usage) == 1 else None)
         response = {**self._response, **own(extra).get("response", {})}
         fields: dict[str, Any] = {"response": response, "usage": write_usage(usage, self._version)}
@@ -85,6 +86,7 @@ class AisdkEncoder(PartEncoder):
         self._send("finish", **self._reason(reason, raw), totalUsage=write_usage(self._usage.get(0), self._version))
 
     def _fault(self, event: ev.Fault) -> None:
+        self._settle()
         if event.kind == "cancelled":
             self._send("abort", **({"reason": event.message} if self._version >= RAW_REASON else {}))
         else:
@@ -134,19 +136,23 @@ class AisdkEncoder(PartEncoder):
 
     def _marks(self, event: ev.CallStart | ev.CallEnd | ev.CallCut) -> dict[str, Any]:
         marks = own(event.extra)
-        fields: dict[str, Any] = {"providerExecuted": True} if event.by == "provider" else {}
+        fields: dict[str, Any] = {"providerExecuted": True} if event.by == "provider" and not marks.get("sdk") else {}
         fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
         return fields
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if self._open.pop(event.index, None) is None:
             return
-        self._called = self._called or event.by == "client"
+        sdk = bool(own(event.extra).get("sdk"))
+        self._called = self._called or sdk or event.by == "client"
         self._send("tool-input-end", id=event.id)
         whole = event.json if event.form == "text" else value(event.json)
         call = {"toolCallId": event.id, "toolName": event.name, "input": whole, **self._marks(event)}
         self._calls[event.id] = call
-        self._send("tool-call", **call, **metadata(event.extra))
+        if sdk:
+            self._waiting[event.id] = ("tool-call", {**call, **metadata(event.extra)})
+        else:
+            self._send("tool-call", **call, **metadata(event.extra))
 
     def _call_cut(self, event: ev.CallCut) -> None:
         if self._open.pop(event.index, None) is None:
@@ -157,6 +163,7 @@ class AisdkEncoder(PartEncoder):
         self._send("tool-error", **call, **metadata(event.extra, cut=event.by))
 
     def _result(self, event: ev.Result) -> None:
+        self._settle(event.call, ran=True)
         marks = own(event.extra)
         known = self._calls.get(event.call, {"providerExecuted": True})
         answer = {**known, "toolCallId": event.call, "toolName": event.name or known.get("toolName", "")}
@@ -173,6 +180,7 @@ class AisdkEncoder(PartEncoder):
         if call is None or self._version < APPROVAL:
             self.lose("approval")
             return
+        self._settle(event.call, ran=True)
         marks = own(event.extra)
         words = (("reason", "reason"), ("automatic", "isAutomatic"), ("signature", "signature"))
         more = {word: marks[key] for key, word in words if marks.get(key)}

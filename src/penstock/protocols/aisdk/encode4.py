@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import events as ev
 from penstock.aisdk.encode import PartEncoder, encode_json, value
 from penstock.aisdk.usage import write_usage
-from penstock.aisdk.words import cite
+from penstock.aisdk.words import cite, own
 from penstock.protocols.aisdk import said
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Aisdk4Encoder(PartEncoder):
             self.lose("usage")
 
     def _finish(self, event: ev.Finish) -> None:
+        self._response.update(own(event.extra).get("response", {}))
         self._end(said.reason(self, event))
 
     def _end(self, reason: str) -> None:

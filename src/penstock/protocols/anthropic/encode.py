@@ -41,6 +41,8 @@ LOSSES: Losses = {
     "span": "a citation is of a whole text block, not of a span in it",
     "refusal": "a refusal is written as text; the stop reason says that it is one",
     "reason": "a finish reason without a word here is written as the nearest",
+    "steps": "the usage of single steps is not written, only that of the turn",
+    "text-state": "what another protocol keeps with a text is not written",
     "cut-call": "a call that was cut is left out; where its input was sent whole, it cannot be taken back",
     "free-text": "the free text of a custom tool is written as JSON with one field, `input`",
 }
@@ -62,7 +64,7 @@ class AnthropicEncoder(Encoder):
         self._part = -1
         self._head = b""
         self._waiting: ev.CallStart | None = None  # a call that has no input yet
-        self._refused = False
+        self._refused = self._called = False
         self._said: dict[str, Any] = {}  # the usage as the start had it
         self._citable = False  # the open block is text
 
@@ -76,7 +78,7 @@ class AnthropicEncoder(Encoder):
 
     def _start(self, event: ev.Start) -> None:
         self._block = self._part = -1
-        self._refused = False
+        self._refused = self._called = False
         self._usage = {"input_tokens": 0, "output_tokens": 0, **(self._own(event.extra).get("usage") or {})}
         self._said = dict(self._usage)
         message: dict[str, Any] = {
@@ -87,6 +89,7 @@ class AnthropicEncoder(Encoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
+            self.lose("steps")
             return
         own = self._own(event.extra)
         if own:
@@ -115,7 +118,7 @@ class AnthropicEncoder(Encoder):
         self._send({"type": "message_stop"})
         if event.others:
             self.lose("choice")
-        if event.reason in {"filter", "other"}:
+        if event.reason in {"filter", "other"} or (event.reason == "stop" and self._called):
             self.lose("reason")
 
     def _fault(self, event: ev.Fault) -> None:
@@ -152,7 +155,14 @@ class AnthropicEncoder(Encoder):
         self._close(ev.TextEnd(-2))
 
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        if event.extra:
+            self.lose("text-state")
         self._open(event.index, event.choice, {"type": "text", "text": ""}, b'{"type":"text_delta","text":')
+
+    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        if event.extra:
+            self.lose("text-state")
+        self._close(event)
 
     def _refusal_start(self, event: ev.RefusalStart) -> None:
         """Text like any other here; that it declines, the stop reason says."""
@@ -199,6 +209,7 @@ class AnthropicEncoder(Encoder):
         self._waiting = None
         own = self._own(event.extra)
         kind = own.get("type", _CALL) if event.by == "provider" else _CALL
+        self._called = self._called or kind == _CALL
         block: dict[str, Any] = {**own, "type": kind, "id": event.id, "name": event.name, "input": {}}
         self._open(event.index, event.choice, block, b'{"type":"input_json_delta","partial_json":')
 
@@ -283,8 +294,8 @@ class AnthropicEncoder(Encoder):
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: _nothing,
-        ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _close,
-        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _words, ev.RefusalEnd: _close,
+        ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _text_end,
+        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _words, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _words, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
         ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent, Extra
 
 
+MOST = 256  # candidates; an index beyond is garbage, and a place would be made for everyone before it
+
+
 class GeminiDecoder(Decoder):
     """State: a voice per candidate, the usage, what was said of the prompt, and the other API's reader."""
 
@@ -61,7 +64,7 @@ class GeminiDecoder(Decoder):
             return
         for place, candidate in enumerate(candidates or ()):
             index = place if candidate.index is None else candidate.index
-            voice = self._voices.get(index) or self._voice(index)
+            voice = self._voices.get(index) or self._voice(index if 0 <= index < MOST else place)
             voice.take(place, candidate)
         self._tokens.count(chunk.usage_metadata)
         if chunk.prompt_feedback:
@@ -103,6 +106,8 @@ class GeminiDecoder(Decoder):
         return self.ledger.start(self._id, chunk.model_version or "", created(chunk.create_time), extra)
 
     def _voice(self, index: int) -> Voice:
+        if index in self._voices:
+            return self._voices[index]
         turn = self._id or f"{crc32(self.frame[1]):08x}"
         voice = self._voices[index] = Voice(index, self.ledger, turn, self._again)
         return voice

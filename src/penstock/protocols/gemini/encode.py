@@ -12,8 +12,9 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, Losses
+from penstock.fold import total
 from penstock.protocols.gemini import ending, tools
-from penstock.protocols.gemini.cited import Cited
+from penstock.protocols.gemini.candidate import Candidate, Slot
 from penstock.protocols.gemini.own import NAME, owned, said
 from penstock.protocols.gemini.reasons import REASONS
 
@@ -33,25 +34,14 @@ LOSSES: Losses = {
     "refusal": "a refusal is written as text, its finish as SAFETY",
     "span": "a citation is placed in all of the text, where texts that touch are one, and nowhere else",
     "nameless": "a turn that fails before its first word has neither id nor model",
+    "reason": "a stop after calls reads as a wish to have them run",
+    "steps": "the usage of single steps is not written, only that of the turn",
     "pause": "a paused turn is written as stopped",
     "written": "tokens written to a cache have no field",
     "unknown": "another protocol's unknown payload is not written",
     "logprobs": "log probabilities of another protocol are not written",
 }
 _encode = msgspec.json.Encoder().encode
-
-
-class Slot:
-    """An open part: its choice, and what it has gathered if it leaves whole."""
-
-    __slots__ = ("choice", "cited", "data", "media", "url")
-
-    def __init__(self, choice: int, cited: Cited, media: str = "", url: str = "") -> None:
-        self.choice = choice
-        self.cited = cited
-        self.media = media
-        self.url = url
-        self.data: list[str] = []
 
 
 class GeminiEncoder(Encoder):
@@ -65,11 +55,14 @@ class GeminiEncoder(Encoder):
         self._id, self._model = id, model
         self._tail = b"}"
         self._slots: dict[int, Slot] = {}
-        self._choices: dict[int, Cited] = {}
+        self._choices: dict[int, Candidate] = {}
         self._choice_of: dict[int, int] = {}
         self._waiting: dict[int, bytes] = {}
         self._usage: dict[str, Any] | None = None
+        self._steps: dict[int, ev.Usage] = {}
         self._silent = True
+        self._called = False
+        self._turns = 0
 
     def _send(self, choice: int, part: bytes) -> None:
         self._silent = False
@@ -86,39 +79,48 @@ class GeminiEncoder(Encoder):
 
     def _start(self, event: ev.Start) -> None:
         self._slots, self._choices, self._choice_of, self._waiting = {}, {}, {}, {}
-        self._usage, self._silent = None, True
-        name = {"modelVersion": event.model or self._model, "responseId": event.id or self._id}
+        self._usage, self._steps, self._silent, self._called = None, {}, True, False
+        self._turns += 1
+        again = f"-{self._turns}" if self._turns > 1 else ""  # another id is what tells a reader of another answer
+        name = {"modelVersion": event.model or self._model, "responseId": event.id or self._id + again}
         head = {**said(createTime=ending.time(event.created)), **owned(event.extra), **name}
         self._tail = b"," + _encode(head)[1:]
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
+            self.lose("steps")
+            self._steps[event.step] = event
             return
         if event.written is not None:
             self.lose("written")
         self._usage = ending.usage(event)
+
+    def _spent(self) -> dict[str, Any] | None:
+        return ending.usage(total(self._steps.values())) if self._usage is None and self._steps else self._usage
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason == "pause" and event.raw not in REASONS:
             self.lose("pause")
         if event.reason == "refusal":
             self.lose("refusal")
+        if event.reason == "stop" and self._called:
+            self.lose("reason")
         own = owned(event.extra)
         payload: dict[str, Any] = {}
         blocked = "blockReason" in own.get("promptFeedback", {}) and self._silent
-        if "groundingMetadata" not in own and any(cited.moved for cited in self._choices.values()):
+        if "groundingMetadata" not in own and any(one.moved for one in self._choices.values()):
             self.lose("span")
         if not blocked:
             payload["candidates"] = ending.candidates(event, self._choices)
         if "promptFeedback" in own:
             payload["promptFeedback"] = own["promptFeedback"]
-        if self._usage is not None:
-            payload["usageMetadata"] = self._usage
+        if self._spent() is not None:
+            payload["usageMetadata"] = self._spent()
         self.out.append((b"", _encode(payload)[:-1] + self._tail))
 
     def _fault(self, event: ev.Fault) -> None:
         """What was found and spent so far is said before, because readers stop at the error."""
-        payload = ending.so_far(self._choices, self._usage)
+        payload = ending.so_far(self._choices, self._spent())
         if payload:
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
         elif self._silent:
@@ -128,21 +130,40 @@ class GeminiEncoder(Encoder):
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
 
     def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
-        cited = self._choices.get(event.choice)
-        if cited is None:
-            cited = self._choices[event.choice] = Cited()
-        self._slots[event.index] = Slot(event.choice, cited)
+        candidate = self._choices.get(event.choice)
+        if candidate is None:
+            candidate = self._choices[event.choice] = Candidate()
+        slot = self._slots[event.index] = Slot(event.choice, candidate)
         self._choice_of[event.index] = event.choice
+        slot.held = [] if candidate.speakers else None
+        candidate.speakers.append(slot)
+
+    def _speak(self, slot: Slot, part: bytes) -> None:
+        if slot.held is None:
+            self._send(slot.choice, part)
+        else:
+            slot.held.append(part)
+
+    def _hush(self, slot: Slot) -> None:
+        """The part has ended: whoever waited for it may speak."""
+        slot.done = True
+        speakers = slot.candidate.speakers
+        while speakers and speakers[0].done:
+            del speakers[0]
+            if speakers:
+                held, speakers[0].held = speakers[0].held or (), None
+                for part in held:
+                    self._send(slot.choice, part)
 
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
         self._open(event)
-        self._slots[event.index].cited.parts.add(event.index)
+        self._slots[event.index].candidate.parts.add(event.index)
         self._foreign(event.extra, "text-state")
 
     def _refusal_start(self, event: ev.RefusalStart) -> None:
         self.lose("refusal")
         self._text_start(event)
-        self._slots[event.index].cited.refused = True
+        self._slots[event.index].candidate.refused = True
 
     def _foreign(self, extra: Extra | None, what: str) -> None:
         if extra and not owned(extra):
@@ -155,11 +176,11 @@ class GeminiEncoder(Encoder):
 
     def _words(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
         slot = self._slots[event.index]
-        slot.cited.pieces.append((event.index, event.text))
-        self._send(slot.choice, b'{"text":%b}' % _encode(event.text))
+        slot.candidate.pieces.append((event.index, event.text))
+        self._speak(slot, b'{"text":%b}' % _encode(event.text))
 
     def _reasoning(self, event: ev.ReasoningDelta) -> None:
-        self._send(self._slots[event.index].choice, b'{"text":%b,"thought":true}' % _encode(event.text))
+        self._speak(self._slots[event.index], b'{"text":%b,"thought":true}' % _encode(event.text))
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         self._foreign(event.extra, "text-state")
@@ -176,7 +197,8 @@ class GeminiEncoder(Encoder):
         slot = self._slots.pop(event.index)
         signature = owned(event.extra).get("thoughtSignature")
         if signature:
-            self._part(slot.choice, text="", thought=thought, thoughtSignature=signature)
+            self._speak(slot, _encode(said(text="", thought=thought, thoughtSignature=signature)))
+        self._hush(slot)
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         self._open(event)
@@ -205,6 +227,7 @@ class GeminiEncoder(Encoder):
             if not part:
                 break
             self._send(self._choice_of[index], part)
+            self._called = self._called or not self._choice_of[index]
             del self._waiting[index]
 
     def _result(self, event: ev.Result) -> None:
@@ -224,7 +247,7 @@ class GeminiEncoder(Encoder):
     # ── everything else ───────────────────────────────────────────────────────────────────────────
 
     def _file_start(self, event: ev.FileStart) -> None:
-        self._slots[event.index] = Slot(event.choice, Cited(), event.media, event.url)
+        self._slots[event.index] = Slot(event.choice, Candidate(), event.media, event.url)
 
     def _file_delta(self, event: ev.FileDelta) -> None:
         self._slots[event.index].data.append(event.data)
@@ -239,7 +262,7 @@ class GeminiEncoder(Encoder):
 
     def _source(self, event: ev.Source) -> None:
         choice = self._choice_of.get(event.of, 0) if event.of is not None else 0
-        self._choices.setdefault(choice, Cited()).add(event)
+        self._choices.setdefault(choice, Candidate()).add(event)
 
     def _opaque(self, event: ev.Opaque) -> None:
         if event.protocol == NAME:

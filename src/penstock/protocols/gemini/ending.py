@@ -11,7 +11,7 @@ from penstock.protocols.gemini.reasons import REASONS, reason_of
 if TYPE_CHECKING:
     from penstock import events as ev
     from penstock.events import FaultKind, Reason
-    from penstock.protocols.gemini.cited import Cited
+    from penstock.protocols.gemini.candidate import Candidate
 
 WORDS: dict[Reason, str] = {
     "stop": "STOP", "length": "MAX_TOKENS", "calls": "STOP", "filter": "SAFETY", "refusal": "SAFETY", "pause": "STOP",
@@ -39,25 +39,27 @@ def time(seconds: int | None) -> str | None:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def candidates(event: ev.Finish, cited: dict[int, Cited]) -> list[dict[str, Any]]:
+def candidates(event: ev.Finish, said_by: dict[int, Candidate]) -> list[dict[str, Any]]:
     """The end of every choice."""
     own = owned(event.extra)
     notes = {one["index"]: one for one in own.get("others", ())}
-    ends = [_candidate(0, event.reason, event.raw, own, cited)]
+    ends = [_candidate(0, event.reason, event.raw, own, said_by)]
     for choice, reason in enumerate(event.others, 1):
         note = notes.get(choice, {})
-        ends.append(_candidate(choice, reason, note.get("finishReason", ""), note, cited))
+        ends.append(_candidate(choice, reason, note.get("finishReason", ""), note, said_by))
     return ends
 
 
-def so_far(cited: dict[int, Cited], spent: dict[str, Any] | None) -> dict[str, Any]:
+def so_far(said_by: dict[int, Candidate], spent: dict[str, Any] | None) -> dict[str, Any]:
     """What there is to say before an error."""
-    found = [{"index": choice, "groundingMetadata": one.metadata()} for choice, one in cited.items() if one.metadata()]
+    found = [
+        {"index": choice, "groundingMetadata": one.metadata()} for choice, one in said_by.items() if one.metadata()
+    ]
     return said(candidates=found or None, usageMetadata=spent)
 
 
 def _candidate(
-    choice: int, reason: Reason, raw: str, own: dict[str, Any], cited: dict[int, Cited]
+    choice: int, reason: Reason, raw: str, own: dict[str, Any], said_by: dict[int, Candidate]
 ) -> dict[str, Any]:  # fmt: skip
     """The empty text is there because some readers insist on a part; Gemini sends it, too."""
     end: dict[str, Any] = {
@@ -65,10 +67,11 @@ def _candidate(
         "finishReason": _word(reason, raw, own),
     }
     end["index"] = choice
-    if choice in cited and cited[choice].refused and reason == "stop":
+    candidate = said_by.get(choice)
+    if candidate is not None and candidate.refused and reason == "stop":
         end["finishReason"] = WORDS["refusal"]
-    if "groundingMetadata" not in own and "citationMetadata" not in own and choice in cited:
-        grounding = cited[choice].metadata()
+    if "groundingMetadata" not in own and "citationMetadata" not in own and candidate is not None:
+        grounding = candidate.metadata()
         if grounding:
             end["groundingMetadata"] = grounding
     end.update({key: own[key] for key in NOTES if key in own})

@@ -15,7 +15,7 @@ from penstock.jsontext import as_json
 if TYPE_CHECKING:
     from penstock.protocols.gemini import wire
 
-_STEP = re.compile(r"""\.?([^.\[\]'"$]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
+_STEP = re.compile(r"""\.?([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
 _DEEPEST = 64
 _GAP = 64  # how far past its end a list may be written: what lies between would be invented
 

@@ -131,6 +131,7 @@ class Voice:
             part.extra = extra
             self._kind = self._kind if text else self._kind.removesuffix(_SEALED) + _SEALED
         elif extra:
+            self.thought = True
             key = (self.index, "signature")
             self._ledger.open_reasoning(key, choice=self.index, form="redacted")
             self._ledger.close(key, own(thoughtSignature=signature, thought=kind == "reasoning"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "openai-chat"
 _ALIVE = frozenset({"ping", "keepalive"})
-_PLAIN = wire.Delta()  # what is left of a delta of text once its text is taken
+_MORE_TEXT = wire.More([wire.Choice(0, wire.Delta())])  # what is left of nine chunks in ten once their text is taken
 
 _read_chunk = msgspec.json.Decoder(wire.Chunk).decode
 _read_more = msgspec.json.Decoder(wire.More).decode
@@ -64,6 +64,7 @@ class ChatDecoder(Decoder):
         self._id = ""
         self._voices: dict[int, Voice] = {}
         self._notes: dict[str, Any] = {}
+        self._speaking: Part | None = None  # where more plain text of the first choice goes, while it is open
 
     # ── the chunk ─────────────────────────────────────────────────────────────────────────────────
 
@@ -76,7 +77,16 @@ class ChatDecoder(Decoder):
             self._spread(chunk)
 
     def _more(self, chunk: wire.More) -> None:
-        if chunk.choices and self.ledger.inside:
+        part, choices = self._speaking, chunk.choices
+        if choices and part is not None and part.open:
+            delta = choices[0].delta
+            if delta is not None and type(delta.content) is str and delta.content:
+                text, delta.content = delta.content, None
+                if chunk == _MORE_TEXT:
+                    self.ledger.tell(part, text)
+                    return
+                delta.content = text
+        if choices and self.ledger.inside:
             self._spread(chunk)
         else:
             self._chunk(_read_chunk(self.frame[1]))
@@ -176,16 +186,8 @@ class ChatDecoder(Decoder):
     def _choice(self, choice: wire.Choice) -> None:
         index = choice.index or 0
         voice = self._voices.get(index) or self._voice(index)
-        delta = choice.delta
-        if delta is None:
-            delta = choice.message or _PLAIN
-        content = delta.content
-        if type(content) is str and voice.kind == "text" and voice.think is None:
-            # nine chunks in ten: more text and nothing else, which one comparison tells
-            delta.content = None
-            if content and voice.part is not None:
-                self.ledger.tell(voice.part, content, choice.logprobs)
-        if delta != _PLAIN:
+        delta = choice.delta or choice.message
+        if delta is not None:
             self._delta(voice, delta, choice.logprobs)
         if choice.finish_reason or choice.content_filter_results or choice.error:
             self._close(voice, choice)
@@ -282,6 +284,8 @@ class ChatDecoder(Decoder):
             self._silence(voice)
             voice.kind = kind
             voice.part = self.openings[kind](self.ledger, (voice.index, kind), choice=voice.index)
+        if kind == "text" and voice.index == 0 and voice.think is None:
+            self._speaking = voice.part
         if voice.part is not None:
             self.ledger.tell(voice.part, text, logprobs if kind == "text" else None)
 

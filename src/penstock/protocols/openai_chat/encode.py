@@ -14,6 +14,7 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import Encoder, Losses
 from penstock.jsontext import is_json
+from penstock.protocols.openai_chat.slots import Slot, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +38,10 @@ LOSSES: Losses = {
     "opaque": "opaque state of another protocol has no field",
     "file": "a file that is neither image nor audio has no field",
     "cut-call": "a call that was cut is left out; where its input was sent whole, it cannot be taken back",
+    "order": "calls come in the order in which their input began",
+    "overlap": "the words of parts that are open at once come in the order they were said",
+    "steps": "the usage of single steps is not written, only that of the turn",
+    "text-state": "what another protocol keeps with a text is not written",
     "pause": "a paused turn is written as stopped",
     "reason": "a finish reason without a word here is written as the nearest",
     "unknown": "another protocol's unknown payload is not written",
@@ -44,19 +49,6 @@ LOSSES: Losses = {
 _UNSAID: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
 _encode = msgspec.json.Encoder().encode
 _DONE = (b"", b"[DONE]")
-
-
-class Slot:
-    """Where a part goes: its choice, and for a call its number there, once it is announced."""
-
-    __slots__ = ("call", "choice", "media", "pieces", "waiting")
-
-    def __init__(self, choice: int, waiting: ev.CallStart | None = None, media: str = "") -> None:
-        self.choice = choice
-        self.call = -1
-        self.waiting = waiting
-        self.media = media
-        self.pieces: list[str] = []
 
 
 class ChatEncoder(Encoder):
@@ -77,6 +69,7 @@ class ChatEncoder(Encoder):
         self._field = reasoning.encode()
         self._head = b""
         self._slots: dict[int, Slot] = {}
+        self._texts = Texts()
         self._calls: dict[int, int] = {}
         self._cited = 0
         self._refused = False
@@ -96,6 +89,7 @@ class ChatEncoder(Encoder):
 
     def _start(self, event: ev.Start) -> None:
         self._slots, self._calls, self._usage, self._cited, self._refused = {}, {}, None, 0, False
+        self._texts = Texts()
         head = {
             "id": event.id or self._id, "object": "chat.completion.chunk",
             "created": self._created if event.created is None else event.created, "model": event.model or self._model,
@@ -106,6 +100,7 @@ class ChatEncoder(Encoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
+            self.lose("steps")
             return
         own = self._own(event.extra)
         if own:
@@ -126,6 +121,8 @@ class ChatEncoder(Encoder):
     def _finish(self, event: ev.Finish) -> None:
         if event.reason in _UNSAID:
             self.lose(_UNSAID[event.reason])
+        elif event.reason == "stop" and self._calls.get(0):
+            self.lose("reason")
         reason = "stop" if event.reason == "refusal" and self._refused else REASONS[event.reason]
         kept = {key: value for key, value in self._own(event.extra).items() if key == "extra_content"}
         self._send(0, _encode(kept), _encode(reason))
@@ -149,11 +146,28 @@ class ChatEncoder(Encoder):
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
-        self._slots[event.index] = Slot(event.choice)
+        kind = type(event)
+        if any(slot.kind is kind and slot.choice == event.choice for slot in self._slots.values()):
+            self.lose("overlap")
+        slot = self._slots[event.index] = Slot(kind, event.choice)
+        if kind is ev.TextStart:
+            self._texts.add(event.index, slot)
+        if event.extra and kind is not ev.ReasoningStart:
+            self.lose("text-state")
 
     def _text(self, event: ev.TextDelta) -> None:
+        slot = self._slots[event.index]
+        slot.size += len(event.text)
         logprobs = b"null" if event.logprobs is None else _encode(event.logprobs)
-        self._send(self._slots[event.index].choice, b'{"content":%b}' % _encode(event.text), logprobs=logprobs)
+        self._send(slot.choice, b'{"content":%b}' % _encode(event.text), logprobs=logprobs)
+
+    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        if event.extra:
+            self.lose("text-state")
+        slot = self._slots.pop(event.index)
+        slot.done = True
+        for source in slot.cited:
+            self._source(source)
 
     def _refusal(self, event: ev.RefusalDelta) -> None:
         self._refused = True
@@ -177,10 +191,12 @@ class ChatEncoder(Encoder):
         if event.by == "provider":
             self.lose("provider-call")
             return
-        self._slots[event.index] = Slot(event.choice, event)
+        self._slots[event.index] = Slot(ev.CallStart, event.choice, event)
 
     def _announce(self, slot: Slot, start: ev.CallStart, given: str) -> None:
         """Not before there is input: a call without any would look complete, and may yet be cut."""
+        if any(other.waiting is not None and at < start.index for at, other in self._slots.items()):
+            self.lose("order")
         slot.call = self._calls.get(slot.choice, 0)
         slot.waiting = None
         self._calls[slot.choice] = slot.call + 1
@@ -216,16 +232,19 @@ class ChatEncoder(Encoder):
 
     def _source(self, event: ev.Source) -> None:
         """Annotations need an index of their own: the official accumulator asks for it."""
-        own = self._own(event.extra).get("annotation")
-        first, last = event.span or (0, 0)
-        cited = {"url": event.url, "title": event.title, "start_index": first, "end_index": last}
-        annotation = own or {"type": "url_citation", "url_citation": cited}
-        slot = self._slots.get(-1 if event.of is None else event.of)
+        slot, annotation = self._texts.find(event.of), self._own(event.extra).get("annotation")
+        if annotation is None:
+            if slot is not None and not slot.done and event.span is None:
+                slot.cited.append(event)  # of all of a text, whose end is not known yet
+                return
+            first, last = self._texts.span(event)
+            cited = {"url": event.url, "title": event.title, "start_index": first, "end_index": last}
+            annotation = {"type": "url_citation", "url_citation": cited}
         self._send(slot.choice if slot else 0, _encode({"annotations": [{**annotation, "index": self._cited}]}))
         self._cited += 1
 
     def _file_start(self, event: ev.FileStart) -> None:
-        self._slots[event.index] = Slot(event.choice, media=event.media)
+        self._slots[event.index] = Slot(ev.FileStart, event.choice, media=event.media)
         if event.url and event.media.startswith("image"):
             self._image(event.choice, event.url)
         elif event.url or not event.media.startswith(("image", "audio")):
@@ -270,8 +289,8 @@ class ChatEncoder(Encoder):
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: _nothing,
-        ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _close,
-        ev.RefusalStart: _open, ev.RefusalDelta: _refusal, ev.RefusalEnd: _close,
+        ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _text_end,
+        ev.RefusalStart: _open, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _open, ev.ReasoningDelta: _reasoning, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
         ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.protocols.responses.output import Entry, Output
 
+_PICTURES = frozenset({"png", "jpeg", "webp", "gif"})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -145,11 +146,14 @@ class Calling(Speaking):
         """Inline pictures have an item; ours are in the answer of the tool that drew them."""
         if self._own(event.extra):
             return
-        if event.choice or event.url or not event.media.startswith("image/"):
+        form = event.media.removeprefix("image/")
+        if event.choice or event.url or form not in _PICTURES:
             self.lose("choice" if event.choice else "file")
             return
+        self.lose("picture")
         item = {
-            "id": self._output.name("ig"), "type": "image_generation_call", "status": "in_progress", "result": None,
+            "id": self._output.name("ig"), "type": "image_generation_call", "status": "in_progress",
+            "output_format": form, "result": None,
         }  # fmt: skip
         self._drawings[event.index] = (self._output.add(item), [])
 

@@ -113,9 +113,9 @@ class Calls:
             return
         item, custom = slot.item, slot.kind == "custom_tool_call"
         slot.call = pick.text(item, "call_id") or slot.id or self._mint(slot.number)
-        form: CallForm = "text" if custom else "json"
-        given = "" if slot.held or slot.word else as_text(item.get("input" if custom else "arguments"))
         by = self._by(slot)
+        form: CallForm = "text" if custom and by == "client" else "json"
+        given = "" if slot.held or slot.word else as_text(item.get("input" if custom else "arguments"))
         self._ledger.open_call(
             slot.number, slot.call, pick.text(item, "name"), by=by, form=form, item=slot.id, given=given,
             extra=own(item=item) if by == "provider" else self._extra(slot),

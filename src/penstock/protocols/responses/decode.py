@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import pick
-from penstock.jsontext import loose, usable
+from penstock.jsontext import usable
 from penstock.protocols.responses import wire
+from penstock.protocols.responses.echo import Echo
 from penstock.protocols.responses.ending import fault_of, finish_of, read_usage
 from penstock.protocols.responses.pieces import Pieces
 from penstock.protocols.responses.speech import NAME, own
@@ -20,15 +21,11 @@ from penstock.protocols.responses.speech import NAME, own
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import AnyEvent, Extra
-
-_SAID = frozenset({  # of a response, what events say; the rest is the request's echo, kept for the same protocol
-    "id", "object", "model", "created_at", "completed_at", "status", "output", "usage", "error", "incomplete_details",
-})  # fmt: skip
+    from penstock.events import AnyEvent
 
 
 class ResponsesDecoder(Pieces):
-    """State beside that of the pieces: an error that waits."""
+    """State beside that of the pieces: an error that waits, and what the response said beside its output."""
 
     protocol = NAME
     shape = wire.Payload
@@ -37,6 +34,7 @@ class ResponsesDecoder(Pieces):
     def __init__(self) -> None:
         super().__init__()
         self._alarm: wire.Error | None = None
+        self._echo = Echo()
 
     # ── the response ──────────────────────────────────────────────────────────────────────────────
 
@@ -58,13 +56,7 @@ class ResponsesDecoder(Pieces):
         self._id = response.id or ""
         self._calls.tools(response.tools or [])
         created = None if response.created_at is None else int(response.created_at)
-        self.ledger.start(self._id, response.model or "", created, self._echo())
-
-    def _echo(self) -> Extra | None:
-        """What the response repeats of its request: read once, out of the frame itself."""
-        raw = pick.as_object(loose(self.frame[1]))
-        response = pick.table(raw, "response") or raw
-        return own(**{key: value for key, value in response.items() if key not in _SAID})
+        self.ledger.start(self._id, response.model or "", created, self._echo.first(self.frame[1]))
 
     def _running(self, payload: wire.Lifecycle) -> None:
         """Queued or in progress: the beginning, where that is missing."""
@@ -104,8 +96,8 @@ class ResponsesDecoder(Pieces):
             return
         self._close_items(whole=reason == "stop")
         extra = own(
-            incomplete_details=response.incomplete_details, service_tier=response.service_tier,
-            completed_at=response.completed_at, copilot_usage=payload.copilot_usage,
+            incomplete_details=response.incomplete_details, completed_at=response.completed_at,
+            copilot_usage=payload.copilot_usage, **self._echo.more(self.frame[1]),
         )  # fmt: skip
         self.ledger.finish(reason, raw, extra=extra)
         self.ledger.end()

@@ -34,8 +34,16 @@ LOSSES: Losses = {
     "approval": "another protocol's request for approval has no item",
     "opaque": "another protocol's opaque state has no item",
     "pause": "a paused turn is written as completed",
-    "source-late": "a citation that comes after its message is finished is left out",
-    "source-without-url": "a citation without an address has no annotation that all readers know",
+    "picture": "an inline picture is written as the answer of an image tool",
+    "logprobs": "log probabilities are written as a list of tokens, and nothing beside it",
+    "reason": "a refusal without words is written as filtered, and a reason nobody knows as completed",
+    "same-id": "an item whose id was used before gets another",
+    "source": "a citation without an address has no annotation that all readers know",
+    "source-outside-text": "a citation that comes after its message is finished, or has none, is left out",
+    "span": "a citation of a whole text is written as one of all the text there is so far",
+    "steps": "only the usage of the whole turn is written",
+    "text-state": "another protocol's state of a text has no field",
+    "usage": "counts that are not known are written as zero",
     "unknown": "an unknown payload is written only if it is of this protocol, strict JSON and of a type of its own",
 }
 _encode = msgspec.json.Encoder().encode
@@ -78,23 +86,29 @@ class ResponsesEncoder(Calling):
         self._output.send("response.in_progress", response=self._response)
 
     def _usage(self, event: ev.Usage) -> None:
-        if not event.step:
-            self._response["usage"] = usage_object(event, self._own(event.extra))
+        if event.step:
+            self.lose("steps")
+            return
+        self._response["usage"] = usage_object(event, self._own(event.extra))
+        if None in (event.cached, event.written, event.reasoning):
+            self.lose("usage")
 
     def _finish(self, event: ev.Finish) -> None:
         own, refused = self._own(event.extra), any(voice.form is FORMS["refusal"] for voice in self._voices.values())
         why = pick.table(own, "incomplete_details") or None
         if why is None and event.reason in INCOMPLETE and not (event.reason == "refusal" and refused):
             why = {"reason": INCOMPLETE[event.reason]}
-        if event.reason == "pause" and why is None:
-            self.lose("pause")
+        if why is None and event.reason in ("pause", "other"):
+            self.lose("pause" if event.reason == "pause" else "reason")
+        elif event.reason == "refusal" and why is not None:
+            self.lose("reason")
         if event.others:
             self.lose("choice")
         self._end("incomplete" if why else "completed", {**own, "incomplete_details": why})
 
     def _end(self, status: str, changes: dict[str, Any]) -> None:
         if self._sources:
-            self.lose("source-late")
+            self.lose("source-outside-text")
         self._output.rest("incomplete" if changes.get("incomplete_details") or status == "failed" else "completed")
         shown = [entry.item for entry in self._output.entries if not entry.cut]
         self._output.send(

@@ -43,6 +43,18 @@ class Speaking(Encoder):
     def _own(self, extra: Extra | None) -> dict[str, Any]:
         return (extra or {}).get(NAME, {})
 
+    def _name(self, prefix: str, own: dict[str, Any]) -> str:
+        """The id that an item had, else one that is made for it."""
+        wish = pick.text(own, "id")
+        name = self._output.name(prefix, wish)
+        if wish and name != wish:
+            self.lose("same-id")
+        return name
+
+    def _foreign(self, extra: Extra | None) -> None:
+        if extra and NAME not in extra:
+            self.lose("text-state")
+
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _speak(self, event: ev.TextStart | ev.RefusalStart) -> None:
@@ -50,11 +62,12 @@ class Speaking(Encoder):
             self.lose("choice")
             return
         own = self._own(event.extra)
+        self._foreign(event.extra)
         group = pick.text(own, "id") or event.item
         entry = self._output.joinable("message", group)
         if entry is None:
             item: dict[str, Any] = {
-                "id": self._output.name("msg", pick.text(own, "id")), "type": "message", "status": "in_progress",
+                "id": self._name("msg", own), "type": "message", "status": "in_progress",
                 "role": "assistant", "content": [], **({"phase": own["phase"]} if own.get("phase") else {}),
             }  # fmt: skip
             entry = self._output.add(item, group)
@@ -81,6 +94,8 @@ class Speaking(Encoder):
 
     def _likely(self, voice: Voice, event: ev.TextDelta) -> None:
         logprobs = token_logprobs(event.logprobs)
+        if event.logprobs != {"content": logprobs}:
+            self.lose("logprobs")
         voice.pieces.append(event.text)
         voice.part["logprobs"] += logprobs
         self._output.send(voice.form.delta, **voice.where, delta=event.text, logprobs=logprobs)
@@ -97,6 +112,7 @@ class Speaking(Encoder):
         voice = self._voices.get(event.index)
         if voice is not None:
             voice.entry.open -= 1
+            self._foreign(event.extra)
 
     def _source(self, event: ev.Source) -> None:
         voice = self._cited(event)
@@ -104,8 +120,10 @@ class Speaking(Encoder):
             return
         own = pick.table(self._own(event.extra), "annotation")
         if not own and not event.url:
-            self.lose("source-without-url")
+            self.lose("source")
             return
+        if not own and event.span is None and event.of is not None:
+            self.lose("span")
         first, last = event.span or (0, 0 if own or event.of is None else voice.length)
         plain = {
             "type": "url_citation",
@@ -130,7 +148,7 @@ class Speaking(Encoder):
         if voice is None:
             self._sources.append(event)
         elif voice.closed:
-            self.lose("source-late")
+            self.lose("source-outside-text")
             return None
         return voice
 
@@ -149,7 +167,7 @@ class Speaking(Encoder):
 
     def _reasoning(self, own: dict[str, Any]) -> dict[str, Any]:
         content = {} if self._full is FORMS["summary"] else {"content": list[Any]()}
-        return {"id": self._output.name("rs", pick.text(own, "id")), "type": "reasoning", "summary": [], **content}
+        return {"id": self._name("rs", own), "type": "reasoning", "summary": [], **content}
 
     def _thought(self, event: ev.ReasoningEnd) -> None:
         own, voice = self._own(event.extra), self._voices.get(event.index)

@@ -113,12 +113,20 @@ class Messages:
             self._speech.settle(slot, "refusal", place, pick.text(content, "refusal"))
             self._speech.close(slot, "refusal", place)
         elif kind.endswith("text"):
-            self._speech.settle(slot, "text", place, pick.text(content, "text"))
+            self._text(slot, place, content)
             for annotation in self._new_notes(slot, content):
                 self._cite(slot, place, annotation)
             self._speech.close(slot, "text", place)
         else:
             self._ledger.diagnostics.add("unknown-content", f"content of type {kind!r} is left out")
+
+    def _text(self, slot: Slot, place: int, content: Item) -> None:
+        """Text that was not streamed may have its log probabilities beside it."""
+        words, logprobs = pick.text(content, "text"), pick.listed(content, "logprobs")
+        if logprobs and ("text", place) not in slot.parts:
+            self._speech.say(slot, "text", place, words, {"content": logprobs})
+        else:
+            self._speech.settle(slot, "text", place, words)
 
     # ── annotations ───────────────────────────────────────────────────────────────────────────────
 

@@ -27,7 +27,6 @@ class Response(Struct):
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     incomplete_details: dict[str, Any] | None = None
-    service_tier: str | None = None
     tools: list[dict[str, Any]] | None = None
 
 

@@ -54,8 +54,8 @@ class UiEncoder(PartEncoder):
 
     def _reset(self) -> None:
         self._clear()
-        self._calls: dict[str, bool] = {}  # id → whether the provider runs it
-        self._waiting = False
+        self._calls: dict[str, dict[str, Any]] = {}  # id → how it was announced: a reader finds its part by that
+        self._stepping = False
         self._usage: ev.Usage | None = None
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
@@ -72,12 +72,13 @@ class UiEncoder(PartEncoder):
         self._send("start-step")
 
     def _step(self, _: ev.Step) -> None:
-        self._waiting = True
+        self._settle()
+        self._stepping = True
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._waiting and not self._open and not self._files:
-            self._waiting = False
+        if self._stepping and not self._open and not self._files:
+            self._stepping = False
             self._send("finish-step")
             self._send("start-step")
 
@@ -101,11 +102,13 @@ class UiEncoder(PartEncoder):
         if self._tell and raw and raw != reason:
             told["rawFinishReason"] = raw
         told.update(pick.table(own(extra), "messageMetadata"))
+        self._settle()
         self._send("finish-step")
         self._send("finish", finishReason=reason, **({"messageMetadata": told} if told else {}))
         self.out.append(_DONE)
 
     def _fault(self, event: ev.Fault) -> None:
+        self._settle()
         if event.kind == "cancelled":
             self._send("abort", reason=event.message)
             self.out.append(_DONE)
@@ -149,7 +152,10 @@ class UiEncoder(PartEncoder):
     def _call_start(self, event: ev.CallStart) -> None:
         if not self._first(event):
             return
-        self._calls[event.id] = event.by == "provider"
+        marks = own(event.extra)
+        fields: dict[str, Any] = {"providerExecuted": True} if event.by == "provider" and not marks.get("sdk") else {}
+        fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
+        self._calls[event.id] = fields
         encoding = {"inputEncoding": "text"} if event.form == "text" else {}
         self._send("tool-input-start", **self._head(event), **encoding)
         self._open[event.index] = b'{"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % encode_json(
@@ -157,18 +163,16 @@ class UiEncoder(PartEncoder):
         )
 
     def _head(self, event: ev.CallStart | ev.CallEnd | ev.CallCut, **ours: Any) -> dict[str, Any]:
-        marks = own(event.extra)
-        fields: dict[str, Any] = {"toolCallId": event.id, "toolName": event.name}
-        if event.by == "provider":
-            fields["providerExecuted"] = True
-        fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
-        return {**fields, **metadata(event.extra, **ours)}
+        named = {"toolCallId": event.id, "toolName": event.name}
+        return {**named, **self._calls.get(event.id, {}), **metadata(event.extra, **ours)}
 
     def _call_end(self, event: ev.CallEnd) -> None:
-        if event.by == "provider" and event.id in self._calls:
-            self._calls[event.id] = True
         whole = event.json if event.form == "text" else value(event.json)
-        self._close(event, "tool-input-available", **self._head(event), input=whole)
+        if own(event.extra).get("sdk") and event.index in self._open:
+            del self._open[event.index]
+            self._waiting[event.id] = ("tool-input-available", {**self._head(event), "input": whole})
+        else:
+            self._close(event, "tool-input-available", **self._head(event), input=whole)
 
     def _call_cut(self, event: ev.CallCut) -> None:
         """A part left streaming would never end; one with an error is shown as such and never run."""
@@ -176,15 +180,14 @@ class UiEncoder(PartEncoder):
         self._close(event, "tool-input-error", **head, input=event.json, errorText="the call never became whole")
 
     def _result(self, event: ev.Result) -> None:
-        by_provider = self._calls.get(event.call)
-        if by_provider is None:
+        call = self._calls.get(event.call)
+        if call is None:
             self.lose("orphan-result")
             return
-        marks = {"dynamic": True} if own(event.extra).get("dynamic") else {}
+        self._settle(event.call, ran=True)
         head: dict[str, Any] = {
             "toolCallId": event.call,
-            **({"providerExecuted": True} if by_provider else {}),
-            **marks,
+            **{key: call[key] for key in ("providerExecuted", "dynamic") if key in call},
         }
         if event.failed:
             if not event.json.startswith('"'):
@@ -200,6 +203,7 @@ class UiEncoder(PartEncoder):
         if event.call not in self._calls or marks.get("via") != NAME:
             self.lose("approval")
             return
+        self._settle(event.call, ran=True)
         words = (("reason", "reason"), ("automatic", "isAutomatic"), ("signature", "signature"))
         more = {word: marks[key] for key, word in words if marks.get(key)}
         self._send("tool-approval-request", approvalId=event.id, toolCallId=event.call, **more)

@@ -1,8 +1,4 @@
-"""Which calls leave, once each, and with what input. Knows nothing of how they are written.
-
-With `hold` a call waits for the end of its step: where tools may be run upstream in the same stream (AI SDK tools with
-an `execute`), a result shows that the host has nothing left to run.
-"""
+"""Which calls leave, once each, and with what input. Knows nothing of whose call it is: the events say that."""
 
 from __future__ import annotations
 
@@ -16,43 +12,29 @@ if TYPE_CHECKING:
 
 
 class Calls:
-    """The calls of a stream."""
+    """The calls of a stream that were delivered."""
 
-    def __init__(self, diagnostics: Diagnostics, *, hold: bool = False) -> None:
+    def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
-        self._hold = hold
-        self._held: dict[str, ev.CallEnd] = {}
         self._seen: set[str] = set()
-        self.newest = -1  # the highest part number of a call that became whole
-
-    def take(self, event: ev.CallEnd) -> list[ev.CallEnd]:
-        """The calls that may leave now that this one is whole."""
-        if event.id in self._seen:
-            self._diagnostics.add("call-twice", f"call {event.id!r} was delivered before and is left out")
-            return []
-        self._seen.add(event.id)
-        self.newest = max(self.newest, event.index)
-        if not self._hold:
-            return [event]
-        self._held[event.id] = event
-        return []
-
-    def answered(self, event: ev.Result) -> bool:
-        """Note a result. True if it means that a call of the client's was run already."""
-        if event.partial or event.call not in self._held:
-            return False
-        name = self._held.pop(event.call).name
-        self._diagnostics.add("already-run", f"call {event.call!r} of {name!r} was run upstream and is left out")
-        return True
+        self._newest = -1  # the highest part number of a call that became whole
 
     def begin(self) -> None:
         """Another turn: its parts are numbered anew."""
-        self.newest = -1
+        self._newest = -1
 
-    def release(self) -> list[ev.CallEnd]:
-        """The calls that waited, now that no result can follow."""
-        held, self._held = self._held, {}
-        return list(held.values())
+    def first(self, event: ev.CallEnd) -> bool:
+        """Whether the call was not delivered before."""
+        if event.id in self._seen:
+            self._diagnostics.add("call-twice", f"call {event.id!r} was delivered before and is left out")
+            return False
+        self._seen.add(event.id)
+        return True
+
+    def late(self, event: ev.CallEnd) -> bool:
+        """Whether a call that opened after this one became whole before it."""
+        self._newest = max(self._newest, event.index)
+        return event.index < self._newest
 
 
 def as_object(event: ev.CallEnd) -> tuple[str, str]:

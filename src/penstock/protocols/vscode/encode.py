@@ -20,6 +20,7 @@ from penstock.protocols.vscode.parts import DataPart, ErrorPart, Part, TextPart,
 from penstock.protocols.vscode.thinking import Round
 from penstock.shaping.citations import CitationLinks
 from penstock.shaping.namespace import PREFIX, Namespace
+from penstock.shaping.voices import Voices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,7 +43,6 @@ class VSCodeEncoder(Encoder):
     def __init__(
         self, *, id: str = "", model: str = "", created: int | None = None, host: Collection[str] = HOST,
         reasoning: Reasoning | None = None, citations: Citations = "both", call_id_prefix: str | None = PREFIX,
-        hold_calls: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self._default = (id, model, created)
@@ -52,7 +52,8 @@ class VSCodeEncoder(Encoder):
         self.names = Namespace(call_id_prefix or "", reserved=options.RESERVED)
         keep = citations == "both" and "data" in host
         self._links = None if citations == "data" else CitationLinks(keep=keep, diagnostics=self.diagnostics)
-        self._calls = Calls(self.diagnostics, hold=hold_calls)
+        self._voices = Voices()
+        self._calls = Calls(self.diagnostics)
         self._muted: set[int] = set()
         self._begin()
 
@@ -93,8 +94,9 @@ class VSCodeEncoder(Encoder):
         return super().feed(self._links.finish()) if self._links else []
 
     def shaped(self, events: Sequence[AnyEvent]) -> Sequence[Any]:
-        """The events with links in their text, if links are wanted."""
-        return events if self._links is None else self._links.feed(events)
+        """The events with one text at a time, and with links in it if links are wanted."""
+        spoken = self._voices.feed(events)
+        return spoken if self._links is None else self._links.feed(spoken)
 
     def put(self, part: Part) -> None:
         self.out.append((b"", encoded(part)))
@@ -116,10 +118,11 @@ class VSCodeEncoder(Encoder):
         self.usages[event.step] = event
 
     def _settle(self) -> None:
-        """What comes before either end: the calls that waited, the tokens."""
-        self._hand_over(self._calls.release())
+        """What comes before either end."""
         if self._links is not None and self._links.linked:
             self.lose("links")
+        if len(self.usages.keys() - {0}) > 1:
+            self.lose("steps")
         said = tokens.usage_line(self.usages)
         if said is not None:
             self.put(said)
@@ -142,6 +145,8 @@ class VSCodeEncoder(Encoder):
         elif self._texts:
             self.lose("bounds")
         self._texts += not event.choice
+        if event.extra:
+            self.lose("text-state")
 
     def _text(self, event: ev.TextDelta) -> None:
         if event.index in self._muted:
@@ -210,18 +215,13 @@ class VSCodeEncoder(Encoder):
             return
         if "tool-call" not in self._host:
             self.lose("call")
-        else:
-            if event.index < self._calls.newest:
-                self.lose("order")
-            self._hand_over(self._calls.take(event))
-
-    def _hand_over(self, calls: list[ev.CallEnd]) -> None:
-        for call in calls:
+        elif self._calls.first(event):
             self.shown = True
-            given, loss = as_object(call)
-            if loss:
-                self.lose(loss)
-            self._deliver(self.names.name(call.id), call.name, given, call.extra)
+            given, wrapped = as_object(event)
+            for loss in ("order" if self._calls.late(event) else "", wrapped):
+                if loss:
+                    self.lose(loss)
+            self._deliver(self.names.name(event.id), event.name, given, event.extra)
 
     def _deliver(self, id: str, name: str, given: str, extra: Any) -> None:
         self.out.append((b"", call_line(id, name, given, extra)))
@@ -231,12 +231,8 @@ class VSCodeEncoder(Encoder):
             self.diagnostics.add("call-cut", f"call {event.id!r} of {event.name!r} was cut short and is not delivered")
             self.put(wire.Cut(self.names.name(event.id), event.name, event.json))
 
-    def _result(self, event: ev.Result) -> None:
-        if not self._calls.answered(event):
-            self.lose("provider-call")
-
-    def _step(self, _: ev.Step) -> None:
-        self._hand_over(self._calls.release())
+    def _result(self, _: ev.Result) -> None:
+        self.lose("provider-call")
 
     # ── files, sources, data ──────────────────────────────────────────────────────────────────────
 
@@ -264,6 +260,8 @@ class VSCodeEncoder(Encoder):
         self._json("source", media.citation(event), media.CITATION)
 
     def _data(self, event: ev.Data) -> None:
+        if event.id or event.transient:
+            self.lose("data-id")
         mime = f"application/vnd.vercel.{media.mime_word(event.name.removeprefix('data-'))}+json"
         self._json("data", msgspec.Raw(event.json.encode("utf-8", "replace")), mime)
 
@@ -289,7 +287,7 @@ class VSCodeEncoder(Encoder):
         """Framing, or fragments whose whole is written at their end."""
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _step,
+        ev.Start: _start, ev.Step: _nothing,
         ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
         ev.RefusalStart: _text_start, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning_delta, ev.ReasoningEnd: _reasoning_end,

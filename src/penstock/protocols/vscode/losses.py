@@ -14,6 +14,7 @@ LOSSES: Losses = {
     "call": "this host runs no tools, so a call is left out",
     "choice": "only the first of several choices is written",
     "data": "this host has no data parts, so files and data are left out",
+    "data-id": "the id of an application's data, and that it is transient, has no field",
     "file": "a file that is neither base64 nor at an address on the web is left out",
     "file-link": "a file known only by its address is written as a link in the text",
     "free-text": "free text for a tool is sent as the `input` of an object",
@@ -27,6 +28,7 @@ LOSSES: Losses = {
     "reasoning-state": "signatures and encrypted reasoning need thinking parts",
     "source": "this host has no data parts, so a citation is at most a link",
     "span": "which text part a citation belongs to is not written",
+    "steps": "of the usage of several steps only the last and the sum are written",
     "text-state": "state that belongs to text has no field",
     "unknown": "another protocol's unknown payload is not written",
 }

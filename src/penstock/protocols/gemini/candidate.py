@@ -1,4 +1,7 @@
-"""Sources → grounding metadata: the encoder's side of `spans`, from code points of a part to bytes of the answer."""
+"""What the encoder remembers of one candidate: its text, its sources, and who is speaking.
+
+Sources become grounding metadata, from code points of a part to bytes of the answer: the other side of `spans`.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,32 @@ if TYPE_CHECKING:
     from penstock.events import Source
 
 
-class Cited:
-    """The text and the sources of one choice, and whether it refuses. Text is kept: bytes are counted at the end."""
+class Slot:
+    """An open part: its candidate, and what it has gathered if it leaves whole or has to wait."""
 
-    __slots__ = ("_sources", "parts", "pieces", "refused")
+    __slots__ = ("candidate", "choice", "data", "done", "held", "media", "url")
+
+    def __init__(self, choice: int, candidate: Candidate, media: str = "", url: str = "") -> None:
+        self.choice = choice
+        self.candidate = candidate
+        self.media = media
+        self.url = url
+        self.data: list[str] = []
+        self.held: list[bytes] | None = None  # parts that wait, while another part of the candidate is speaking
+        self.done = False
+
+
+class Candidate:
+    """Text is kept, because bytes are counted when all is said."""
+
+    __slots__ = ("_sources", "parts", "pieces", "refused", "speakers")
 
     def __init__(self) -> None:
         self.parts: set[int] = set()  # those that are text
         self.pieces: list[tuple[int, str]] = []  # part, text: one entry for each delta
-        self._sources: list[Source] = []
+        self.speakers: list[Slot] = []  # open texts and thoughts; the first one speaks, for there are no marks between
         self.refused = False
+        self._sources: list[Source] = []
 
     def add(self, source: Source) -> None:
         self._sources.append(source)

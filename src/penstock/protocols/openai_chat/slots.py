@@ -1,0 +1,47 @@
+"""Where a part goes in a stream that has no parts: its choice, its number among the calls, its place in the text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock import events as ev
+
+
+class Slot:
+    """An open part. `call` is a call's number once it is announced; `cited` waits for the end of a text."""
+
+    __slots__ = ("call", "choice", "cited", "done", "kind", "media", "pieces", "size", "waiting")
+
+    def __init__(self, kind: type[ev.Event], choice: int, waiting: ev.CallStart | None = None, media: str = "") -> None:
+        self.kind = kind
+        self.choice = choice
+        self.call = -1
+        self.waiting = waiting
+        self.media = media
+        self.pieces: list[str] = []
+        self.size = 0
+        self.done = False
+        self.cited: list[ev.Source] = []
+
+
+class Texts:
+    """The texts of a turn, which readers see as one: what a citation of one of them spans there."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, Slot] = {}
+
+    def add(self, index: int, slot: Slot) -> None:
+        self._slots[index] = slot
+
+    def find(self, index: int | None) -> Slot | None:
+        return None if index is None else self._slots.get(index)
+
+    def span(self, source: ev.Source) -> tuple[int, int]:
+        """Nothing where it belongs to no text."""
+        slot = self.find(source.of)
+        if slot is None:
+            return source.span or (0, 0)
+        before = [one.size for at, one in self._slots.items() if at < (source.of or 0) and one.choice == slot.choice]
+        first, last = source.span or (0, slot.size)
+        return sum(before) + first, sum(before) + last
