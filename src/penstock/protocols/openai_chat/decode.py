@@ -284,6 +284,7 @@ class ChatDecoder(Decoder):
             self._silence(voice)
             voice.kind = kind
             voice.part = self.openings[kind](self.ledger, (voice.index, kind), choice=voice.index)
+            voice.extras.texts += kind == "text"
         if kind == "text" and voice.index == 0 and voice.think is None:
             self._speaking = voice.part
         if voice.part is not None:

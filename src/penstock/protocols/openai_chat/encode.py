@@ -40,6 +40,7 @@ LOSSES: Losses = {
     "cut-call": "a call that was cut is left out; where its input was sent whole, it cannot be taken back",
     "order": "calls come in the order in which their input began",
     "overlap": "the words of parts that are open at once come in the order they were said",
+    "span": "a citation is placed in all of the text: texts with something between them are one",
     "steps": "the usage of single steps is not written, only that of the turn",
     "text-state": "what another protocol keeps with a text is not written",
     "pause": "a paused turn is written as stopped",
@@ -233,6 +234,8 @@ class ChatEncoder(Encoder):
     def _source(self, event: ev.Source) -> None:
         """Annotations need an index of their own: the official accumulator asks for it."""
         slot, annotation = self._texts.find(event.of), self._own(event.extra).get("annotation")
+        if slot is not None and not self._texts.first(slot):
+            self.lose("span")
         if annotation is None:
             if slot is not None and not slot.done and event.span is None:
                 slot.cited.append(event)  # of all of a text, whose end is not known yet

@@ -26,6 +26,7 @@ class Extras:
         self._ledger = ledger
         self._choice = choice
         self._seen: set[str] = set()
+        self.texts = 0  # how many texts were begun: readers see them as one, and count through
         self._details: list[dict[str, Any]] = []
         self.plain = False  # the open part is told in a plain field: its details only repeat it
 
@@ -48,6 +49,8 @@ class Extras:
             said = pick.table(annotation, pick.text(annotation, "type")) or annotation
             first, last = pick.number(said, "start_index"), pick.number(said, "end_index")
             span = (first, last) if first is not None and last is not None and last > first else None
+            if self.texts > 1:
+                span = None  # where in this text it is depends on the length of the ones before
             url, title = pick.text(said, "url"), pick.text(said, "title", "filename")
             quote, file = pick.text(said, "content"), pick.text(said, "file_id")
             extra = {NAME: {"annotation": annotation}}

@@ -37,6 +37,10 @@ class Texts:
     def find(self, index: int | None) -> Slot | None:
         return None if index is None else self._slots.get(index)
 
+    def first(self, slot: Slot) -> bool:
+        """Whether no text of its choice came before."""
+        return next(one for one in self._slots.values() if one.choice == slot.choice) is slot
+
     def span(self, source: ev.Source) -> tuple[int, int]:
         """Nothing where it belongs to no text."""
         slot = self.find(source.of)

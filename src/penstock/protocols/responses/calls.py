@@ -142,7 +142,7 @@ class Calls:
     def _deliver(self, slot: Slot) -> None:
         """End a call whose input is known to be usable; anything less waits for a later word."""
         part = self._ledger.find(slot.number)
-        if part is None or slot.word is None or part.form == "text":
+        if part is None or slot.word is None or slot.kind == "custom_tool_call":
             return
         word = slot.word if slot.word.strip() else part.so_far
         if word.strip() and usable(word) is not None:

@@ -36,14 +36,13 @@ LOSSES: Losses = {
     "pause": "a paused turn is written as completed",
     "picture": "an inline picture is written as the answer of an image tool",
     "logprobs": "log probabilities are written as a list of tokens, and nothing beside it",
-    "reason": "a refusal without words is written as filtered, and a reason nobody knows as completed",
+    "reason": "a refusal is written as completed, or as filtered if it has no words; an unknown reason as completed",
     "same-id": "an item whose id was used before gets another",
     "source": "a citation without an address has no annotation that all readers know",
     "source-outside-text": "a citation that comes after its message is finished, or has none, is left out",
     "span": "a citation of a whole text is written as one of all the text there is so far",
     "steps": "only the usage of the whole turn is written",
     "text-state": "another protocol's state of a text has no field",
-    "usage": "counts that are not known are written as zero",
     "unknown": "an unknown payload is written only if it is of this protocol, strict JSON and of a type of its own",
 }
 _encode = msgspec.json.Encoder().encode
@@ -90,8 +89,6 @@ class ResponsesEncoder(Calling):
             self.lose("steps")
             return
         self._response["usage"] = usage_object(event, self._own(event.extra))
-        if None in (event.cached, event.written, event.reasoning):
-            self.lose("usage")
 
     def _finish(self, event: ev.Finish) -> None:
         own, refused = self._own(event.extra), any(voice.form is FORMS["refusal"] for voice in self._voices.values())
@@ -100,7 +97,7 @@ class ResponsesEncoder(Calling):
             why = {"reason": INCOMPLETE[event.reason]}
         if why is None and event.reason in ("pause", "other"):
             self.lose("pause" if event.reason == "pause" else "reason")
-        elif event.reason == "refusal" and why is not None:
+        elif event.reason == "refusal":
             self.lose("reason")
         if event.others:
             self.lose("choice")
