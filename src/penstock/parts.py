@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
     from penstock.events import AnyEvent, By, CallForm, Extra, FaultKind, Reason, ReasoningForm
 
+MOST_CHOICES = 255  # the finish tells the reason of each
 CUT_OFF = ("length", "filter")
 TRUNCATED = "the stream ended before the answer was finished"
 
@@ -28,8 +29,8 @@ TRUNCATED = "the stream ended before the answer was finished"
 class Part:
     """An open part. `pieces` is kept for calls, and for parts opened with `keep=True`."""
 
-    __slots__ = ("by", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted", "name", "open",
-                 "pieces", "void")  # fmt: skip
+    __slots__ = ("by", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted", "name",
+                 "open", "pieces", "void")  # fmt: skip
 
     def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
         self.index = index
@@ -144,7 +145,9 @@ class Ledger:
         if not self._enter("a finish"):
             return
         self.close_all(choice, whole=reason not in CUT_OFF)
-        if choice:
+        if choice > MOST_CHOICES:
+            self.diagnostics.add("many-choices", f"choices after {MOST_CHOICES} are not told apart at the end")
+        elif choice:
             self._others.setdefault(choice, reason)
         elif self._finish is None:
             self._finish = (reason, raw, extra)

@@ -83,10 +83,10 @@ class TurnDecoder(Decoder):
         if not self.ledger.inside and not self.ledger.ended:
             self._begin(p.id or "", p.model_id or "", _seconds(p.timestamp))
         else:
-            self._remember({"id": p.id, "modelId": p.model_id})
+            self._remember({"id": p.id, "modelId": p.model_id, "timestamp": p.timestamp})
 
     def _remember(self, response: Any) -> None:
-        said = {key: word for key in ("id", "modelId") if (word := pick.text(pick.as_object(response), key))}
+        said = {key: word for key in ("id", "modelId", "timestamp") if (word := pick.text(pick.as_object(response), key))}
         if said:
             self._notes["response"] = {**self._notes.get("response", {}), **said}
 

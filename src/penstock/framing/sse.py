@@ -153,20 +153,19 @@ class SseParser(FailsLate):
 
     def _parse_lines(self, text: bytes) -> list[Frame]:
         frames: list[Frame] = []
+        lines: list[bytes] = []
+        for line in text.split(b"\n"):
+            if line:
+                lines.append(line)
+            elif lines:
+                frames += self._frame(lines)
+                lines = []
+        return frames
+
+    def _frame(self, lines: list[bytes]) -> list[Frame]:
         name = b""
         data: list[bytes] = []
-        stray: list[bytes] = []  # the lines of what may be an error
-        for line in text.split(b"\n"):
-            if not line:
-                if any(data):
-                    frames.append((name, b"\n".join(data)))
-                elif stray:
-                    frames += _error(stray)
-                name = b""
-                data, stray = [], []
-                continue
-            if stray or line[:1] == b"{":
-                stray.append(line)
+        for line in lines:
             field, _, value = line.partition(b":")
             if value[:1] == b" ":
                 value = value[1:]
@@ -176,7 +175,7 @@ class SseParser(FailsLate):
                 name = value
             elif field:  # else a comment
                 self._note(field, value)
-        return frames
+        return [(name, b"\n".join(data))] if any(data) else _failure(lines)
 
     def _note(self, field: bytes, value: bytes) -> None:
         if field == b"id" and b"\0" not in value:
@@ -185,8 +184,14 @@ class SseParser(FailsLate):
             self.retry = int(value)
 
 
-def _error(lines: list[bytes]) -> list[Frame]:
-    """An error object without `data`: so Vertex ends a stream that has failed, and WHATWG readers see a success."""
+def _failure(lines: list[bytes]) -> list[Frame]:
+    """An error without `data`, where WHATWG readers see a success: a field `error`, or a bare error object.
+
+    Both end streams that have failed: the one at servers of open models, the other at Vertex.
+    """
+    for line in lines:
+        if line.startswith(b"error: {"):
+            return [(b"error", line[len(b"error: ") :])]
     body = b"\n".join(lines)
     return [(b"", body)] if _ERROR.match(body) else []
 

@@ -14,6 +14,11 @@ def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
+def _apart(prompt: int | None, completion: int, reasoning: int, total: int | None) -> bool:
+    """Whether a dialect leaves reasoning out of the completion: the total says so, or there is more of it."""
+    return total == (prompt or 0) + completion + reasoning or reasoning > completion
+
+
 def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
     """None when the object holds no counts at all, or is of another shape."""
     try:
@@ -30,6 +35,6 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
         of_prompt.cached_tokens, said.cached_tokens, said.prompt_cache_hit_tokens, said.cache_read_input_tokens
     )
     written = _first(of_prompt.cache_write_tokens, said.cache_creation_input_tokens)
-    if reasoning and prompt and completion is not None and said.total_tokens == prompt + completion + reasoning:
-        completion += reasoning  # a dialect that leaves reasoning out of the completion (xAI)
+    if reasoning and completion is not None and _apart(prompt, completion, reasoning, said.total_tokens):
+        completion += reasoning
     return ev.Usage(prompt, completion, cached, written, reasoning, extra={"openai-chat": raw})

@@ -206,7 +206,7 @@ def _input(item: Item, tool: Tool) -> str:
     if tool.input == ("arguments",):
         return as_text(item.get("arguments") or {})
     said = {**item, "action": {key: value for key, value in pick.table(item, "action").items() if key != "sources"}}
-    return _json({key: said[key] for key in tool.input if item.get(key) is not None})
+    return _json({key: said[key] for key in tool.input if item.get(key) not in (None, [])})
 
 
 def _answer(item: Item, tool: Tool) -> Any:

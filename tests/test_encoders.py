@@ -1,0 +1,149 @@
+"""What we write, read by the vendors' own SDKs: they rebuild the turn we meant, but for the losses we reported.
+
+And the bodies of answers that are not streamed: made from the same frames, they mean the same turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from penstock import events as ev
+from penstock import protocols
+from penstock.fold import fold
+from penstock.framing import WRITERS
+from tests import corpus, facets, outcomes, recorded, running
+from tests.cases import Case, cases
+from tests.oracles import anthropic_sdk, google_sdk, openai_chat_sdk, openai_responses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+    from tests.corpus import Entry
+    from tests.oracles.outcome import Outcome
+
+pytestmark = pytest.mark.usefixtures("strict")
+
+
+class Client(NamedTuple):
+    """Somebody who reads a protocol that we write."""
+
+    name: str
+    target: str
+    read: Callable[[bytes], list[Outcome]]
+    counts: outcomes.Counts
+
+
+CLIENTS = [
+    Client("openai-chat-sdk", "openai-chat", openai_chat_sdk.outcomes, outcomes.chat_counts),
+    Client("anthropic-sdk", "anthropic", anthropic_sdk.outcomes, outcomes.message_counts),
+    Client("openai-responses-sdk", "responses", openai_responses.sdk_outcomes, outcomes.response_counts),
+    Client("final-snapshot", "responses", openai_responses.outcomes, outcomes.response_counts),
+    Client("google-sdk", "gemini", google_sdk.outcomes, outcomes.gemini_counts),
+]
+CLIENTS = [client for client in CLIENTS if client.target in running.NAMES]
+FIELDS = {"fault": "error", "cached": "usage", "written": "usage", "reasoned": "usage"}
+"""A facet's name to that of the field of an outcome, where they differ."""
+BODIES = [name for name in running.targets() if running.row(name).body]
+SAMPLE, LONGEST = 30, 15_000
+
+
+def turns(events: Iterable[AnyEvent]) -> list[list[AnyEvent]]:
+    """The events of each turn: an SDK reads one answer at a time."""
+    found: list[list[AnyEvent]] = []
+    for event in events:
+        if isinstance(event, ev.Start):
+            found.append([])
+        found[-1].append(event)
+    return found
+
+
+def encode(target: str, events: list[AnyEvent]) -> tuple[list[Frame], set[str]]:
+    """The frames, and the facets whose change the encoder has reported."""
+    encoder = protocols.encoder(target)
+    frames = running.encoded(encoder, events, sequential=running.row(target).sequential)
+    return frames, facets.excused(target, encoder.diagnostics)
+
+
+def misread(client: Client, events: list[AnyEvent]) -> set[str]:
+    """The fields that the client sees otherwise, without a report."""
+    frames, lost = encode(client.target, events)
+    (turn,) = fold(events)
+    (theirs,) = client.read(b"".join(WRITERS[running.row(client.target).writes]().feed(frames)))
+    different = outcomes.differences(outcomes.ours(turn), theirs, client.counts)
+    if theirs.error is not None:
+        different &= {"error"}  # an SDK that raises shows nothing of what came before
+    return different - {FIELDS.get(facet, facet) for facet in lost}
+
+
+def _free_text(events: list[AnyEvent]) -> bool:
+    """The SDKs' accumulators know no calls of free text."""
+    return any(isinstance(event, ev.CallStart) and event.form == "text" for event in events)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=[client.name for client in CLIENTS])
+@pytest.mark.parametrize("source", running.sources())
+def test_cases_are_read_as_they_were_meant(source: str, client: Client) -> None:
+    found = {
+        f"{case.id} turn {number}": fields
+        for case in cases(source)
+        for number, events in enumerate(turns(case.expected()))
+        if not _free_text(events) and (fields := misread(client, events))
+    }
+    assert found == {}
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("client", CLIENTS, ids=[client.name for client in CLIENTS])
+@pytest.mark.parametrize("protocol", recorded.HERE)
+def test_recorded_streams_are_read_as_they_were_meant(protocol: str, client: Client) -> None:
+    corpus.corpus_or_skip()
+    found = {
+        f"{entry.name} turn {number}": fields
+        for entry in _sample(corpus.streams(protocol))
+        for number, events in enumerate(turns(recorded.read(entry).events))
+        if not _free_text(events) and (fields := misread(client, events))
+    }
+    assert found == {}
+
+
+def _sample(entries: list[Entry]) -> list[Entry]:
+    """Evenly chosen among those that are not long: an SDK takes a millisecond for a frame."""
+    short = [entry for entry in entries if entry.path.stat().st_size <= LONGEST]
+    return short[:: max(1, len(short) // SAMPLE)]
+
+
+def body_differs(target: str, events: list[AnyEvent]) -> set[str]:
+    """The facets in which a whole body means something else than the stream that it is made from."""
+    make = running.row(target).body
+    assert make is not None
+    frames, _ = encode(target, events)
+    streamed = running.run(target, [frames], READ.get(target)).events
+    whole = running.decode_body(target, make(frames), READ.get(target))
+    return facets.changed(streamed, whole) - WHOLE.get(target, frozenset())
+
+
+READ = {"openai-chat": {"think": False}}
+WHOLE: dict[str, frozenset[str]] = {
+    # One message: an error object alone, and half a call has no place in it.
+}
+
+
+@pytest.mark.parametrize("target", BODIES)
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+def test_bodies_agree_with_streams(case: Case, target: str) -> None:
+    for events in turns(case.expected()):
+        assert body_differs(target, events) == set()
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("target", BODIES)
+@pytest.mark.parametrize("protocol", recorded.HERE)
+def test_bodies_agree_with_recorded_streams(protocol: str, target: str) -> None:
+    corpus.corpus_or_skip()
+    for entry in _sample(corpus.streams(protocol)):
+        for events in turns(recorded.read(entry).events):
+            assert body_differs(target, events) == set(), entry.name
