@@ -200,7 +200,7 @@ class Tools:
         held = self._held.get(chunk.call)
         if held is not None:
             held.start.provider_executed = chunk.provider_executed
-            self._hand_out(chunk.call, upstream=True)
+            self._hand_out(chunk.call, upstream=_is_settled(chunk) if chunk.invalid else True)
         part = self._ledger.find(_key(chunk.call))
         if part is None:
             return
@@ -227,9 +227,9 @@ def _said(chunk: wire.WholeCall) -> Any:
 def _is_settled(chunk: wire.WholeCall) -> bool:
     """Whether a refused call is so complete that a client could run it: the SDK has answered it, nobody else may."""
     ours, said = pick.table(pick.as_object(chunk.provider_metadata), OURS), _said(chunk)
-    if not chunk.invalid or ours.get("cut") == "client" or said is UNSET:
-        return False
-    return not isinstance(said, str) or usable(said) is not None
+    if "cut" in ours or not chunk.invalid:
+        return ours.get("cut") == "provider"
+    return said is not UNSET and (not isinstance(said, str) or usable(said) is not None)
 
 
 def _is_text(said: Any) -> bool:

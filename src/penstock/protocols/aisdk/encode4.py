@@ -87,6 +87,8 @@ class Aisdk4Encoder(PartEncoder):
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
         if self._first(event):
             self._open[event.index] = _SAYS
+        if event.extra:
+            self.lose("text-state")
         if type(event) is ev.RefusalStart:
             self.lose("refusal")
 

@@ -38,7 +38,7 @@ def body(frames: Sequence[Frame]) -> bytes:
 def _grow(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
     if kind.startswith(("text-", "reasoning-")):
         _speak(parts, known, kind, chunk)
-    elif kind.startswith("tool-"):
+    elif kind.startswith("tool-") and "toolCallId" in chunk:
         _tool(parts, known, kind, chunk)
     elif kind == "start-step":
         parts.append({"type": "step-start"})

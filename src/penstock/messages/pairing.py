@@ -1,0 +1,297 @@
+"""Calls and their results: every call answered once, right behind it, under its id and its tool's name.
+
+Requests that are so already pass in one loop. What is not is mended, each time with a diagnostic: results that stand
+elsewhere are moved, calls without one get a failed one, results without a call are told as text.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.messages.walking import with_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.diagnostics import Diagnostics
+
+Orphans: TypeAlias = Literal["text", "drop", "keep"]
+UNANSWERED = "no result was recorded"
+ORPHAN = "[A result of the tool {}, whose call is not part of this conversation]"
+
+
+def pair(request: rq.Request, notes: Diagnostics, *, orphans: Orphans = "text") -> rq.Request:
+    """The request with calls and results in pairs. `orphans`: what becomes of a result without a call."""
+    messages = _straight(request.messages)
+    if messages is None:
+        messages = _Mending(request.messages, notes, orphans).mended()
+    return with_messages(request, messages)
+
+
+def _straight(messages: list[rq.Message]) -> list[rq.Message] | None:
+    """The messages with the names of results filled in; None if anything else must be done."""
+    made: list[rq.Message] | None = None
+    seen: set[str] = set()
+    waiting: dict[str, rq.Call] = {}
+    for place, message in enumerate(messages):
+        if message.role == "tool":
+            parts = _named(message.parts, waiting)
+            if parts is None:
+                return None
+            if parts is not message.parts:
+                made = made or list(messages)
+                made[place] = replace(message, parts=parts)
+        elif waiting or not _called(message, seen, waiting):
+            return None
+    return None if waiting else made or messages
+
+
+def _called(message: rq.Message, seen: set[str], waiting: dict[str, rq.Call]) -> bool:
+    """Note the calls of a message. False if one cannot stay as it is."""
+    if message.role != "assistant":
+        return True
+    for part in message.parts:
+        if type(part) is rq.Call and part.by == "client":
+            if part.cut or not part.id or part.id in seen:
+                return False
+            seen.add(part.id)
+            waiting[part.id] = part
+    return True
+
+
+def _named(parts: list[rq.AnyPart], waiting: dict[str, rq.Call]) -> list[rq.AnyPart] | None:
+    """The results with their names; None if one answers no call that is waiting."""
+    made: list[rq.AnyPart] | None = None
+    for place, part in enumerate(parts):
+        call = waiting.pop(part.call, None) if type(part) is rq.Result else None
+        if call is None or type(part) is not rq.Result:
+            return None
+        if part.name != call.name or part.form != call.form:
+            made = list(parts) if made is None else made
+            made[place] = replace(part, name=call.name, form=call.form)
+    return parts if made is None else made
+
+
+class _Slot(msgspec.Struct, gc=False):
+    """A call that waits for its result."""
+
+    call: rq.Call
+    message: int
+    id: str
+    result: rq.Result | None = None
+    origin: int = -1  # the message that the result stood in
+
+
+class _Loose(msgspec.Struct):
+    """A result that has not found its call yet."""
+
+    result: rq.Result
+    message: int
+
+
+class _Mending:
+    """One conversation being put in order. Linear: every call and every result is looked at a fixed number of times."""
+
+    def __init__(self, messages: list[rq.Message], notes: Diagnostics, orphans: Orphans) -> None:
+        self._messages = messages
+        self._notes = notes
+        self._orphans = orphans
+        self._slots: dict[int, list[_Slot]] = {}  # by message
+        self._by_id: dict[str, deque[_Slot]] = {}  # the ids as they were given
+        self._by_name: dict[str, deque[_Slot]] = {}
+        self._all: deque[_Slot] = deque()
+        self._last: dict[str, _Slot] = {}  # the answered call of an id
+        self._told: dict[int, list[rq.Result]] = {}  # results without a call, by message
+
+    def mended(self) -> list[rq.Message]:
+        self._index()
+        for loose in self._rounds():
+            self._settle(loose)
+        return list(self._written())
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _index(self) -> None:
+        given = {part.id for message in self._messages for part in message.parts if type(part) is rq.Call}
+        used: set[str] = set()
+        for place, message in enumerate(self._messages):
+            if message.role != "assistant":
+                continue
+            for part in message.parts:
+                if type(part) is rq.Call and part.by == "client" and not part.cut:
+                    slot = _Slot(part, place, self._unique(part.id, given, used))
+                    self._slots.setdefault(place, []).append(slot)
+                    self._by_id.setdefault(part.id, deque()).append(slot)
+                    self._by_name.setdefault(part.name, deque()).append(slot)
+                    self._all.append(slot)
+
+    def _unique(self, id: str, given: set[str], used: set[str]) -> str:
+        """An id that no other call has, made of the one it has and its place."""
+        made, number = id, len(used)
+        while not made or made in used or (made != id and made in given):
+            number += 1
+            made = f"{id or 'call'}_{number}"
+        if made != id:
+            self._notes.add("call-id", "a call without an id of its own was given one")
+        used.add(made)
+        return made
+
+    # ── results ───────────────────────────────────────────────────────────────────────────────────
+
+    def _rounds(self) -> Iterator[_Loose]:
+        """Give each call the result that stands in its own round; whatever is left comes out."""
+        left: list[_Loose] = []
+        near: list[_Slot] = []
+        before = ""
+        for place, message in enumerate(self._messages):
+            if message.role == "assistant":
+                near = [*(near if before == "assistant" else ()), *self._slots.get(place, ())]
+            elif message.role == "tool":
+                waiting = _Round(near)
+                left += [_Loose(part, place) for part in _results(message) if not self._near(part, place, waiting)]
+            else:
+                near = []
+            before = message.role
+        return iter(left)
+
+    def _near(self, result: rq.Result, place: int, waiting: _Round) -> bool:
+        slot = waiting.take(result)
+        if slot is not None:
+            self._answer(slot, result, place)
+        return slot is not None
+
+    def _answer(self, slot: _Slot, result: rq.Result, place: int) -> None:
+        slot.result, slot.origin = result, place
+        self._last[slot.call.id] = slot
+
+    def _settle(self, loose: _Loose) -> None:
+        """A result from elsewhere: the oldest call that waits for it, else it repeats one or has none."""
+        result = loose.result
+        if result.call:
+            rows = self._by_id.get(result.call)
+        else:
+            rows = self._by_name.get(result.name) if result.name else self._all
+        slot = _oldest(rows)
+        if slot is not None:
+            self._notes.add("result-moved", "a tool's result stood apart from its call and was moved behind it")
+            self._answer(slot, result, loose.message)
+        elif result.call in self._last:
+            self._repeated(self._last[result.call], loose)
+        else:
+            self._orphan(loose)
+
+    def _repeated(self, slot: _Slot, loose: _Loose) -> None:
+        first, again = slot.result, loose.result
+        if first is not None and first.partial and not again.partial:
+            self._answer(slot, again, slot.origin)
+        elif first is not None and (first.content, first.failed) != (again.content, again.failed):
+            self._told.setdefault(loose.message, []).append(replace(again, name=again.name or slot.call.name))
+        self._notes.add("duplicate-result", "a call was answered more than once; it keeps one result")
+
+    def _orphan(self, loose: _Loose) -> None:
+        done = {"text": "it is told as text", "drop": "it is left out", "keep": "it is kept"}[self._orphans]
+        self._notes.add("orphan-result", f"a tool's result answers no call in the conversation; {done}")
+        if self._orphans != "drop":
+            self._told.setdefault(loose.message, []).append(loose.result)
+
+    # ── the messages again ────────────────────────────────────────────────────────────────────────
+
+    def _written(self) -> Iterator[rq.Message]:
+        for place, message in enumerate(self._messages):
+            if message.role == "assistant":
+                yield from self._spoken(place, message)
+            elif message.role == "tool":
+                yield from self._left(place, message)
+            else:
+                yield message
+
+    def _spoken(self, place: int, message: rq.Message) -> Iterator[rq.Message]:
+        """An assistant's message, and the results of its calls right behind it."""
+        slots = self._slots.get(place, [])
+        calls = iter(slots)
+        parts: list[Any] = []
+        for part in message.parts:
+            if type(part) is rq.Call and part.by == "client":
+                if part.cut:
+                    self._notes.add("call-cut", f"a call of {part.name!r} that was cut short is left out")
+                    continue
+                slot = next(calls)
+                parts.append(part if slot.id == part.id else replace(part, id=slot.id))
+            else:
+                parts.append(part)
+        if parts or not message.parts:
+            yield message if parts == message.parts else replace(message, parts=parts)
+        yield from self._answers(slots)
+
+    def _answers(self, slots: list[_Slot]) -> Iterator[rq.Message]:
+        """Results in the order they came, those of one message together; then those that never came."""
+        origin, parts = -1, list[rq.AnyPart]()
+        for slot in sorted(slots, key=lambda slot: slot.origin if slot.result else len(self._messages)):
+            result = slot.result or self._missing(slot)
+            if parts and slot.origin != origin:
+                yield self._tool(origin, parts)
+                parts = []
+            origin = slot.origin
+            parts.append(replace(result, call=slot.id, name=slot.call.name, form=slot.call.form))
+        if parts:
+            yield self._tool(origin, parts)
+
+    def _tool(self, origin: int, parts: list[rq.AnyPart]) -> rq.Message:
+        return rq.Message("tool", parts) if origin < 0 else replace(self._messages[origin], parts=parts)
+
+    def _missing(self, slot: _Slot) -> rq.Result:
+        self._notes.add("no-result", f"a call of {slot.call.name!r} has no result; a failed one stands in for it")
+        return rq.Result(slot.id, slot.call.name, [rq.Text(UNANSWERED)], failed=True)
+
+    def _left(self, place: int, message: rq.Message) -> Iterator[rq.Message]:
+        """What stays where a tool's message was: results without a call, and whatever else stood there."""
+        told = self._told.get(place, [])
+        if told and self._orphans == "keep":
+            yield replace(message, parts=told)
+            told = []
+        others: list[Any] = [part for part in message.parts if not _answers(part)]
+        parts = [*(part for result in told for part in as_text(result)), *others]
+        if parts:
+            yield rq.Message("user", parts)
+
+
+class _Round:
+    """The calls of one round that wait for results."""
+
+    def __init__(self, slots: list[_Slot]) -> None:
+        self._open = [slot for slot in slots if slot.result is None]
+        self._ids: dict[str, deque[_Slot]] = {}
+        self._names: dict[str, deque[_Slot]] = {}
+        for slot in self._open:
+            self._ids.setdefault(slot.call.id, deque()).append(slot)
+            self._names.setdefault(slot.call.name, deque()).append(slot)
+
+    def take(self, result: rq.Result) -> _Slot | None:
+        if result.call:
+            return _oldest(self._ids.get(result.call))
+        return _oldest(self._names.get(result.name) if result.name else deque(self._open))
+
+
+def _oldest(rows: deque[_Slot] | None) -> _Slot | None:
+    while rows and rows[0].result is not None:
+        rows.popleft()
+    return rows[0] if rows else None
+
+
+def _answers(part: Any) -> bool:
+    return type(part) is rq.Result and part.by == "client"
+
+
+def _results(message: rq.Message) -> list[Any]:
+    return [part for part in message.parts if _answers(part)]
+
+
+def as_text(result: rq.Result) -> list[rq.AnyPart]:
+    """A result that cannot be one, as what a user could say: a line that explains it, then its content."""
+    parts: list[Any] = [rq.Text(ORPHAN.format(result.name or result.call or "unknown"))]
+    return parts + [rq.Text(part.json, cache=part.cache) if type(part) is rq.Json else part for part in result.content]
