@@ -43,13 +43,20 @@ def facets(turn: rq.Turn) -> Facets:
         "provider-calls": [_call(call) for call in calls if call.by == "provider"],
         # In order within each choice; which of two choices spoke first means nothing.
         "choices": sorted((_spoken(part) for part in turn.parts if getattr(part, "choice", 0)), key=itemgetter(0)),
-        "logprobs": [part.logprobs for part in first if isinstance(part, rq.Text) and part.logprobs],
+        "logprobs": [
+            row for part in first if isinstance(part, rq.Text) for said in part.logprobs for row in _tokens(said)
+        ],
     }
     return found | _rest(turn, first) | _end(turn)
 
 
 def _call(call: rq.Call) -> tuple[str, str, Any, str]:
     return call.id, call.name, call.json if call.form == "text" else arguments(call.json), call.form
+
+
+def _tokens(logprobs: Any) -> list[Any]:
+    """One by one, however they came together."""
+    return [row for rows in logprobs.values() for row in rows or ()] if isinstance(logprobs, dict) else [logprobs]
 
 
 def _spoken(part: Any) -> Any:
@@ -130,5 +137,7 @@ def excuses() -> dict[str, dict[str, frozenset[str]]]:
 def excused(target: str, diagnostics: Iterable[Diagnostic]) -> set[str]:
     """The facets that may have changed, by the losses that were reported."""
     known = excuses()["any"] | excuses().get(target.partition("@")[0], {})
-    keys = {"always"} | {finding.code.removeprefix("loss-") for finding in diagnostics if finding.code.startswith("loss-")}
+    keys = {"always"} | {
+        finding.code.removeprefix("loss-") for finding in diagnostics if finding.code.startswith("loss-")
+    }
     return {facet for key in keys for facet in known.get(key, ())}

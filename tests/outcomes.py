@@ -61,10 +61,11 @@ def joined(turns: Iterable[Turn]) -> Outcome:
 
 
 def chat_counts(usage: Usage) -> Usage:
-    """Reasoning may stand beside the completion (xAI): the total tells."""
+    """Reasoning may stand beside the completion (xAI): the total tells, or that there is more of it."""
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
-    if thought and usage.get("total_tokens") == (prompt or 0) + (completion or 0) + thought:
+    total = (prompt or 0) + (completion or 0) + (thought or 0)
+    if thought and (usage.get("total_tokens") == total or thought > (completion or 0)):
         completion = (completion or 0) + thought
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
     return {"input": prompt, "output": completion, "cached": cached, "reasoning": thought}
@@ -110,13 +111,14 @@ def differences(mine: Outcome, theirs: Outcome, counts: Counts | None = None) ->
     names = ("text", "reasoning", "refusal", "error")
     pairs: dict[str, tuple[Any, Any]] = {name: (getattr(mine, name), getattr(theirs, name)) for name in names}
     pairs["calls"] = _calls(mine, theirs)
-    pairs["sources"] = set(mine.sources), set(theirs.sources)
+    pairs["sources"] = set(mine.sources), {(url or None, title or None) for url, title in theirs.sources}
     pairs["finish"] = mine.finish, _reason(theirs, called=bool(mine.calls))
     if _open_ended(mine, theirs):
         del pairs["finish"], pairs["error"]
     if theirs.usage or theirs.input is not None or theirs.output is not None:
         said = counts(theirs.usage) if counts else {"input": theirs.input, "output": theirs.output}
-        said = {name: count for name, count in said.items() if count is not None}
+        # Some protocols must give a number: zero is how they say that nothing was counted.
+        said = {name: count for name, count in said.items() if count or (count == 0 and mine.usage[name] is not None)}
         pairs["usage"] = {name: mine.usage[name] for name in said}, said
     return {name for name, (left, right) in pairs.items() if left != right}
 

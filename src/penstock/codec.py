@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import msgspec
 
 from penstock.diagnostics import Diagnostics
+from penstock.events import TextDelta
 from penstock.framing import Frame
 from penstock.jsontext import clean, fit, loose
 from penstock.parts import Ledger
@@ -24,6 +25,8 @@ Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what
 ILL_SHAPED = (
     TypeError, AttributeError, LookupError, ValueError, OverflowError, RecursionError, msgspec.ValidationError,
 )  # fmt: skip
+NO_MORE = (-1, b"", b"")  # of an open text: its part's number, its frames' name, its line with %b for the words
+_encode = msgspec.json.Encoder().encode
 STRICT = False  # tests over well-formed streams switch this on: there an ill-shaped payload is a bug of ours
 
 
@@ -146,16 +149,23 @@ class Encoder:
     def __init__(self) -> None:
         self.diagnostics = Diagnostics(f"{self.protocol} encoder")
         self.out: list[Frame] = []
+        self.more = NO_MORE
 
     def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
-        self.out = []
+        """The table's work; more of the text that is open, as most events are, is written here without a call."""
+        out = self.out = []
         table = self.table
+        part, name, line = self.more
         for event in events:
             try:
-                table[type(event)](self, event)
+                if type(event) is TextDelta and event.index == part and event.logprobs is None:
+                    out.append((name, line % _encode(event.text)))
+                else:
+                    table[type(event)](self, event)
+                    part, name, line = self.more
             except ILL_SHAPED as error:
                 self._ill(event, error)
-        return self.out
+        return out
 
     def finish(self) -> list[Frame]:
         return []

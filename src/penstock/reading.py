@@ -7,15 +7,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import msgspec
+
 from penstock.errors import BadRequest
+from penstock.jsontext import clean, loose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
+    from penstock.events import Extra
     from penstock.pick import Object
 
 T = TypeVar("T")
+_decode = msgspec.json.Decoder().decode
+
+
+def parse(data: bytes) -> Object:
+    """The object that a body holds; lone surrogates and control characters are mended, anything else is refused."""
+    try:
+        value = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = clean(loose(data))
+        if value is None:
+            raise BadRequest("JSON", data) from None
+    return as_object(value)
+
+
+def as_object(value: Any, step: str = "") -> Object:
+    """The value, which must be an object."""
+    if not isinstance(value, dict):
+        raise BadRequest("an object", value, step)
+    return cast("Object", value)
 
 
 def text(source: Object, key: str) -> str:
@@ -36,12 +59,35 @@ def needed(source: Object, key: str) -> str:
     return value
 
 
+def word(source: Object, key: str, known: Mapping[str, T]) -> T:
+    """What the word under a key means."""
+    value = source.get(key)
+    if not isinstance(value, str) or value not in known:
+        raise BadRequest(f"one of {', '.join(known)}", value, key)
+    return known[value]
+
+
+def strings(source: Object, key: str) -> list[str]:
+    """The strings in the list under a key; one string is a list of one."""
+    value = source.get(key)
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise BadRequest("a string or a list of strings", value, key)
+    for place, item in enumerate(cast("list[Any]", value)):
+        if not isinstance(item, str):
+            raise BadRequest("a string", item).at(place).at(key)
+    return list(cast("list[str]", value))
+
+
 def whole(source: Object, key: str) -> int | None:
     """The integer under a key, also when written as 1.0."""
     value = source.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:  # NaN and infinity have a rest too
         raise BadRequest("a whole number", value, key)
     return int(value)
 
@@ -74,10 +120,18 @@ def table(source: Object, key: str) -> Object:
     return cast("Object", value)
 
 
-def rows(source: Object, key: str, read: Callable[[Object], T]) -> list[T]:
+def inside(source: Object, key: str, read: Callable[[Object], T]) -> T:
+    """What `read` makes of the object that must stand under a key; its errors get the key in front."""
+    try:
+        return read(as_object(source.get(key)))
+    except BadRequest as error:
+        raise error.at(key) from None
+
+
+def rows(source: Object, key: str, read: Callable[[Object], T], *, need: bool = False) -> list[T]:
     """What `read` makes of each object in the list under a key."""
     value = source.get(key)
-    if value is None:
+    if value is None and not need:
         return []
     if not isinstance(value, list):
         raise BadRequest("a list", value, key)
@@ -100,3 +154,18 @@ def each(items: Iterable[Any], read: Callable[[Object], T], key: str) -> list[T]
 def rest(source: Object, known: AbstractSet[str]) -> Object:
     """What a reader has no word for."""
     return {key: value for key, value in source.items() if key not in known}
+
+
+def unsaid(source: Object, known: AbstractSet[str]) -> Object:
+    """Known fields that were written out and say nothing: null, or empty. A canonical value cannot tell them apart."""
+    return {
+        key: value for key, value in source.items() if not value and key in known and value is not False and value != 0
+    }
+
+
+def keep(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
+    """Extra data of a protocol: fields without a word, and under `_` how something was spelled."""
+    marks = {key: value for key, value in spelled.items() if value}
+    if marks:
+        return {protocol: {**fields, "_": marks}}
+    return {protocol: fields} if fields else None

@@ -1,11 +1,19 @@
-"""Writing requests: what every protocol's writer shares. A `Draft` is a body with what could not be said in it."""
+"""Writing requests: what every protocol's writer shares. A `Draft` is a body with what could not be said in it.
+
+`loss-<what>` is a row of the protocol's LOSSES: it is gone. `carried-<what>` is a row of `carrying.CARRIERS`: it went
+another way than its own, and our own readers put it back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import msgspec
+
+from penstock.carrying import CARRIERS
 from penstock.diagnostics import Diagnostics
+from penstock.jsontext import clean
 
 if TYPE_CHECKING:
     from penstock.events import Extra
@@ -16,6 +24,9 @@ EFFORTS: tuple[tuple[int, str], ...] = ((0, "none"), (1024, "minimal"), (4096, "
 BUDGETS: Mapping[str, int] = {
     "none": 0, "minimal": 1024, "low": 4096, "medium": 10240, "high": 24576, "xhigh": 32768, "max": 65536,
 }  # fmt: skip
+FOREIGN = "fields that only {} understands are left out: {}"
+_NOTHING: Object = {}  # never written to
+_encode = msgspec.json.Encoder().encode
 
 
 class Draft:
@@ -28,24 +39,51 @@ class Draft:
         self.body: Object = {}
         self.diagnostics = Diagnostics(f"{self.protocol} request")
 
-    def lose(self, what: str) -> None:
+    def lose(self, what: str, *names: str) -> None:
         """Say that something did not fit, and what was done instead."""
-        self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what]}")
+        self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}")
+
+    def carry(self, what: str) -> None:
+        """Say that something went another way than its own."""
+        self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {CARRIERS[what]}")
+
+    def own(self, extra: Extra | None) -> tuple[Object, Object]:
+        """This protocol's extra fields and its marks of how things were spelled; the fields of others are reported."""
+        if extra is None:
+            return _NOTHING, _NOTHING
+        for protocol, fields in extra.items():
+            names = "" if protocol == self.protocol else ", ".join(key for key in fields if key != "_")
+            if names:
+                self.diagnostics.add("loss-extra", f"{self.protocol}: {FOREIGN.format(protocol, names)}")
+        return split(extra, self.protocol)
+
+    def encode(self) -> bytes:
+        """The body as JSON."""
+        try:
+            return _encode(self.body)
+        except UnicodeEncodeError:  # half a surrogate pair, which no UTF-8 can hold
+            return _encode(clean(self.body))
 
 
 def split(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
     """A protocol's own extra fields, and its marks of how things were spelled."""
-    own = (extra or {}).get(protocol)
+    own = (extra or _NOTHING).get(protocol)
     if not own:
-        return {}, {}
+        return _NOTHING, _NOTHING
     if "_" not in own:
-        return own, {}
+        return own, _NOTHING
     return {key: value for key, value in own.items() if key != "_"}, own["_"]
 
 
 def said(**fields: Any) -> Object:
     """The fields that say something: not None, not empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+
+
+def add(body: Object, also: Object | None) -> None:
+    """Fields that were written out and said nothing (`reading.unsaid`), where there is still nothing else to say."""
+    for key, value in (also or _NOTHING).items():
+        body.setdefault(key, value)
 
 
 def effort_of(budget: int) -> str:

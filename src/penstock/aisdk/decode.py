@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from penstock.events import ReasoningForm
+    from penstock.parts import Part
 
 TEXT, REASONING = "", ("reasoning", "")  # the keys of parts that have no id
 _read_data = msgspec.json.Decoder(wire.Data).decode
@@ -41,7 +42,7 @@ class ChunkDecoder(TurnDecoder):
         if key is None:
             key = self._speak(TEXT, text)
         elif self.ledger.find(key) is None:
-            self.ledger.open_text(key)
+            self._place(key, self.ledger.open_text(key))
         if p.provider_metadata is not None:
             self._note(key, p.provider_metadata)
         self.ledger.say(key, text)
@@ -77,9 +78,14 @@ class ChunkDecoder(TurnDecoder):
         self._silence()
         key: Hashable = TEXT if p.id is None else p.id
         ours = pick.table(pick.as_object(p.provider_metadata), OURS)
-        (self.ledger.open_refusal if ours.get("refusal") else self.ledger.open_text)(key)
+        self._place(key, (self.ledger.open_refusal if ours.get("refusal") else self.ledger.open_text)(key))
         self._loose = key if p.id is None else None
         self._note(key, p.provider_metadata)
+
+    def _place(self, key: Hashable, part: Part | None) -> None:
+        """Remember which part a text is, for sources that come after it."""
+        if part is not None:
+            self._places[str(key)] = part.index
 
     def _text_end(self, p: wire.TextEnd) -> None:
         key: Hashable = TEXT if p.id is None else p.id
@@ -162,9 +168,8 @@ class ChunkDecoder(TurnDecoder):
             self.keep()
             return
         place = pick.table(pick.table(pick.as_object(said.get("providerMetadata")), OURS), "cite")
-        part = self.ledger.find(pick.text(place, "of")) if place else None
         citation = {"source": said, "citedText": place.get("quote"), "span": place.get("span")}
-        self._cite(citation, part.index if part else None)
+        self._cite(citation, self._places.get(pick.text(place, "of")))
 
     def _cite(self, citation: dict[str, Any], of: int | None) -> None:
         """A source as a whole, or a place in the text that one supports."""

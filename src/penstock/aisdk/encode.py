@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock.aisdk.words import write_metadata
-from penstock.codec import Encoder
+from penstock.codec import NO_MORE, Encoder
 from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class PartEncoder(Encoder):
         self._open: dict[int, bytes] = {}
         self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
         self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.more = NO_MORE
 
     def _settle(self, call: str | None = None, *, ran: bool = False) -> None:
         """Write the call that waits, or all of them: `ran` if its result, or a question about it, comes next."""
@@ -69,7 +70,8 @@ class PartEncoder(Encoder):
             self.lose("logprobs")
         head = self._open.get(event.index)
         if head is not None:
-            self.out.append((b"", head + encode_json(event.text) + b"}"))
+            self.more = (event.index, b"", head + b"%b}")  # the head of a text has no percent sign
+            self.out.append((b"", self.more[2] % encode_json(event.text)))
 
     def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
         head = self._open.get(event.index)

@@ -180,6 +180,8 @@ class Tools:
         call = chunk.call
         if not call:
             return False
+        if chunk.invalid and chunk.tool_name is not None and call not in self._names:
+            return self.whole(chunk, refused=True)
         self._close(chunk, failed=failed)
         if chunk.invalid or (failed and call in self._refused):
             return True  # the refusal once more, in other words

@@ -54,6 +54,7 @@ class TurnDecoder(Decoder):
         self._fault: dict[str, Any] | None = None
         self._notes: dict[str, Any] = {}
         self._raw = ""
+        self._places: dict[str, int] = {}
         self._steps: dict[int, tuple[ev.Usage, ev.Usage]] = {}  # as said, and with what the metadata tells
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
@@ -86,7 +87,9 @@ class TurnDecoder(Decoder):
             self._remember({"id": p.id, "modelId": p.model_id, "timestamp": p.timestamp})
 
     def _remember(self, response: Any) -> None:
-        said = {key: word for key in ("id", "modelId", "timestamp") if (word := pick.text(pick.as_object(response), key))}
+        said = {
+            key: word for key in ("id", "modelId", "timestamp") if (word := pick.text(pick.as_object(response), key))
+        }
         if said:
             self._notes["response"] = {**self._notes.get("response", {}), **said}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import pick
+from penstock.jsontext import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,18 +63,27 @@ def _tool(kind: str, part: Object) -> Iterator[Object]:
         yield {**head, "type": "tool-input-delta", "inputTextDelta": pick.text(part, "rawInput")}
         return
     refused = state == "output-error" and part.get("input") is None
-    call = {**head, "input": part.get("input"), "providerMetadata": part.get("callProviderMetadata")}
+    call = {**head, "input": _given(part), "providerMetadata": part.get("callProviderMetadata")}
     if refused:
         said: Any = part.get("rawInput")
         yield {**call, "type": "tool-input-error", "input": said, "errorText": pick.text(part, "errorText")}
         return
     yield {**call, "type": "tool-input-available"}
+    approval = pick.table(part, "approval")
+    if "id" in approval:
+        yield {"type": "tool-approval-request", "toolCallId": head.get("toolCallId"), "approvalId": approval["id"]}
     answer = {**head, "providerMetadata": part.get("resultProviderMetadata")}
     if state == "output-available":
         preliminary = part.get("preliminary")
         yield {**answer, "type": "tool-output-available", "output": part.get("output"), "preliminary": preliminary}
     elif state == "output-error":
         yield {**answer, "type": "tool-output-error", "errorText": pick.text(part, "errorText")}
+
+
+def _given(part: Object) -> Any:
+    """A call's input. Here it is a value, so that a string is free text, not JSON."""
+    given = part.get("input")
+    return as_json(given) if isinstance(given, str) else given
 
 
 def _generated(said: Object) -> Iterator[Object]:
@@ -85,6 +95,6 @@ def _generated(said: Object) -> Iterator[Object]:
         if kind in ("text", "reasoning"):
             yield from _spoken(kind, str(place), part)
         else:
-            yield part
+            yield {**part, "input": _given(part)} if kind == "tool-call" and "input" in part else part
     keys = ("finishReason", "rawFinishReason", "usage", "totalUsage", "providerMetadata")
     yield {"type": "finish", **{key: said[key] for key in keys if said.get(key) is not None}}

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.messages.walking import with_messages
+from penstock.messages.walking import change_list, with_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Orphans: TypeAlias = Literal["text", "drop", "keep"]
 UNANSWERED = "no result was recorded"
+_CALLS = frozenset({rq.Call})
 ORPHAN = "[A result of the tool {}, whose call is not part of this conversation]"
 
 
@@ -85,13 +86,15 @@ class _Slot(msgspec.Struct, gc=False):
     id: str
     result: rq.Result | None = None
     origin: int = -1  # the message that the result stood in
+    rank: int = 0  # which of all results it was
 
 
 class _Loose(msgspec.Struct):
-    """A result that has not found its call yet."""
+    """A result on its way to its call."""
 
     result: rq.Result
     message: int
+    rank: int
 
 
 class _Mending:
@@ -110,7 +113,7 @@ class _Mending:
 
     def mended(self) -> list[rq.Message]:
         self._index()
-        for loose in self._rounds():
+        for loose in self._apart():
             self._settle(loose)
         return list(self._written())
 
@@ -143,31 +146,33 @@ class _Mending:
 
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 
-    def _rounds(self) -> Iterator[_Loose]:
+    def _apart(self) -> list[_Loose]:
         """Give each call the result that stands in its own round; whatever is left comes out."""
         left: list[_Loose] = []
         near: list[_Slot] = []
-        before = ""
+        waiting = _Round(near)
+        before, rank = "", 0
         for place, message in enumerate(self._messages):
             if message.role == "assistant":
                 near = [*(near if before == "assistant" else ()), *self._slots.get(place, ())]
             elif message.role == "tool":
-                waiting = _Round(near)
-                left += [_Loose(part, place) for part in _results(message) if not self._near(part, place, waiting)]
+                waiting = waiting if before == "tool" else _Round(near)
+                for result in _results(message):
+                    rank += 1
+                    loose = _Loose(result, place, rank)
+                    if not self._answer(waiting.take(result), loose):
+                        left.append(loose)
             else:
                 near = []
             before = message.role
-        return iter(left)
+        return left
 
-    def _near(self, result: rq.Result, place: int, waiting: _Round) -> bool:
-        slot = waiting.take(result)
-        if slot is not None:
-            self._answer(slot, result, place)
-        return slot is not None
-
-    def _answer(self, slot: _Slot, result: rq.Result, place: int) -> None:
-        slot.result, slot.origin = result, place
+    def _answer(self, slot: _Slot | None, loose: _Loose) -> bool:
+        if slot is None:
+            return False
+        slot.result, slot.origin, slot.rank = loose.result, loose.message, loose.rank
         self._last[slot.call.id] = slot
+        return True
 
     def _settle(self, loose: _Loose) -> None:
         """A result from elsewhere: the oldest call that waits for it, else it repeats one or has none."""
@@ -176,10 +181,8 @@ class _Mending:
             rows = self._by_id.get(result.call)
         else:
             rows = self._by_name.get(result.name) if result.name else self._all
-        slot = _oldest(rows)
-        if slot is not None:
+        if self._answer(_oldest(rows), loose):
             self._notes.add("result-moved", "a tool's result stood apart from its call and was moved behind it")
-            self._answer(slot, result, loose.message)
         elif result.call in self._last:
             self._repeated(self._last[result.call], loose)
         else:
@@ -188,7 +191,7 @@ class _Mending:
     def _repeated(self, slot: _Slot, loose: _Loose) -> None:
         first, again = slot.result, loose.result
         if first is not None and first.partial and not again.partial:
-            self._answer(slot, again, slot.origin)
+            slot.result = again
         elif first is not None and (first.content, first.failed) != (again.content, again.failed):
             self._told.setdefault(loose.message, []).append(replace(again, name=again.name or slot.call.name))
         self._notes.add("duplicate-result", "a call was answered more than once; it keeps one result")
@@ -214,24 +217,25 @@ class _Mending:
         """An assistant's message, and the results of its calls right behind it."""
         slots = self._slots.get(place, [])
         calls = iter(slots)
-        parts: list[Any] = []
-        for part in message.parts:
-            if type(part) is rq.Call and part.by == "client":
-                if part.cut:
-                    self._notes.add("call-cut", f"a call of {part.name!r} that was cut short is left out")
-                    continue
-                slot = next(calls)
-                parts.append(part if slot.id == part.id else replace(part, id=slot.id))
-            else:
-                parts.append(part)
+
+        def renamed(call: rq.Call) -> rq.Call | None:
+            if call.by == "provider":
+                return call
+            if call.cut:
+                self._notes.add("call-cut", f"a call of {call.name!r} that was cut short is left out")
+                return None
+            id = next(calls).id  # noqa: A001 — as the call calls it
+            return call if id == call.id else replace(call, id=id)
+
+        parts = change_list(message.parts, _CALLS, renamed)
         if parts or not message.parts:
-            yield message if parts == message.parts else replace(message, parts=parts)
+            yield message if parts is message.parts else replace(message, parts=parts)
         yield from self._answers(slots)
 
     def _answers(self, slots: list[_Slot]) -> Iterator[rq.Message]:
         """Results in the order they came, those of one message together; then those that never came."""
         origin, parts = -1, list[rq.AnyPart]()
-        for slot in sorted(slots, key=lambda slot: slot.origin if slot.result else len(self._messages)):
+        for slot in sorted(slots, key=lambda slot: (slot.result is None, slot.rank)):
             result = slot.result or self._missing(slot)
             if parts and slot.origin != origin:
                 yield self._tool(origin, parts)
@@ -264,17 +268,17 @@ class _Round:
     """The calls of one round that wait for results."""
 
     def __init__(self, slots: list[_Slot]) -> None:
-        self._open = [slot for slot in slots if slot.result is None]
+        self._any = deque(slots)
         self._ids: dict[str, deque[_Slot]] = {}
         self._names: dict[str, deque[_Slot]] = {}
-        for slot in self._open:
+        for slot in slots:
             self._ids.setdefault(slot.call.id, deque()).append(slot)
             self._names.setdefault(slot.call.name, deque()).append(slot)
 
     def take(self, result: rq.Result) -> _Slot | None:
         if result.call:
             return _oldest(self._ids.get(result.call))
-        return _oldest(self._names.get(result.name) if result.name else deque(self._open))
+        return _oldest(self._names.get(result.name) if result.name else self._any)
 
 
 def _oldest(rows: deque[_Slot] | None) -> _Slot | None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock import request as rq
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
+
+    from penstock import request as rq
 
 
 def change_parts(

@@ -48,12 +48,15 @@ class AisdkEncoder(PartEncoder):
         self._calls: dict[str, dict[str, Any]] = {}
         self._usage: dict[int, ev.Usage] = {}
         self._step, self._called = 1, False
+        self._clients: set[str] = set()
         self._response = said.response(event, *self._named)
         if not silent:
             self._send("start")
             self._send("start-step", request={}, warnings=[])
 
     def _next_step(self, event: ev.Step) -> None:
+        if event.number <= self._step:
+            return  # begun with the turn
         self._finish_step("tool-calls" if self._called else "stop", "", None)
         self._step, self._called = event.number, False
         self._send("start-step", request={}, warnings=[])
@@ -145,6 +148,8 @@ class AisdkEncoder(PartEncoder):
             return
         sdk = bool(own(event.extra).get("sdk"))
         self._called = self._called or sdk or event.by == "client"
+        if event.by == "client":
+            self._clients.add(event.id)
         self._send("tool-input-end", id=event.id)
         whole = event.json if event.form == "text" else value(event.json)
         call = {"toolCallId": event.id, "toolName": event.name, "input": whole, **self._marks(event)}
@@ -166,6 +171,7 @@ class AisdkEncoder(PartEncoder):
         self._settle(event.call, ran=True)
         marks = own(event.extra)
         known = self._calls.get(event.call, {"providerExecuted": True})
+        self._answered(event.call)
         answer = {**known, "toolCallId": event.call, "toolName": event.name or known.get("toolName", "")}
         if marks.get("denied") and self._version >= APPROVAL:
             self._send("tool-output-denied", toolCallId=event.call, toolName=answer["toolName"])
@@ -175,12 +181,17 @@ class AisdkEncoder(PartEncoder):
             answer["preliminary"] = True
         self._send("tool-error" if event.failed else "tool-result", **answer, **metadata(event.extra))
 
+    def _answered(self, call: str) -> None:
+        if call in self._clients:
+            self.lose("answered")
+
     def _ask(self, event: ev.Ask) -> None:
         call = self._calls.get(event.call)
         if call is None or self._version < APPROVAL:
             self.lose("approval")
             return
         self._settle(event.call, ran=True)
+        self._answered(event.call)
         marks = own(event.extra)
         words = (("reason", "reason"), ("automatic", "isAutomatic"), ("signature", "signature"))
         more = {word: marks[key] for key, word in words if marks.get(key)}

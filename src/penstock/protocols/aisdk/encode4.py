@@ -50,6 +50,8 @@ class Aisdk4Encoder(PartEncoder):
         self._send("step-start", messageId=self._response["id"], request={}, warnings=[])
 
     def _next_step(self, event: ev.Step) -> None:
+        if event.number <= self._step:
+            return  # begun with the turn
         self._step_finish("tool-calls" if self._called else "stop")
         self._step, self._called = event.number, False
         self._step_start()

@@ -17,6 +17,7 @@ LOSSES: Losses = {
     "file": "a file given by its address is written as a source",
     "refusal": "a refusal is written as text; only its metadata tells, and in version 4 nothing",
     "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the raw word tells",
+    "answered": "a call that is answered, or asked about, in the same turn is taken for one that was run upstream",
     "approval": "there is no request for approval before version 6, nor of a call that is not in the turn",
     "opaque": "there is no part for opaque state before version 7",
     "provider-call": "version 4 cannot say that the provider runs a tool itself",

@@ -2,60 +2,108 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
+
+from penstock import pick
+from penstock.aisdk.words import OURS
+from penstock.jsontext import loose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.framing import Frame
 
-_KEPT = ("tool-call", "tool-result", "tool-error", "tool-approval-request", "tool-output-denied", "source", "file",
-         "reasoning-file", "custom")  # fmt: skip
+Object: TypeAlias = dict[str, Any]
+_CALLS = ("tool-call", "tool-error")
+_KEPT = ("tool-result", "tool-approval-request", "tool-approval-response", "tool-output-denied", "source", "file",
+         "reasoning-file", "custom", "steering-message")  # fmt: skip
 _ENDS = ("finish-step", "step-finish", "finish")
 
 
 def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
-    content: list[dict[str, Any]] = []
-    said: dict[str, dict[str, Any]] = {}
-    whole: dict[str, Any] = {"content": content, "warnings": []}
+    book = _Book()
     for _, data in frames:
-        part = msgspec.json.decode(data)
-        kind = part["type"]
-        if kind in ("error", "abort"):
+        part = pick.as_object(loose(data))  # a part that nobody knew is let through as it came
+        if not book.add(pick.text(part, "type"), part):
             return msgspec.json.encode({"error": part.get("error", part.get("reason", "aborted"))})
-        if kind.startswith(("text-", "reasoning")) and kind != "reasoning-file":
-            _speak(content, said, kind, part)
+    book.whole["content"] = [part for part in book.content if len(part) > 1]
+    return msgspec.json.encode(book.whole)
+
+
+class _Book:
+    """The content so far: text and reasoning by their ids, calls in the order they began."""
+
+    def __init__(self) -> None:
+        self.content: list[Object] = []
+        self.whole: Object = {"warnings": []}
+        self._said: dict[str, Object] = {}
+        self._calls: dict[str, Object] = {}
+
+    def add(self, kind: str, part: Object) -> bool:
+        """Take a part in; False if it ends all in an error."""
+        refused = pick.table(part, "error")
+        if kind == "error" and "toolName" in refused:
+            self._call({"type": "tool-error", **_refused(refused)})
+        elif kind in ("error", "abort"):
+            return False
+        elif kind.startswith(("text-", "reasoning", "redacted-")) and kind != "reasoning-file":
+            self._speak(kind, part)
+        elif kind in ("tool-input-start", "tool-call-streaming-start"):
+            self._call({"type": "tool-call"}, pick.text(part, "id", "toolCallId"))
+        elif kind in _CALLS:
+            self._call(part)
         elif kind in _KEPT:
-            content.append(part)
+            self.content.append(self._placed(part))
         elif kind in _ENDS:
-            whole.update({key: value for key, value in part.items() if key not in ("type", "performance")})
-    return msgspec.json.encode(whole)
+            self.whole.update({key: value for key, value in part.items() if key not in ("type", "performance")})
+        return True
+
+    def _call(self, part: Object, call: str = "") -> None:
+        call = call or pick.text(part, "toolCallId")
+        known = self._calls.get(call)
+        if known is None or len(known) > 1:
+            self.content.append(part)
+            self._calls.setdefault(call, part)
+        else:
+            known.update(part)
+
+    def _speak(self, kind: str, part: Object) -> None:
+        """Version 4 has no ids and goes on with the last of its kind."""
+        noun = "text" if kind.startswith("text") else "reasoning"
+        block = self._said.get(f"{noun} {part.get('id')}")
+        last = self.content[-1] if self.content else {}
+        if block is None and "id" not in part and last.get("type") == noun and "providerMetadata" not in last:
+            block = last
+        if block is None:
+            fresh: Object = {"type": noun, "text": ""}
+            self._said[f"{noun} {part['id']}" if "id" in part else f"{noun} at {len(self.content)}"] = fresh
+            self.content.append(fresh)
+            block = fresh
+        block["text"] += str(part.get("text", part.get("textDelta", "")))
+        for key, value in _metadata(part).items():
+            block.setdefault("providerMetadata", {}).setdefault(key, {}).update(value)
+
+    def _placed(self, part: Object) -> Object:
+        """A source names the text it is for; here that is its place."""
+        cite = pick.table(pick.table(pick.table(part, "providerMetadata"), OURS), "cite")
+        text = self._said.get(f"text {cite.get('of')}")
+        if text is not None:
+            cite["of"] = str(next(place for place, block in enumerate(self.content) if block is text))
+        return part
 
 
-def _speak(content: list[dict[str, Any]], said: dict[str, dict[str, Any]], kind: str, part: dict[str, Any]) -> None:
-    """Text and reasoning by their ids; version 4 has none and goes on with the last of its kind."""
-    noun = kind.partition("-")[0]
-    block = said.get(f"{noun} {part.get('id')}")
-    last = content[-1] if content else {}
-    if block is None and "id" not in part and last.get("type") == noun and "providerMetadata" not in last:
-        block = last
-    if block is None:
-        block = cast("dict[str, Any]", {"type": noun, "text": ""})
-        content.append(block)
-        if "id" in part:
-            said[f"{noun} {part['id']}"] = block
-    block["text"] += part.get("text", part.get("textDelta", ""))
-    for key, value in _metadata(part).items():
-        block.setdefault("providerMetadata", {}).setdefault(key, {}).update(value)
+def _refused(error: Object) -> Object:
+    ours = {OURS: {"cut": "client"}}
+    return {"toolCallId": error.get("toolCallId"), "toolName": error["toolName"], "input": error.get("toolArgs"),
+            "invalid": True, "error": error.get("message"), "providerMetadata": ours}  # fmt: skip
 
 
-def _metadata(part: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _metadata(part: Object) -> dict[str, Object]:
     if "signature" in part:
         return {"anthropic": {"signature": part["signature"]}}
     if part["type"] == "redacted-reasoning":
         return {"anthropic": {"redactedData": part["data"]}}
-    metadata: dict[str, dict[str, Any]] = part.get("providerMetadata", {})
-    return metadata
+    return pick.table(part, "providerMetadata")

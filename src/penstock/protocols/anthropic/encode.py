@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import Encoder, Losses
+from penstock.codec import NO_MORE, Encoder, Losses
 from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ LOSSES: Losses = {
     "free-text": "the free text of a custom tool is written as JSON with one field, `input`",
 }
 _CALL = "tool_use"  # the one block that asks the client to run something
+_DELTA = b"content_block_delta"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,7 +63,6 @@ class AnthropicEncoder(Encoder):
         self._usage: dict[str, Any] = {}
         self._block = -1
         self._part = -1
-        self._head = b""
         self._waiting: ev.CallStart | None = None  # a call that has no input yet
         self._refused = self._called = False
         self._said: dict[str, Any] = {}  # the usage as the start had it
@@ -141,12 +141,13 @@ class AnthropicEncoder(Encoder):
         self._block += 1
         self._part = index
         self._citable = block.get("type") == "text"
-        self._head = b'{"type":"content_block_delta","index":%d,"delta":%b' % (self._block, delta)
+        self.more = (index, _DELTA, b'{"type":"%b","index":%d,"delta":%b%%b}}' % (_DELTA, self._block, delta))
         self._send({"type": "content_block_start", "index": self._block, "content_block": block})
 
     def _close(self, event: Any) -> None:
         if event.index == self._part:
             self._part = -1
+            self.more = NO_MORE
             self.out.append((b"content_block_stop", b'{"type":"content_block_stop","index":%d}' % self._block))
 
     def _whole(self, block: dict[str, Any]) -> None:
@@ -172,14 +173,14 @@ class AnthropicEncoder(Encoder):
         self._text_start(event)
 
     def _text_delta(self, event: ev.TextDelta) -> None:
-        if event.index == self._part:
-            self.out.append((b"content_block_delta", self._head + _encode(event.text) + b"}}"))
-            if event.logprobs is not None:
-                self.lose("logprobs")
+        """Only with log probabilities: without, more of an open text is written by `feed`."""
+        self._words(event)
+        if event.index == self._part and event.logprobs is not None:
+            self.lose("logprobs")
 
-    def _words(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
+    def _words(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         if event.index == self._part:
-            self.out.append((b"content_block_delta", self._head + _encode(event.text) + b"}}"))
+            self.out.append((_DELTA, self.more[2] % _encode(event.text)))
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         if event.form != "redacted":
@@ -215,10 +216,10 @@ class AnthropicEncoder(Encoder):
 
     def _call_delta(self, event: ev.CallDelta) -> None:
         start = self._waiting
-        if start is not None and start.form == "json":
+        if start is not None and start.form == "json" and event.json.strip():
             self._announce(start)
         if event.index == self._part:
-            self.out.append((b"content_block_delta", self._head + _encode(event.json) + b"}}"))
+            self.out.append((_DELTA, self.more[2] % _encode(event.json)))
 
     def _call_end(self, event: ev.CallEnd) -> None:
         start = self._waiting

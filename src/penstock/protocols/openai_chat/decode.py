@@ -25,7 +25,7 @@ from penstock.shaping.think import ThinkTags
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import AnyEvent
+    from penstock.events import AnyEvent, Extra
     from penstock.parts import Part
 
 NAME = "openai-chat"
@@ -223,8 +223,7 @@ class ChatDecoder(Decoder):
             self._silence(voice)
             voice.calls.add(wire.ToolCall(index=0, function=delta.function_call))
         if delta.annotations:
-            part = voice.part
-            voice.extras.annotate(delta.annotations, part.index if part else None)
+            voice.extras.annotate(delta.annotations)
         if delta.audio is not None and (delta.audio.id or delta.audio.data or delta.audio.transcript):
             if delta.audio.transcript:
                 self._say(voice, "text", delta.audio.transcript)
@@ -265,7 +264,7 @@ class ChatDecoder(Decoder):
         plain = delta.reasoning_content or delta.reasoning
         text = plain or voice.extras.told(details)
         if text:
-            self._say(voice, "reasoning", text)
+            self._say(voice, "reasoning", text, extra=voice.extras.head(details) if details else None)
         elif details and voice.kind != "reasoning":
             self._silence(voice)
             voice.kind = "reasoning"
@@ -276,15 +275,16 @@ class ChatDecoder(Decoder):
         if details and part is not None:
             part.extra = voice.extras.remember(details)
 
-    def _say(self, voice: Voice, kind: str, text: str, logprobs: Any = None) -> None:
+    def _say(self, voice: Voice, kind: str, text: str, logprobs: Any = None, *, extra: Extra | None = None) -> None:
         """Speak on, or end the part of another kind and begin one of this."""
         if not text:
             return
         if voice.kind != kind:
             self._silence(voice)
             voice.kind = kind
-            voice.part = self.openings[kind](self.ledger, (voice.index, kind), choice=voice.index)
-            voice.extras.texts += kind == "text"
+            voice.part = self.openings[kind](self.ledger, (voice.index, kind), choice=voice.index, extra=extra)
+            if kind == "text" and voice.part is not None:
+                voice.extras.texts.append(voice.part.index)
         if kind == "text" and voice.index == 0 and voice.think is None:
             self._speaking = voice.part
         if voice.part is not None:

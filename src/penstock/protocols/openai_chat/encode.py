@@ -14,7 +14,7 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import Encoder, Losses
 from penstock.jsontext import is_json
-from penstock.protocols.openai_chat.slots import Slot, Texts
+from penstock.protocols.openai_chat.slots import Slot, Texts, unsaid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -153,7 +153,9 @@ class ChatEncoder(Encoder):
         slot = self._slots[event.index] = Slot(kind, event.choice)
         if kind is ev.TextStart:
             self._texts.add(event.index, slot)
-        if event.extra and kind is not ev.ReasoningStart:
+        if kind is ev.ReasoningStart:
+            slot.head = next(iter(self._own(event.extra).get("reasoning_details") or ()), None)
+        elif event.extra:
             self.lose("text-state")
 
     def _text(self, event: ev.TextDelta) -> None:
@@ -175,15 +177,24 @@ class ChatEncoder(Encoder):
         self._send(self._slots[event.index].choice, b'{"refusal":%b}' % _encode(event.text))
 
     def _reasoning(self, event: ev.ReasoningDelta) -> None:
-        self._send(self._slots[event.index].choice, b'{"%b":%b}' % (self._field, _encode(event.text)))
+        """Who reads details reads nothing else, and the others read the field: both must have the words."""
+        slot = self._slots[event.index]
+        if slot.head is None:
+            self._send(slot.choice, b'{"%b":%b}' % (self._field, _encode(event.text)))
+            return
+        word = "summary" if slot.head.get("type") == "reasoning.summary" else "text"
+        said = {self._field.decode(): event.text, "reasoning_details": [{**slot.head, word: event.text}]}
+        self._send(slot.choice, _encode(said))
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        slot = self._slots.pop(event.index)
         details = self._own(event.extra).get("reasoning_details")
+        if details and slot.head is not None:
+            details = unsaid(details, slot.head)
         if details:
-            self._send(self._slots[event.index].choice, _encode({"reasoning_details": details}))
-        elif event.extra:
+            self._send(slot.choice, _encode({"reasoning_details": details}))
+        elif event.extra and not self._own(event.extra):
             self.lose("opaque")
-        self._close(event)
 
     def _close(self, event: Any) -> None:
         self._slots.pop(event.index, None)

@@ -26,7 +26,7 @@ class Extras:
         self._ledger = ledger
         self._choice = choice
         self._seen: set[str] = set()
-        self.texts = 0  # how many texts were begun: readers see them as one, and count through
+        self.texts: list[int] = []  # the texts so far: readers see them as one, and count through
         self._details: list[dict[str, Any]] = []
         self.plain = False  # the open part is told in a plain field: its details only repeat it
 
@@ -44,12 +44,13 @@ class Extras:
             self._seen.add(url)
             self._ledger.atom(ev.Source, url, title, None, None, "", "", "", "", extra)
 
-    def annotate(self, annotations: Sequence[dict[str, Any]], of: int | None) -> None:
+    def annotate(self, annotations: Sequence[dict[str, Any]]) -> None:
+        of = self.texts[-1] if self.texts else None
         for annotation in annotations:
             said = pick.table(annotation, pick.text(annotation, "type")) or annotation
             first, last = pick.number(said, "start_index"), pick.number(said, "end_index")
             span = (first, last) if first is not None and last is not None and last > first else None
-            if self.texts > 1:
+            if len(self.texts) > 1:
                 span = None  # where in this text it is depends on the length of the ones before
             url, title = pick.text(said, "url"), pick.text(said, "title", "filename")
             quote, file = pick.text(said, "content"), pick.text(said, "file_id")
@@ -65,6 +66,11 @@ class Extras:
     def told(self, details: Sequence[dict[str, Any]]) -> str:
         """The words of the details, where no plain field repeats them."""
         return "" if self.plain else "".join(pick.text(one, "text", "summary") for one in details)
+
+    def head(self, details: Sequence[dict[str, Any]]) -> Extra:
+        """How the first detail begins: who writes the words on must name their kind beside them."""
+        first = {key: value for key, value in details[0].items() if key in ("type", "format", "index", "id")}
+        return {NAME: {"reasoning_details": [first]}}
 
     def remember(self, details: Sequence[dict[str, Any]]) -> Extra:
         """Put fragments together, so that the next request can send the details back as they were."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock import events as ev
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Slot:
     """An open part. `call` is a call's number once it is announced; `cited` waits for the end of a text."""
 
-    __slots__ = ("call", "choice", "cited", "done", "kind", "media", "pieces", "size", "waiting")
+    __slots__ = ("call", "choice", "cited", "done", "head", "kind", "media", "pieces", "size", "waiting")
 
     def __init__(self, kind: type[ev.Event], choice: int, waiting: ev.CallStart | None = None, media: str = "") -> None:
         self.kind = kind
@@ -23,6 +23,7 @@ class Slot:
         self.size = 0
         self.done = False
         self.cited: list[ev.Source] = []
+        self.head: dict[str, Any] | None = None  # of a detail of reasoning, that each of its words is said with
 
 
 class Texts:
@@ -49,3 +50,9 @@ class Texts:
         before = [one.size for at, one in self._slots.items() if at < (source.of or 0) and one.choice == slot.choice]
         first, last = source.span or (0, slot.size)
         return sum(before) + first, sum(before) + last
+
+
+def unsaid(details: list[dict[str, Any]], head: dict[str, Any]) -> list[dict[str, Any]]:
+    """What details hold besides the words that were streamed: signatures, encrypted data."""
+    rest = [{key: value for key, value in one.items() if key not in ("text", "summary")} for one in details]
+    return [one for one in rest if not one.items() <= head.items()]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from penstock.framing import Frame
 
-_LISTS = ("annotations", "images", "reasoning_details")
+_LISTS = ("annotations", "images")
 
 
 def body(frames: Sequence[Frame]) -> bytes:
@@ -26,6 +26,8 @@ def body(frames: Sequence[Frame]) -> bytes:
         chunk = msgspec.json.decode(data)
         if "error" in chunk:
             return data
+        if "choices" not in chunk:
+            continue  # an unknown payload, which a body has no place for
         for choice in chunk.pop("choices"):
             _grow(choices, choice)
         whole.update(chunk)
@@ -44,6 +46,8 @@ def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
     for key, value in more["delta"].items():
         if key == "tool_calls":
             _call(message.setdefault("tool_calls", {}), value[0])
+        elif key == "reasoning_details":
+            _details(message.setdefault(key, []), value)
         elif key in _LISTS:
             message[key] = [*message.get(key, ()), *value]
         elif key == "audio":
@@ -54,8 +58,24 @@ def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
             message[key] = (message.get(key) or "") + value
     if more["logprobs"]:
         said: dict[str, Any] = choice["logprobs"] or {}
-        choice["logprobs"] = {key: [*(said.get(key) or ()), *(value or ())] for key, value in more["logprobs"].items()}
+        known = {**dict.fromkeys(more["logprobs"]), **said}
+        choice["logprobs"] = {key: _joined(known[key], more["logprobs"].get(key)) for key in known}
     choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
+
+
+def _joined(before: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
+    return more if before is None else [*before, *(more or ())]
+
+
+def _details(details: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
+    """Put the words of a detail together again."""
+    for one in more:
+        last = details[-1] if details else {}
+        if details and all(last.get(key) == one.get(key) for key in ("type", "index", "id")):
+            words: dict[str, str] = {key: last.get(key, "") + one[key] for key in ("text", "summary") if key in one}
+            details[-1] = {**last, **one, **words}
+        else:
+            details.append(one)
 
 
 def _call(calls: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:

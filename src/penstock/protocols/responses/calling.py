@@ -112,7 +112,7 @@ class Calling(Speaking):
         if item:
             entry = self._runs.get(pick.text(item, "id"))
             if entry is None or entry.done:
-                entry = self._restore(item)
+                entry = self._restore({**item, **({"call_id": event.call} if item.get("call_id") else {})})
             self._output.end(entry, **_without_names(item))
         elif run is not None and event.partial and not run.done:
             self._preview(run, event.json)

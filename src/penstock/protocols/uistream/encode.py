@@ -30,6 +30,7 @@ LOSSES: Losses = {
     "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the metadata tells",
     "steps": "only the whole turn's usage is written",
     "fault": "of a fault only the message is written",
+    "answered": "a call that is answered in the same message is taken for one that the server ran",
     "approval": "version 5 has no request for approval; only another UI stream's is passed on",
     "orphan-result": "a result needs its call in the same message",
     "failure": "what a failed tool gave back is written as text",
@@ -55,6 +56,7 @@ class UiEncoder(PartEncoder):
     def _reset(self) -> None:
         self._clear()
         self._calls: dict[str, dict[str, Any]] = {}  # id → how it was announced: a reader finds its part by that
+        self._clients: set[str] = set()
         self._stepping = False
         self._usage: ev.Usage | None = None
 
@@ -71,7 +73,9 @@ class UiEncoder(PartEncoder):
         self._send("start", **({"messageId": named} if named else {}), **({"messageMetadata": told} if told else {}))
         self._send("start-step")
 
-    def _step(self, _: ev.Step) -> None:
+    def _step(self, event: ev.Step) -> None:
+        if event.number == 1:
+            return  # begun with the message
         self._settle()
         self._stepping = True
         self._go_on()
@@ -156,6 +160,8 @@ class UiEncoder(PartEncoder):
         fields: dict[str, Any] = {"providerExecuted": True} if event.by == "provider" and not marks.get("sdk") else {}
         fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
         self._calls[event.id] = fields
+        if event.by == "client":
+            self._clients.add(event.id)
         encoding = {"inputEncoding": "text"} if event.form == "text" else {}
         self._send("tool-input-start", **self._head(event), **encoding)
         self._open[event.index] = b'{"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % encode_json(
@@ -184,6 +190,8 @@ class UiEncoder(PartEncoder):
         if call is None:
             self.lose("orphan-result")
             return
+        if event.call in self._clients:
+            self.lose("answered")
         self._settle(event.call, ran=True)
         head: dict[str, Any] = {
             "toolCallId": event.call,

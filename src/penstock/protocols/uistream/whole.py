@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock import pick
+from penstock.aisdk.words import OURS
+from penstock.jsontext import loose
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.framing import Frame
 
 _PLAIN = ("file", "source-url", "source-document")
-_STATES = {"tool-input-available": "input-available", "tool-input-error": "output-error",
-           "tool-output-available": "output-available", "tool-output-error": "output-error"}  # fmt: skip
+_STATES = {
+    "tool-input-available": "input-available", "tool-input-error": "output-error",
+    "tool-approval-request": "approval-requested", "tool-output-available": "output-available",
+    "tool-output-error": "output-error",
+}  # fmt: skip
 
 
 def body(frames: Sequence[Frame]) -> bytes:
@@ -23,12 +30,12 @@ def body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = msgspec.json.decode(data)
-        kind = chunk["type"]
+        chunk = pick.as_object(loose(data))  # a chunk that nobody knew is let through as it came
+        kind = pick.text(chunk, "type")
         if kind in ("error", "abort"):
             return msgspec.json.encode({"error": chunk.get("errorText", chunk.get("reason", "aborted"))})
         message["id"] = chunk.get("messageId", message["id"])
-        message["metadata"].update(chunk.get("messageMetadata", {}))
+        message["metadata"].update(pick.table(chunk, "messageMetadata"))
         if kind == "finish":
             message["metadata"]["finishReason"] = chunk["finishReason"]
         _grow(message["parts"], known, kind, chunk)
@@ -43,17 +50,26 @@ def _grow(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: s
     elif kind == "start-step":
         parts.append({"type": "step-start"})
     elif (kind.startswith("data-") and not chunk.get("transient")) or kind in _PLAIN:
-        parts.append(chunk)
+        parts.append(_placed(parts, known, chunk))
+
+
+def _placed(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], chunk: dict[str, Any]) -> dict[str, Any]:
+    """A source names the text it is for; here that is its place."""
+    cite = pick.table(pick.table(pick.table(chunk, "providerMetadata"), OURS), "cite")
+    text = known.get(f"text {cite.get('of')}")
+    if text is not None:
+        cite["of"] = str(next(place for place, part in enumerate(parts) if part is text))
+    return chunk
 
 
 def _speak(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
     noun, _, stage = kind.partition("-")
-    key = f"{noun} {chunk['id']}"
-    if stage == "start":
+    key = f"{noun} {chunk.get('id')}"
+    if stage == "start" or key not in known:
         known[key] = {"type": noun, "text": "", "state": "streaming"}
         parts.append(known[key])
     part = known[key]
-    part["text"] += chunk.get("delta", "")
+    part["text"] += pick.text(chunk, "delta")
     for provider, fields in chunk.get("providerMetadata", {}).items():
         part.setdefault("providerMetadata", {}).setdefault(provider, {}).update(fields)
     if stage == "end":
@@ -69,6 +85,8 @@ def _tool(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: s
         parts.append(known[key])
     part = known.get(key, {})
     part["state"] = _STATES.get(kind, part.get("state"))
+    if kind == "tool-approval-request":
+        part["approval"] = {"id": chunk["approvalId"]}
     if kind == "tool-input-error":
         part["rawInput"] = chunk["input"]
     else:

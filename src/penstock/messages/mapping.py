@@ -1,0 +1,114 @@
+"""Which words a target takes as ids and names, and one-to-one maps of those it refuses.
+
+Deterministic, and decided by the words alone: the same conversation, one turn longer, is mapped the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SIZE = 8  # letters of a digest behind a readable name
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What a word may be. `chars` and `first` are the insides of a regular expression's brackets; empty: anything."""
+
+    chars: str = ""
+    limit: int = 0
+    exact: int = 0
+    first: str = ""
+
+    @property
+    def strict(self) -> bool:
+        """Whether it refuses anything at all."""
+        return bool(self.chars or self.limit or self.exact or self.first)
+
+    def fits(self, word: str) -> bool:
+        return _whole(self).fullmatch(word) is not None
+
+
+@cache
+def _whole(rule: Rule) -> re.Pattern[str]:
+    size = f"{{{rule.exact}}}" if rule.exact else f"{{1,{rule.limit}}}" if rule.limit else "+"
+    first = f"(?=[{rule.first}])" if rule.first else ""
+    return re.compile(f"{first}(?s:[{rule.chars}]{size})" if rule.chars else f"{first}(?s:.{size})")
+
+
+@cache
+def _strange(rule: Rule) -> re.Pattern[str]:
+    return re.compile(f"[^{rule.chars}]")
+
+
+def digest(word: str, size: int, again: int = 0) -> str:
+    """Letters and digits that stand for a word; another set of them for each time it is asked `again`."""
+    salt = str(again).encode() if again else b""
+    number = int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=64, salt=salt).digest())
+    letters: list[str] = []
+    while len(letters) < size:
+        number, place = divmod(number, len(_DIGITS))
+        letters.append(_DIGITS[place])
+    return "".join(letters)
+
+
+def fit_ids(ids: Iterable[str], rule: Rule) -> dict[str, str]:
+    """The ids that must change, and to what. One that comes later never changes what became of one before it."""
+    made: dict[str, str] = {}
+    taken: set[str] = set()
+    fits = _whole(rule).fullmatch
+    for id in dict.fromkeys(ids):  # noqa: A001 — as everybody calls it
+        word = id
+        again = 0
+        while word in taken or (word is id and not fits(id)):
+            word = _short(id, rule, again)
+            again += 1
+        taken.add(word)
+        if word is not id:
+            made[id] = word
+    return made
+
+
+def _short(id: str, rule: Rule, again: int) -> str:
+    if rule.exact:
+        return digest(id, rule.exact, again)
+    room = rule.limit or 64
+    return f"call_{digest(id, 24, again)}" if room >= 29 else digest(id, room, again)  # noqa: PLR2004
+
+
+def fit_names(names: Iterable[str], rule: Rule, wishes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The names that must change, and to what: readable where that is unique, with a digest where it is not.
+
+    Names that fit stay. `wishes` are what names should rather be called.
+    """
+    asked = wishes or {}
+    words = list(dict.fromkeys(names))
+    taken = {word for word in words if word not in asked and rule.fits(word)}
+    wanted = {word: _readable(asked.get(word, word), rule) for word in words if word not in taken}
+    often: dict[str, int] = {}
+    for wish in wanted.values():
+        often[wish] = often.get(wish, 0) + 1
+    made: dict[str, str] = {}
+    for word, wish in wanted.items():
+        name, again = wish, 0
+        cut = bool(rule.limit) and len(asked.get(word, word)) > rule.limit
+        while (not again and (cut or often[wish] > 1)) or name in taken:
+            name = f"{wish[: rule.limit - _SIZE - 1] if rule.limit else wish}_{digest(word, _SIZE, again)}"
+            again += 1
+        taken.add(name)
+        made[word] = name
+    return made
+
+
+def _readable(name: str, rule: Rule) -> str:
+    word = _strange(rule).sub("_", name) if rule.chars else name
+    if rule.first and not re.match(f"[{rule.first}]", word):
+        word = "_" + word
+    return (word[: rule.limit] if rule.limit else word) or "_"

@@ -1,0 +1,185 @@
+"""Tools as a target takes them: names it refuses mapped, namespaces flattened, free text and built-ins wrapped.
+
+One to one, in tools, tool choice, calls and results alike; `penstock.shaping.names.RestoreNames` is the way back.
+A tool of a kind nobody else has a word for stays as it is for its own protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import pick
+from penstock import request as rq
+from penstock.messages.builtins import built_in, schema_in
+from penstock.messages.mapping import Rule, fit_names
+from penstock.messages.walking import change_parts, with_messages
+from penstock.shaping.names import INPUT, Name, wrap
+
+if TYPE_CHECKING:
+    from penstock.diagnostics import Diagnostics
+    from penstock.pick import Object
+
+PLAIN = Rule("A-Za-z0-9_-", limit=64)
+_CALLED = frozenset({rq.Call, rq.Result})
+_CLIENTS = ("function", "custom")
+
+
+class Taking(msgspec.Struct, frozen=True):
+    """What a target takes. `protocol`: its own, whose odd tools it understands."""
+
+    protocol: str = ""
+    names: Rule = PLAIN
+    custom: bool = False
+    namespaces: bool = False
+
+
+def map_names(request: rq.Request, taking: Taking, notes: Diagnostics) -> tuple[rq.Request, dict[str, Name]]:
+    """The request with tools that the target takes, and the way back: name there → what it was."""
+    return _Naming(request, taking, notes).mapped()
+
+
+class _Naming:
+    """One request being renamed. State: the new name of each tool, the way back, what each call's result is of."""
+
+    def __init__(self, request: rq.Request, taking: Taking, notes: Diagnostics) -> None:
+        self._request = request
+        self._taking = taking
+        self._notes = notes
+        self._names: dict[str, str] = {}
+        self._back: dict[str, Name] = {}
+        self._results: dict[str, str] = {}
+
+    def mapped(self) -> tuple[rq.Request, dict[str, Name]]:
+        request = self._request
+        offered = [self._offered(tool) for tool in request.tools]
+        free = self._fit(offered)
+        tools = [self._tool(tool) for tool in offered]
+        if self._names or free:
+            request = with_messages(request, change_parts(request.messages, _CALLED, self._part))
+        if any(tool is not old for tool, old in zip(tools, request.tools, strict=True)):
+            request = replace(request, tools=tools)
+        choice = self._choice(request.choice, tools)
+        return request if choice is request.choice else replace(request, choice=choice), self._back
+
+    # ── which names there are ─────────────────────────────────────────────────────────────────────
+
+    def _key(self, part: rq.Tool | rq.Call) -> str:
+        """A tool's name with the namespace that makes it unique; in calls that is among what their protocol adds."""
+        if self._taking.namespaces:
+            return part.name
+        space = part.namespace if type(part) is rq.Tool else _space(part.extra)
+        return f"{space}\0{part.name}" if space else part.name
+
+    def _fit(self, offered: list[rq.Tool]) -> bool:
+        """Find names for all that must be renamed. True if some call in the history has free text as its input."""
+        keys = {self._key(tool): None for tool in offered if tool.kind in _CLIENTS}
+        free = False
+        for message in self._request.messages:
+            if message.role == "assistant":
+                for part in message.parts:
+                    if type(part) is rq.Call and part.by == "client":
+                        keys[part.name if part.extra is None else self._key(part)] = None
+                        free = free or part.form == "text"
+        wishes = {key: key.replace("\0", "__") for key in keys if "\0" in key}
+        self._names = fit_names(keys, self._taking.names, wishes)
+        for key, name in self._names.items():
+            space, _, own = key.rpartition("\0")
+            self._back[name] = Name(own, space)
+            self._notes.add("names", f"the tool {key.replace(chr(0), '/')!r} goes by the name {name!r}")
+        return free and not self._taking.custom
+
+    # ── tools ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _offered(self, tool: rq.Tool) -> rq.Tool:
+        """A tool of a strange kind as a function, if enough is known about it; else the writer must judge."""
+        if tool.kind in _CLIENTS or self._taking.protocol in (tool.extra or ()):
+            return tool
+        raw = next((pick.table(own, "tool") for own in (tool.extra or {}).values()), {})
+        known = built_in(pick.text(raw, "type"))
+        schema = known.schema if known else schema_in(raw)
+        if schema is None:
+            return tool
+        self._notes.add("tool-wrapped", f"the tool {tool.name!r} of type {raw.get('type')!r} is offered as a function")
+        if known and known.item:
+            self._back[tool.name] = Name(tool.name, item=known.item)
+        said = tool.description or pick.text(raw, "description") or (known.description if known else "")
+        return rq.Tool(tool.name, said, schema, cache=tool.cache)
+
+    def _tool(self, tool: rq.Tool) -> rq.Tool:
+        if tool.kind not in _CLIENTS:
+            return tool
+        key = self._key(tool)
+        name = self._names.get(key, tool.name)
+        if tool.kind == "custom" and not self._taking.custom:
+            self._notes.add("custom-tool", f"the free-text tool {tool.name!r} is offered as a function of one string")
+            self._freed(name, key)
+            return rq.Tool(name, _explained(tool), _SCHEMA, cache=tool.cache)
+        space = "" if not self._taking.namespaces else tool.namespace
+        return tool if name == tool.name and space == tool.namespace else replace(tool, name=name, namespace=space)
+
+    def _freed(self, name: str, key: str) -> None:
+        space, _, own = key.rpartition("\0")
+        self._back[name] = Name(own, space, "text")
+
+    def _choice(self, choice: rq.ToolChoice | None, tools: list[rq.Tool]) -> rq.ToolChoice | None:
+        if choice is None or not choice.names:
+            return choice
+        news: dict[str, str] = {}
+        for tool, old in zip(tools, self._request.tools, strict=True):
+            if tool is not old:
+                news.setdefault(old.name, tool.name)
+        if not any(name in news for name in choice.names):
+            return choice
+        # what its own protocol said of the choice names the tools as they were
+        return replace(choice, names=[news.get(name, name) for name in choice.names], extra=None)
+
+    # ── calls and results ─────────────────────────────────────────────────────────────────────────
+
+    def _part(self, part: Any) -> Any:
+        if part.by == "provider":
+            return part
+        return self._call(part) if type(part) is rq.Call else self._result(part)
+
+    def _call(self, call: rq.Call) -> rq.Call:
+        key = self._key(call)
+        name = self._names.get(key, call.name)
+        free = call.form == "text" and not self._taking.custom
+        if free:
+            self._freed(name, key)
+        if name == call.name and not free:
+            return call
+        self._results[call.id] = name
+        call = replace(call, name=name, extra=_flat(call.extra) if "\0" in key else call.extra)
+        return replace(call, json=wrap(call.json), form="json") if free else call
+
+    def _result(self, result: rq.Result) -> rq.Result:
+        name = self._results.get(result.call) or self._names.get(result.name, result.name)
+        form = result.form if self._taking.custom else "json"
+        return result if (name, form) == (result.name, result.form) else replace(result, name=name, form=form)
+
+
+_SCHEMA: Object = {
+    "type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT], "additionalProperties": False,
+}  # fmt: skip
+
+
+def _explained(tool: rq.Tool) -> str:
+    """A free-text tool's description, with the grammar that its input must follow."""
+    for own in (tool.extra or {}).values():
+        form = pick.table(own, "format") or pick.table(pick.table(own, "custom"), "format")
+        grammar = pick.table(form, "grammar") or form
+        if definition := pick.text(grammar, "definition"):
+            rule = f"`{INPUT}` must follow this {pick.text(grammar, 'syntax')} grammar:\n{definition}"
+            return f"{tool.description}\n\n{rule}".strip()
+    return tool.description
+
+
+def _space(extra: Any) -> str:
+    return next((space for own in (extra or {}).values() if (space := pick.text(own, "namespace"))), "")
+
+
+def _flat(extra: Any) -> Any:
+    return {name: {key: value for key, value in own.items() if key != "namespace"} for name, own in extra.items()}

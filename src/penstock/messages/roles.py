@@ -1,0 +1,148 @@
+"""Who may speak when: system messages, turns that must alternate, messages with nothing in them.
+
+Each rule is one function and is only used where a target demands it. Messages of role `tool` count as the user's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.messages.walking import with_messages
+
+if TYPE_CHECKING:
+    from penstock.diagnostics import Diagnostics
+    from penstock.events import Extra
+
+System: TypeAlias = Literal["keep", "hoist", "user"]
+Empty: TypeAlias = Literal["keep", "drop", "placeholder"]
+EMPTY = "(empty)"
+OPENING = "(the conversation goes on from here)"
+SAID = "<system>\n{}\n</system>"
+
+
+def lead(request: rq.Request) -> rq.Request:
+    """What an assistant says before the first user does becomes the system prompt (for hosts without that role).
+
+    A host that sends system messages is believed; so is one that never lets a user speak.
+    """
+    count = 0
+    for message in request.messages:
+        if message.role != "assistant" or not all(type(part) is rq.Text for part in message.parts):
+            break
+        count += 1
+    spoken = any(message.role in ("user", "tool") for message in request.messages[count:])
+    if not count or not spoken or any(message.role == "system" for message in request.messages):
+        return request
+    prompt = [rq.Message("system", message.parts) for message in request.messages[:count]]
+    return replace(request, messages=[*prompt, *request.messages[count:]])
+
+
+def place_system(request: rq.Request, how: System, notes: Diagnostics) -> rq.Request:
+    """System messages inside the conversation: kept there, hoisted to the front, or said by the user."""
+    front = _front(request.messages)
+    inside = [message for message in request.messages[front:] if message.role == "system"]
+    if how == "keep" or not inside:
+        return request
+    if how == "hoist":
+        notes.add("system-hoisted", "a system message inside the conversation was moved to the front")
+        rest = [message for message in request.messages[front:] if message.role != "system"]
+        return replace(request, messages=[*request.messages[:front], *inside, *rest])
+    notes.add("system-said", "a system message inside the conversation is said by the user")
+    said = [_by_user(message) if message.role == "system" else message for message in request.messages[front:]]
+    return replace(request, messages=[*request.messages[:front], *said])
+
+
+def _front(messages: list[rq.Message]) -> int:
+    """How many messages make up the system prompt."""
+    return next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
+
+
+def _by_user(message: rq.Message) -> rq.Message:
+    parts = [replace(part, text=SAID.format(part.text)) if type(part) is rq.Text else part for part in message.parts]
+    return rq.Message("user", parts)
+
+
+def fill_empty(request: rq.Request, how: Empty, notes: Diagnostics) -> rq.Request:
+    """Messages with nothing in them, and blank texts: left out, or given a placeholder.
+
+    Where the last message is a user's, it gets a placeholder in any case: somebody must be answered.
+    """
+    if how == "keep":
+        return request
+    messages = request.messages
+    if all(_sound(message) for message in messages):
+        return request
+    made: list[rq.Message] = []
+    for place, message in enumerate(messages):
+        if _sound(message):
+            made.append(message)
+            continue
+        parts: list[Any] = [part for part in message.parts if not _blank(part)]
+        last = place == len(messages) - 1 and message.role == "user"
+        if not parts and (how == "placeholder" or last) and message.role != "system":
+            parts = [rq.Text(EMPTY)]
+        if parts:
+            made.append(replace(message, parts=parts))
+        notes.add("empty", "a message or a text with nothing in it was left out or given a placeholder")
+    return replace(request, messages=made)
+
+
+def _sound(message: rq.Message) -> bool:
+    if message.role == "tool":
+        return True
+    for part in message.parts:
+        if type(part) is rq.Text and (not part.text or part.text.isspace()):
+            return False
+    return bool(message.parts)
+
+
+def _blank(part: rq.AnyPart) -> bool:
+    return type(part) is rq.Text and not part.text.strip()
+
+
+def alternate(request: rq.Request, notes: Diagnostics, protocol: str = "") -> rq.Request:
+    """Neighbours of the same role become one message; what a user says behind results is marked to join them."""
+    made: list[rq.Message] = []
+    changed = False
+    for message in request.messages:
+        before = made[-1] if made else None
+        if before is not None and before.role == message.role != "system":
+            made[-1] = _merged(before, message)
+            changed = True
+        elif before is not None and before.role == "tool" and message.role == "user" and protocol:
+            joined = _joined(message, protocol)
+            changed = changed or joined is not message
+            made.append(joined)
+        else:
+            made.append(message)
+    if len(made) < len(request.messages):
+        notes.add("merged", "messages of the same role in a row were merged: the target wants turns to alternate")
+    return with_messages(request, made if changed else request.messages)
+
+
+def _merged(first: rq.Message, second: rq.Message) -> rq.Message:
+    extra: Extra = {**(first.extra or {})}
+    for protocol, own in (second.extra or {}).items():
+        extra[protocol] = {**extra.get(protocol, {}), **own}
+    return rq.Message(first.role, [*first.parts, *second.parts], first.name or second.name, extra or None)
+
+
+def _joined(message: rq.Message, protocol: str) -> rq.Message:
+    own = (message.extra or {}).get(protocol, {})
+    marks = own.get("_", {})
+    if marks.get("joined"):
+        return message
+    return replace(message, extra={**(message.extra or {}), protocol: {**own, "_": {**marks, "joined": True}}})
+
+
+def open_with_user(request: rq.Request, notes: Diagnostics) -> rq.Request:
+    """The first to speak is the user: a placeholder goes in front where it is not."""
+    front = _front(request.messages)
+    if front < len(request.messages) and request.messages[front].role != "assistant":
+        return request
+    notes.add("opened", "the conversation does not begin with the user; a placeholder was put in front")
+    opening = rq.Message("user", [rq.Text(OPENING)])
+    return replace(request, messages=[*request.messages[:front], opening, *request.messages[front:]])
