@@ -177,7 +177,9 @@ def test_a_signature_comes_through(oracles: Oracles, server: str, ai: Version) -
     (native,) = fold(chosen()["anthropic.thinking-and-call"].decoded())
     turn = asked(oracles, server, ai, "anthropic.thinking-and-call", **own_tools(native))
     assert [fields for _, fields in state(turn) if fields and fields.get("signature")]
-    assert b"signature_delta" in b"".join(name + data for name, data in running.encode("anthropic", list(_events(turn))))
+    assert b"signature_delta" in b"".join(
+        name + data for name, data in running.encode("anthropic", list(_events(turn)))
+    )
 
 
 def _events(turn: rq.Turn) -> Iterator[ev.AnyEvent]:

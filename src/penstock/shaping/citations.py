@@ -58,8 +58,17 @@ class CitationLinks:
         self._held: ev.TextEnd | None = None
         self._last = -1  # the number of the newest part
 
+    @property
+    def idle(self) -> bool:
+        """No link waits: more text passes untouched, and need only be heard."""
+        return not (self._waiting or self._due or self._loose or self._held)
+
+    def hear(self, texts: Sequence[Any]) -> None:
+        """Note what is said past this stage while it is idle."""
+        self._unread.extend(texts)
+
     def feed(self, events: Sequence[Any], /) -> list[Any]:
-        if self._waiting or self._due or self._loose or self._held:
+        if not self.idle:
             return self._with_care(events)
         kinds: set[type[ev.Event]] = set(map(type, events))
         if kinds == _TEXT:

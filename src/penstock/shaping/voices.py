@@ -26,6 +26,11 @@ class Voices:
         self._speaking: dict[str, int] = {}  # voice → the part that has it
         self._held: dict[int, list[Any]] = {}  # parts that wait, in the order they opened
 
+    @property
+    def idle(self) -> bool:
+        """Nobody waits: more of what is being said passes untouched."""
+        return not self._held
+
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         if not self._held and _FRAME.isdisjoint(map(type, events)):
             return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import ILL_SHAPED, Encoder
+from penstock.codec import Encoder
 from penstock.protocols.vscode import media, options, tokens, wire
 from penstock.protocols.vscode.calls import Calls, as_object, call_line
 from penstock.protocols.vscode.losses import EMPTY, LOSSES
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "vscode"
 _encode = msgspec.json.Encoder().encode
-_TEXT = b'{"kind":"text","value":'  # a line of text, up to what varies
+_TEXT = b'{"kind":"text","value":%b}'
 
 
 class VSCodeEncoder(Encoder):
@@ -61,6 +61,7 @@ class VSCodeEncoder(Encoder):
         self.shown = False  # a reply must hold text or a call
         self.usages: dict[int, ev.Usage] = {}
         self._texts = 0
+        self._saying = -1  # the text part that was last said, unless thoughts may come between its words
         self._aloud = -1  # the reasoning part that was last said as text
         self._round = Round()
         self._tails: dict[int, bytes] = {}
@@ -69,26 +70,22 @@ class VSCodeEncoder(Encoder):
         self._muted.clear()
 
     def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
-        """The table's work, with the one row that most events go to written out: a call for each is a third of it."""
-        out = self.out = []
-        muted, plain = self._muted, self._reasoning != "text"
-        for event in self.shaped(events):
-            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
-            if kind is ev.TextDelta and plain and not muted and event.logprobs is None:
-                self.shown = True
-                try:
-                    out.append((b"", _TEXT + _encode(event.text) + b"}"))
-                except UnicodeEncodeError:
-                    out.append((b"", _TEXT + encoded(event.text) + b"}"))
-            else:
-                self.write(event)
-        return out
-
-    def write(self, event: AnyEvent) -> None:
-        try:
-            self.table[type(event)](self, event)
-        except ILL_SHAPED as error:
-            self._ill(event, error)
+        """The table's work. A batch of nothing but more of one text, as most are, needs no shaping and no calls."""
+        part = self._saying
+        if part >= 0 and self._voices.idle and (self._links is None or self._links.idle):
+            try:
+                out = [
+                    (b"", _TEXT % _encode(event.text))
+                    for event in events
+                    if type(event) is ev.TextDelta and event.index == part and event.logprobs is None
+                ]
+            except UnicodeEncodeError:
+                out = []
+            if len(out) == len(events):
+                if self._links is not None:
+                    self._links.hear(events)
+                return out
+        return super().feed(self.shaped(events))
 
     def finish(self) -> list[Frame]:
         return super().feed(self._links.finish()) if self._links else []
@@ -154,6 +151,8 @@ class VSCodeEncoder(Encoder):
         if event.logprobs is not None:
             self.lose("logprobs")
         self._say(event.text)
+        if self._reasoning != "text":
+            self._saying = event.index
 
     def _refusal(self, event: ev.RefusalDelta) -> None:
         if event.index not in self._muted:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
+from penstock.codec import ILL_SHAPED
 from penstock.protocols.vscode import tokens
 from penstock.protocols.vscode.encode import VSCodeEncoder
 from penstock.protocols.vscode.parts import DataPart, HostPart, Part, TextPart, ThinkingPart, ToolCallPart
@@ -35,7 +36,10 @@ class PartMaker(VSCodeEncoder):
         """The parts of these events."""
         self.made = []
         for event in self.shaped(events):
-            self.write(event)
+            try:
+                self.table[type(event)](self, event)
+            except ILL_SHAPED as error:
+                self._ill(event, error)
         return self.made
 
     def last_parts(self) -> list[HostPart]:
