@@ -80,6 +80,10 @@ class Pair(NamedTuple):
     shape: type
     build: Callable[[Any], bytes]
 
+    @property
+    def name(self) -> str:
+        return f"{self.source} → {self.target}"
+
 
 CHAT = (
     b'data: {"id":"chatcmpl-Bq8Zt","object":"chat.completion.chunk","created":1760000000,"model":"gpt-5-mini",'

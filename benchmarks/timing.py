@@ -1,28 +1,57 @@
-"""Timing that survives a busy machine: rounds of all contenders in turn, CPU time, the best round of each."""
+"""Timing that survives a busy machine: contenders run in turn, by CPU time, for many rounds.
+
+The best round of each says what the work costs; the ratio of two is the median of their rounds' own ratios, because
+what ran side by side had the same weather. Leans on nothing of penstock.
+"""
 
 from __future__ import annotations
 
 import gc
 import time
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The shortest CPU time of each contender in seconds, measured in turn so that all share the same weather."""
-    best = dict.fromkeys(contenders, float("inf"))
+class Section(NamedTuple):
+    """A part of the results in Markdown, and the limits that it breaks."""
+
+    text: str
+    broken: list[str]
+
+
+class Times:
+    """The CPU seconds of every contender in every round."""
+
+    def __init__(self, spent: dict[str, list[float]]) -> None:
+        self.spent = spent
+
+    def micros(self, name: str, events: int) -> float:
+        """µs per event in the contender's best round."""
+        return min(self.spent[name]) / events * 1e6
+
+    def ratio(self, name: str, to: str) -> float:
+        """How many times as long as the other one it took, in the round in the middle."""
+        return median([mine / its for mine, its in zip(self.spent[name], self.spent[to], strict=True)])
+
+
+def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> Times:
+    """Run all contenders in turn, after one turn to warm up."""
+    spent: dict[str, list[float]] = {name: [] for name in contenders}
+    for run in contenders.values():
+        run()
     gc.collect()
     for _ in range(rounds):
         for name, run in contenders.items():
             start = time.thread_time()
             run()
-            best[name] = min(best[name], time.thread_time() - start)
-    return best
+            spent[name].append(time.thread_time() - start)
+    return Times(spent)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table: words to the left, figures to the right."""
     lines = [f"| {' | '.join(row)} |" for row in [head, *rows]]
-    return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
+    return "\n".join([lines[0], f"|---|{'---:|' * (len(head) - 1)}", *lines[1:]])

@@ -17,7 +17,7 @@ import pytest
 from penstock import events as ev
 from penstock import protocols
 from penstock import request as rq
-from penstock.fold import fold
+from penstock.fold import fold, unfold
 from penstock.grammar import Guard
 from tests import corpus, running
 from tests.cases import Case, cases
@@ -177,15 +177,7 @@ def test_a_signature_comes_through(oracles: Oracles, server: str, ai: Version) -
     (native,) = fold(chosen()["anthropic.thinking-and-call"].decoded())
     turn = asked(oracles, server, ai, "anthropic.thinking-and-call", **own_tools(native))
     assert [fields for _, fields in state(turn) if fields and fields.get("signature")]
-    assert b"signature_delta" in b"".join(
-        name + data for name, data in running.encode("anthropic", list(_events(turn)))
-    )
-
-
-def _events(turn: rq.Turn) -> Iterator[ev.AnyEvent]:
-    from penstock.fold import unfold
-
-    return unfold(turn)
+    assert b"signature_delta" in b"".join(name + data for name, data in running.encode("anthropic", list(unfold(turn))))
 
 
 @pytest.mark.node
@@ -218,12 +210,11 @@ def test_a_tool_that_the_provider_ran_is_the_provider_s(oracles: Oracles, server
 # ── recorded runs of `doStream` ───────────────────────────────────────────────────────────────────
 
 NATIVE = {"anthropic-messages": "anthropic", "openai-chat": "openai-chat"}
-RUNS = [
-    pytest.param(entry, place, id=f"{entry.name}#{place}")
-    for entry in corpus.streams()
-    if entry.expected
-    for place in range(len(entry.expected["cases"]))
-]
+RUNS = [(entry, place) for entry in corpus.streams() if entry.expected for place in range(len(entry.expected["cases"]))]
+
+
+def named(runs: list[tuple[corpus.Entry, int]]) -> list[Any]:
+    return [pytest.param(entry, place, id=f"{entry.name}#{place}") for entry, place in runs]
 
 
 def run_of(entry: corpus.Entry, place: int) -> tuple[expected.Case, list[Json]]:
@@ -239,13 +230,13 @@ def test_there_are_recorded_runs() -> None:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize(("entry", "place"), RUNS)
+@pytest.mark.parametrize(("entry", "place"), named(RUNS))
 def test_recorded_parts_are_read_as_another_reader_does(entry: corpus.Entry, place: int) -> None:
     case, parts = run_of(entry, place)
     turn, outcome = taken("aisdk", _one_turn(parts)), case.outcomes[0]
     assert turn.text == outcome.text
     assert turn.reasoning == outcome.reasoning
-    whole = [(id, name, given) for id, name, given in outcome.calls if not isinstance(given, str)]
+    whole = [call for call in outcome.calls if not isinstance(call[2], str)]
     assert calls(turn) == sorted(whole)
     links = [(source.url or None, source.title or None) for source in turn.sources]
     assert list(dict.fromkeys(links)) == outcome.sources
@@ -268,7 +259,7 @@ OTHERWISE = {
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize(("entry", "place"), [run for run in RUNS if run.values[0].protocol in NATIVE])  # type: ignore[attr-defined]
+@pytest.mark.parametrize(("entry", "place"), named([run for run in RUNS if run[0].protocol in NATIVE]))
 def test_recorded_parts_mean_what_the_stream_means(entry: corpus.Entry, place: int) -> None:
     case, parts = run_of(entry, place)
     if not case.belongs(entry.payloads()) or case.reshaped or not case.whole:

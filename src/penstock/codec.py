@@ -92,6 +92,10 @@ class Decoder:
         """Read the whole body of a non-stream answer as one turn."""
         return [*self.feed([(b"", data)]), *self.finish()]
 
+    def shape_of(self, value: Any) -> Any:
+        """The shape a parsed payload is fitted to. A union of many types is dear to convert to, one type is cheap."""
+        return self.shape
+
     def keep(self) -> None:
         """Let the frame being read out as it is: well formed, but without a canonical word."""
         name, data = self.frame
@@ -125,7 +129,8 @@ class Decoder:
 
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:
-            payload, dropped = fit(value, self.shape) if self.prune else (msgspec.convert(value, self.shape), [])
+            shape = self.shape_of(value)
+            payload, dropped = fit(value, shape) if self.prune else (msgspec.convert(value, shape), [])
         except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
             kind = text(as_object(value), "type")
             self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or kind)

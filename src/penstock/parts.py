@@ -69,6 +69,7 @@ class Ledger:
         self.ended = False
         self.turns = 0
         self.inside = False
+        self._early: list[AnyEvent] = []
         self._reset()
 
     def _reset(self) -> None:
@@ -97,6 +98,8 @@ class Ledger:
         self.inside, self.ended = True, False
         self.turns += 1
         self.out.append(ev.Start(id, model, created, extra))
+        self.out += self._early
+        self._early.clear()
         return True
 
     def _enter(self, what: str) -> bool:
@@ -133,8 +136,11 @@ class Ledger:
             self.out.append(ev.Data(name, json, id, transient))
 
     def unknown(self, protocol: str, data: str, name: str = "") -> None:
+        """Keep a payload as it is. Before the first turn it waits: it must not open one that has no name."""
         self.diagnostics.add("unknown", f"no canonical word for {name or 'a payload'}")
-        if self._enter("an unknown payload"):
+        if not self.inside and not self.ended:
+            self._early.append(ev.Unknown(protocol, data, name))
+        elif self._enter("an unknown payload"):
             self.out.append(ev.Unknown(protocol, data, name))
 
     def finish(self, reason: Reason, raw: str = "", *, choice: int = 0, extra: Extra | None = None) -> None:

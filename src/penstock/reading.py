@@ -5,6 +5,7 @@ The counterpart of `pick`, which is for what comes back from providers. Paths ar
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -169,3 +170,38 @@ def keep(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
     if marks:
         return {protocol: {**fields, "_": marks}}
     return {protocol: fields} if fields else None
+
+
+class Pairs:
+    """Results find their calls where ids are missing: by name and in order, among the calls of the last round.
+
+    Told of every call and result in the order they were said. A minted id is one that this side made up.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, bool] = {}  # calls without a result: id → whether it was minted
+        self._round: dict[str, deque[str]] = {}  # by name, and all of them under no name
+
+    def begin(self) -> None:
+        """Another round of calls begins: what is still open can only be answered by its id."""
+        self._round = {}
+
+    def call(self, given: str, name: str, minted: str) -> str:
+        """The id of a call."""
+        id = given or minted  # noqa: A001 — as the part calls it
+        self._open[id] = not given
+        for key in {name, ""}:
+            self._round.setdefault(key, deque()).append(id)
+        return id
+
+    def result(self, given: str, name: str) -> str:
+        """The id of the call that a result answers, or nothing."""
+        if given in self._open:
+            del self._open[given]
+            return given
+        row = self._round.get(name, ())
+        for id in list(row):  # noqa: A001 — as the part calls it
+            if self._open.get(id, False) or (id in self._open and not given):
+                del self._open[id]
+                return id
+        return ""

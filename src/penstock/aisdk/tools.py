@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from penstock.events import By, CallForm, Extra
     from penstock.parts import Ledger, Part
 
-_MARKS = ("dynamic", "title", "tool_metadata")
+_MARKS = {"dynamic": "dynamic", "title": "title", "tool_metadata": "toolMetadata"}
 
 
 def _extra(chunk: wire.CallChunk, **more: Any) -> Extra:
     """The chunk's metadata, and what else a like-minded reader wants back."""
-    marks = {name: value for name in _MARKS if (value := getattr(chunk, name))}
+    marks = {word: value for name, word in _MARKS.items() if (value := getattr(chunk, name))}
     said = {key: value for key, value in more.items() if value}
     extra = read_metadata(chunk.provider_metadata)
     if marks or said:

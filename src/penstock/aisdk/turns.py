@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgspec
 
@@ -32,6 +32,7 @@ _HOUSED = frozenset(
     {"model", "createdAt", "usage", "rawFinishReason", "finishReason"}
 )  # metadata that events have words for
 _COUNTS = frozenset({"usage", "cacheCreationInputTokens", "cacheReadInputTokens"})  # told as usage
+_SHAPES: dict[str, type] = {str(shape.__struct_config__.tag): shape for shape in get_args(tool.Payload)}
 _REFUSALS = frozenset({"AI_InvalidToolArgumentsError", "AI_InvalidToolInputError", "AI_NoSuchToolError"})
 
 
@@ -190,6 +191,9 @@ class TurnDecoder(Decoder):
             return
         if not (pick.text(said, "type").startswith("data-") and self._data(raw())):
             super()._fit(name, value, raw)
+
+    def shape_of(self, value: Any) -> Any:
+        return _SHAPES.get(pick.text(pick.as_object(value), "type"), self.shape)
 
     def _whole(self, said: dict[str, Any]) -> bool:
         """A UI message, the result of `generateText`, or an error that is no stream."""

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.messages.mapping import Rule, fit_ids
+from penstock.messages.mapping import fit_ids
 from penstock.messages.walking import change_parts, with_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.diagnostics import Diagnostics
+    from penstock.messages.mapping import Rule
     from penstock.shaping.namespace import Namespace
 
-MISTRAL = Rule("A-Za-z0-9", exact=9)
 _FIELDS: dict[type, str] = {rq.Call: "id", rq.Result: "call", rq.Ask: "call"}
 
 

@@ -36,6 +36,10 @@ class Rule(msgspec.Struct, frozen=True):
         return _whole(self).fullmatch(word) is not None
 
 
+PLAIN = Rule("A-Za-z0-9_-", limit=64)  # what most targets take as the name of a tool
+NINE = Rule("A-Za-z0-9", exact=9)  # what Mistral takes as the id of a call
+
+
 @cache
 def _whole(rule: Rule) -> re.Pattern[str]:
     size = f"{{{rule.exact}}}" if rule.exact else f"{{1,{rule.limit}}}" if rule.limit else "+"

@@ -8,45 +8,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from penstock import pick
 from penstock import request as rq
+from penstock.carrying import schema_of
 from penstock.messages.builtins import built_in, schema_in
-from penstock.messages.mapping import Rule, fit_names
+from penstock.messages.mapping import fit_names
 from penstock.messages.walking import change_parts, with_messages
-from penstock.shaping.names import INPUT, Name, wrap
+from penstock.shaping.names import Name, wrap
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
+    from penstock.events import Extra
+    from penstock.messages.profile import Profile
     from penstock.pick import Object
 
-PLAIN = Rule("A-Za-z0-9_-", limit=64)
 _CALLED = frozenset({rq.Call, rq.Result})
 _CLIENTS = ("function", "custom")
 
 
-class Taking(msgspec.Struct, frozen=True):
-    """What a target takes. `protocol`: its own, whose odd tools it understands."""
-
-    protocol: str = ""
-    names: Rule = PLAIN
-    custom: bool = False
-    namespaces: bool = False
-
-
-def map_names(request: rq.Request, taking: Taking, notes: Diagnostics) -> tuple[rq.Request, dict[str, Name]]:
+def map_names(request: rq.Request, profile: Profile, notes: Diagnostics) -> tuple[rq.Request, dict[str, Name]]:
     """The request with tools that the target takes, and the way back: name there → what it was."""
-    return _Naming(request, taking, notes).mapped()
+    return _Naming(request, profile, notes).mapped()
 
 
 class _Naming:
     """One request being renamed. State: the new name of each tool, the way back, what each call's result is of."""
 
-    def __init__(self, request: rq.Request, taking: Taking, notes: Diagnostics) -> None:
+    def __init__(self, request: rq.Request, profile: Profile, notes: Diagnostics) -> None:
         self._request = request
-        self._taking = taking
+        self._profile = profile
         self._notes = notes
         self._names: dict[str, str] = {}
         self._back: dict[str, Name] = {}
@@ -68,7 +60,7 @@ class _Naming:
 
     def _key(self, part: rq.Tool | rq.Call) -> str:
         """A tool's name with the namespace that makes it unique; in calls that is among what their protocol adds."""
-        if self._taking.namespaces:
+        if self._profile.namespaces:
             return part.name
         space = part.namespace if type(part) is rq.Tool else _space(part.extra)
         return f"{space}\0{part.name}" if space else part.name
@@ -84,20 +76,21 @@ class _Naming:
                         keys[part.name if part.extra is None else self._key(part)] = None
                         free = free or part.form == "text"
         wishes = {key: key.replace("\0", "__") for key in keys if "\0" in key}
-        self._names = fit_names(keys, self._taking.names, wishes)
+        self._names = fit_names(keys, self._profile.names, wishes)
         for key, name in self._names.items():
             space, _, own = key.rpartition("\0")
             self._back[name] = Name(own, space)
             self._notes.add("names", f"the tool {key.replace(chr(0), '/')!r} goes by the name {name!r}")
-        return free and not self._taking.custom
+        return free and not self._profile.custom
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
     def _offered(self, tool: rq.Tool) -> rq.Tool:
         """A tool of a strange kind as a function, if enough is known about it; else the writer must judge."""
-        if tool.kind in _CLIENTS or self._taking.protocol in (tool.extra or ()):
+        if tool.kind in _CLIENTS or self._profile.protocol in (tool.extra or ()):
             return tool
-        raw = next((pick.table(own, "tool") for own in (tool.extra or {}).values()), {})
+        nothing: Object = {}
+        raw = next((pick.table(own, "tool") for own in (tool.extra or nothing).values()), nothing)
         known = built_in(pick.text(raw, "type"))
         schema = known.schema if known else schema_in(raw)
         if schema is None:
@@ -113,11 +106,11 @@ class _Naming:
             return tool
         key = self._key(tool)
         name = self._names.get(key, tool.name)
-        if tool.kind == "custom" and not self._taking.custom:
+        if tool.kind == "custom" and not self._profile.custom:
             self._notes.add("custom-tool", f"the free-text tool {tool.name!r} is offered as a function of one string")
             self._freed(name, key)
-            return rq.Tool(name, _explained(tool), _SCHEMA, cache=tool.cache)
-        space = "" if not self._taking.namespaces else tool.namespace
+            return rq.Tool(name, tool.description, schema_of(tool), cache=tool.cache)
+        space = "" if not self._profile.namespaces else tool.namespace
         return tool if name == tool.name and space == tool.namespace else replace(tool, name=name, namespace=space)
 
     def _freed(self, name: str, key: str) -> None:
@@ -146,7 +139,7 @@ class _Naming:
     def _call(self, call: rq.Call) -> rq.Call:
         key = self._key(call)
         name = self._names.get(key, call.name)
-        free = call.form == "text" and not self._taking.custom
+        free = call.form == "text" and not self._profile.custom
         if free:
             self._freed(name, key)
         if name == call.name and not free:
@@ -157,29 +150,17 @@ class _Naming:
 
     def _result(self, result: rq.Result) -> rq.Result:
         name = self._results.get(result.call) or self._names.get(result.name, result.name)
-        form = result.form if self._taking.custom else "json"
+        form = result.form if self._profile.custom else "json"
         return result if (name, form) == (result.name, result.form) else replace(result, name=name, form=form)
 
 
-_SCHEMA: Object = {
-    "type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT], "additionalProperties": False,
-}  # fmt: skip
+def _space(extra: Extra | None) -> str:
+    if extra is None:
+        return ""
+    return next((space for own in extra.values() if (space := pick.text(own, "namespace"))), "")
 
 
-def _explained(tool: rq.Tool) -> str:
-    """A free-text tool's description, with the grammar that its input must follow."""
-    for own in (tool.extra or {}).values():
-        form = pick.table(own, "format") or pick.table(pick.table(own, "custom"), "format")
-        grammar = pick.table(form, "grammar") or form
-        if definition := pick.text(grammar, "definition"):
-            rule = f"`{INPUT}` must follow this {pick.text(grammar, 'syntax')} grammar:\n{definition}"
-            return f"{tool.description}\n\n{rule}".strip()
-    return tool.description
-
-
-def _space(extra: Any) -> str:
-    return next((space for own in (extra or {}).values() if (space := pick.text(own, "namespace"))), "")
-
-
-def _flat(extra: Any) -> Any:
+def _flat(extra: Extra | None) -> Extra | None:
+    if extra is None:
+        return None
     return {name: {key: value for key, value in own.items() if key != "namespace"} for name, own in extra.items()}

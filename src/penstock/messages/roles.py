@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock.carrying.marks import SYSTEM
 from penstock.messages.walking import with_messages
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ System: TypeAlias = Literal["keep", "hoist", "user"]
 Empty: TypeAlias = Literal["keep", "drop", "placeholder"]
 EMPTY = "(empty)"
 OPENING = "(the conversation goes on from here)"
-SAID = "<system>\n{}\n</system>"
 
 
 def lead(request: rq.Request) -> rq.Request:
@@ -61,8 +61,8 @@ def _front(messages: list[rq.Message]) -> int:
 
 
 def _by_user(message: rq.Message) -> rq.Message:
-    parts = [replace(part, text=SAID.format(part.text)) if type(part) is rq.Text else part for part in message.parts]
-    return rq.Message("user", parts)
+    before, behind = SYSTEM
+    return rq.Message("user", [rq.Text(before), *message.parts, rq.Text(behind)])
 
 
 def fill_empty(request: rq.Request, how: Empty, notes: Diagnostics) -> rq.Request:
@@ -109,7 +109,7 @@ def alternate(request: rq.Request, notes: Diagnostics, protocol: str = "") -> rq
     changed = False
     for message in request.messages:
         before = made[-1] if made else None
-        if before is not None and before.role == message.role != "system":
+        if before is not None and before.role == message.role and message.role in ("user", "assistant"):
             made[-1] = _merged(before, message)
             changed = True
         elif before is not None and before.role == "tool" and message.role == "user" and protocol:

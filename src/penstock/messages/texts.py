@@ -31,15 +31,18 @@ def mend_texts(request: rq.Request, notes: Diagnostics) -> rq.Request:
 
 
 def _sound(message: rq.Message) -> bool:
-    """Texts that are plain ASCII cost one look; whatever else there is must show that it can be written."""
-    for part in message.parts:
-        if (type(part) is rq.Text or type(part) is rq.Reasoning) and part.extra is None and part.text.isascii():
-            continue
-        if type(part) is rq.Call and part.extra is None and part.json.isascii():
-            continue
-        if not _written(part):
-            return False
-    return True
+    """Plain ASCII costs one look; whatever else there is must show that it can be written."""
+    return all(_plain(part) or _written(part) for part in message.parts)
+
+
+def _plain(part: rq.AnyPart | rq.ResultPart) -> bool:
+    if isinstance(part, rq.Text | rq.Reasoning):
+        return part.text.isascii() and part.extra is None
+    if type(part) is rq.Call:
+        return part.json.isascii() and part.name.isascii() and part.id.isascii() and part.extra is None
+    if type(part) is rq.Result:
+        return part.call.isascii() and part.extra is None and all(_plain(inner) for inner in part.content)
+    return False
 
 
 def _written(value: Any) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
+from penstock import pick
 from penstock.diagnostics import Diagnostics
 from penstock.events import CallForm
 
@@ -125,7 +126,7 @@ def unwrap(json: str) -> str | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     if isinstance(given, dict):
-        values: list[Any] = list(given.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        values: list[Any] = list(given.values())  # pyright: ignore[reportUnknownArgumentType]
         given = given.get(INPUT, values[0] if len(values) == 1 else None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return given if isinstance(given, str) else None
 
@@ -137,5 +138,4 @@ def _item(end: Any, kind: str) -> dict[str, Any]:
         given: Any = msgspec.json.decode(end.json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         given = {}
-    own: dict[str, Any] = given if isinstance(given, dict) else {}
-    return {"type": kind, "call_id": end.id, "status": status, **own}
+    return {"type": kind, "call_id": end.id, "status": status, **pick.as_object(given)}

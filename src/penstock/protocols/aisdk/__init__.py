@@ -4,11 +4,13 @@ from typing import Any
 
 from penstock.codec import Encoder, Protocol
 from penstock.protocols.aisdk.decode import AisdkDecoder
-from penstock.protocols.aisdk.encode import AisdkEncoder
+from penstock.protocols.aisdk.encode import Aisdk5Encoder, Aisdk6Encoder, AisdkEncoder
 from penstock.protocols.aisdk.encode4 import Aisdk4Encoder
 from penstock.protocols.aisdk.whole import body
 
-VERSIONS = ("4", "5", "6", "7")
+ENCODERS: dict[str, type[AisdkEncoder | Aisdk4Encoder]] = {
+    "4": Aisdk4Encoder, "5": Aisdk5Encoder, "6": Aisdk6Encoder, "7": AisdkEncoder
+}  # fmt: skip
 KINDS = frozenset({
     "stream-start", "response-metadata", "step-start", "step-finish", "tool-call", "tool-call-delta", "tool-result",
     "tool-call-streaming-start", "tool-error", "reasoning", "reasoning-signature", "redacted-reasoning", "source",
@@ -17,8 +19,8 @@ KINDS = frozenset({
 
 
 def encoder(*, version: str = "7", **options: Any) -> Encoder:
-    """The encoder of a version; 4 is another language."""
-    return Aisdk4Encoder(**options) if version == "4" else AisdkEncoder(version=version, **options)
+    """The encoder of a version."""
+    return ENCODERS[version](**options)
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:
@@ -32,5 +34,5 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 
 PROTOCOL = Protocol(
-    "aisdk", looks, AisdkDecoder, encoder, reads="ndjson", writes="ndjson", versions=VERSIONS, body=body
+    "aisdk", looks, AisdkDecoder, encoder, reads="ndjson", writes="ndjson", versions=tuple(ENCODERS), body=body
 )

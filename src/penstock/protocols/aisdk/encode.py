@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.events import Extra
 
 NAME = "aisdk"
-RAW_REASON, ENCODING, APPROVAL, DETAILS = 6, 6, 6, 6  # since which version there is
+RAW_REASON, ENCODING, APPROVAL, DETAILS, TITLE, FILE_STATE = 6, 6, 6, 6, 6, 6  # since which version there is
 PERFORMANCE, CUSTOM, REASONING_FILE = 7, 7, 7
 # a stream that is written measures nothing, but readers of 7 expect the object
 UNMEASURED: dict[str, Any] = {
@@ -33,11 +33,11 @@ class AisdkEncoder(PartEncoder):
     """State: the calls, usage by step, who answered."""
 
     protocol = NAME
+    version: ClassVar[int] = 7
     losses = said.LOSSES
 
-    def __init__(self, *, version: str = "7", id: str = "response", model: str = "unknown", created: int = 0) -> None:
+    def __init__(self, *, id: str = "response", model: str = "unknown", created: int = 0) -> None:
         super().__init__()
-        self._version = int(version)
         self._named = (id, model, created)
         self._start(ev.Start(), silent=True)
 
@@ -65,20 +65,20 @@ class AisdkEncoder(PartEncoder):
         self._settle()
         usage = self._usage.get(self._step) or (self._usage.get(0) if len(self._usage) == 1 else None)
         response = {**self._response, **own(extra).get("response", {})}
-        fields: dict[str, Any] = {"response": response, "usage": write_usage(usage, self._version)}
-        if self._version >= PERFORMANCE:
+        fields: dict[str, Any] = {"response": response, "usage": write_usage(usage, self.version)}
+        if self.version >= PERFORMANCE:
             fields["performance"] = UNMEASURED
         self._send("finish-step", **fields, **self._reason(reason, raw), **metadata(extra))
 
     def _reason(self, reason: str, raw: str) -> dict[str, Any]:
-        named = {"rawFinishReason": raw} if raw and self._version >= RAW_REASON else {}
+        named = {"rawFinishReason": raw} if raw and self.version >= RAW_REASON else {}
         return {"finishReason": reason, **named}
 
     def _usage_event(self, event: ev.Usage) -> None:
+        if event.step > self._step:
+            self._next_step(ev.Step(event.step))  # a step that nobody announced
         self._usage[event.step] = event
-        if event.step not in (0, self._step):
-            self.lose("steps")
-        if event.written is not None and self._version < DETAILS:
+        if event.written is not None and self.version < DETAILS:
             self.lose("written")
 
     def _finish(self, event: ev.Finish) -> None:
@@ -86,12 +86,12 @@ class AisdkEncoder(PartEncoder):
 
     def _end(self, reason: str, raw: str, extra: Extra | None) -> None:
         self._finish_step(reason, raw, extra)
-        self._send("finish", **self._reason(reason, raw), totalUsage=write_usage(self._usage.get(0), self._version))
+        self._send("finish", **self._reason(reason, raw), totalUsage=write_usage(self._usage.get(0), self.version))
 
     def _fault(self, event: ev.Fault) -> None:
         self._settle()
         if event.kind == "cancelled":
-            self._send("abort", **({"reason": event.message} if self._version >= RAW_REASON else {}))
+            self._send("abort", **({"reason": event.message} if self.version >= RAW_REASON else {}))
         else:
             self._send("error", error=said.error(event))
             self._end("error", "", None)
@@ -129,7 +129,7 @@ class AisdkEncoder(PartEncoder):
         if not self._first(event):
             return
         fields, form = self._marks(event), ""
-        if event.form == "text" and self._version >= ENCODING:
+        if event.form == "text" and self.version >= ENCODING:
             fields["inputEncoding"] = "text"
         elif event.form == "text":
             form = "text"
@@ -140,7 +140,8 @@ class AisdkEncoder(PartEncoder):
     def _marks(self, event: ev.CallStart | ev.CallEnd | ev.CallCut) -> dict[str, Any]:
         marks = own(event.extra)
         fields: dict[str, Any] = {"providerExecuted": True} if event.by == "provider" and not marks.get("sdk") else {}
-        fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
+        known = ("dynamic", "title", "toolMetadata") if self.version >= TITLE else ("dynamic",)
+        fields.update({key: marks[key] for key in known if marks.get(key)})
         return fields
 
     def _call_end(self, event: ev.CallEnd) -> None:
@@ -173,7 +174,7 @@ class AisdkEncoder(PartEncoder):
         known = self._calls.get(event.call, {"providerExecuted": True})
         self._answered(event.call)
         answer = {**known, "toolCallId": event.call, "toolName": event.name or known.get("toolName", "")}
-        if marks.get("denied") and self._version >= APPROVAL:
+        if marks.get("denied") and self.version >= APPROVAL:
             self._send("tool-output-denied", toolCallId=event.call, toolName=answer["toolName"])
             return
         answer["error" if event.failed else "output"] = value(event.json)
@@ -187,7 +188,7 @@ class AisdkEncoder(PartEncoder):
 
     def _ask(self, event: ev.Ask) -> None:
         call = self._calls.get(event.call)
-        if call is None or self._version < APPROVAL:
+        if call is None or self.version < APPROVAL:
             self.lose("approval")
             return
         self._settle(event.call, ran=True)
@@ -216,12 +217,15 @@ class AisdkEncoder(PartEncoder):
             self.lose("file")
             self._source(ev.Source(start.index, start.url, media=start.media, extra=extra))
             return
-        reasoned = own(extra).get("reasoning") and self._version >= REASONING_FILE
+        reasoned = own(extra).get("reasoning") and self.version >= REASONING_FILE
         file = {"base64": data, "mediaType": start.media}
-        self._send("reasoning-file" if reasoned else "file", file=file, **metadata(extra))
+        state = metadata(extra) if self.version >= FILE_STATE else {}
+        if self.version < REASONING_FILE and (own(extra).get("reasoning") or (extra and not state)):
+            self.lose("file-state")
+        self._send("reasoning-file" if reasoned else "file", file=file, **state)
 
     def _opaque(self, event: ev.Opaque) -> None:
-        if self._version < CUSTOM:
+        if self.version < CUSTOM:
             self.lose("opaque")
         elif event.protocol == NAME and isinstance(event.data, dict):
             self.out.append((b"", encode_json(event.data)))  # pyright: ignore[reportUnknownMemberType]
@@ -240,3 +244,15 @@ class AisdkEncoder(PartEncoder):
         ev.Source: _source, ev.Opaque: _opaque, ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish,
         ev.Fault: _fault,
     }  # fmt: skip
+
+
+class Aisdk6Encoder(AisdkEncoder):
+    """Without custom parts and files of the reasoning."""
+
+    version = 6
+
+
+class Aisdk5Encoder(AisdkEncoder):
+    """Also without raw reasons, details of usage, approvals and titles."""
+
+    version = 5

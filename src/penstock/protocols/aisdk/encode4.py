@@ -30,7 +30,7 @@ class Aisdk4Encoder(PartEncoder):
     protocol = NAME
     losses = said.LOSSES
 
-    def __init__(self, *, version: str = "4", id: str = "response", model: str = "unknown", created: int = 0) -> None:
+    def __init__(self, *, id: str = "response", model: str = "unknown", created: int = 0) -> None:
         super().__init__()
         self._named = (id, model, created)
         self._start(ev.Start(), silent=True)
@@ -64,9 +64,9 @@ class Aisdk4Encoder(PartEncoder):
         )  # fmt: skip
 
     def _usage_event(self, event: ev.Usage) -> None:
+        if event.step > self._step:
+            self._next_step(ev.Step(event.step))  # a step that nobody announced
         self._usage[event.step] = event
-        if event.step not in (0, self._step):
-            self.lose("steps")
         if (event.cached, event.written, event.reasoning) != (None, None, None):
             self.lose("usage")
 
@@ -164,6 +164,8 @@ class Aisdk4Encoder(PartEncoder):
         self._send("source", source={**source, **({"title": event.title} if event.title else {})})
 
     def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        if extra:
+            self.lose("file-state")
         if start.url and not data:
             self.lose("file")
             self._source(ev.Source(start.index, start.url))

@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from penstock.codec import Encoder, Losses
 
 LOSSES: Losses = {
-    "choice": "only the first of several choices is written",
-    "data": "an application's own data has no part in a full stream",
-    "file": "a file given by its address is written as a source",
-    "refusal": "a refusal is written as text; only its metadata tells, and in version 4 nothing",
-    "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the raw word tells",
     "answered": "a call that is answered, or asked about, in the same turn is taken for one that was run upstream",
     "approval": "there is no request for approval before version 6, nor of a call that is not in the turn",
+    "choice": "only the first of several choices is written",
+    "cut-call": "version 4 says only by an error that a call never became whole",
+    "data": "an application's own data has no part in a full stream",
+    "file": "a file given by its address is written as a source",
+    "file-state": "before version 6 files have no metadata, and only 7 tells those of the reasoning apart",
+    "free-text": "before version 6 nothing but metadata says that a call's input is free text, and in 4 nothing",
+    "logprobs": "log probabilities have no field",
     "opaque": "there is no part for opaque state before version 7",
     "provider-call": "version 4 cannot say that the provider runs a tool itself",
-    "cut-call": "version 4 says only by an error that a call never became whole",
-    "free-text": "before version 6 nothing but metadata says that a call's input is free text, and in 4 nothing",
+    "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the raw word tells",
+    "reasoning-state": "version 4 knows the state of Claude's reasoning only",
+    "refusal": "a refusal is written as text; only its metadata tells, and in version 4 nothing",
     "source": "a source without an address is left out of version 4; without a title it is given one",
     "span": "version 4 does not say which text a source is for",
     "text-state": "version 4 has no metadata on text",
-    "reasoning-state": "version 4 knows the state of Claude's reasoning only",
-    "steps": "the usage of a step that is not in the turn is not written",
+    "unknown": "another protocol's unknown payload is not written",
     "usage": "version 4 counts no cached and no reasoning tokens",
     "written": "before version 6 tokens written to a cache are not counted",
-    "logprobs": "log probabilities have no field",
-    "unknown": "another protocol's unknown payload is not written",
 }
 
 

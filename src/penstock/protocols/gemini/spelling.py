@@ -26,6 +26,14 @@ def camel(value: Any) -> Any:
     return value
 
 
+def keys(source: dict[str, Any]) -> dict[str, Any]:
+    """The object with its own keys in camel case, whatever is below them; itself where they are."""
+    for key in source:
+        if "_" in key:
+            return {_HUMP.sub(lambda match: match[1].upper(), name): value for name, value in source.items()}
+    return source
+
+
 def _inner(key: str, value: Any) -> Any:
     if key not in _DATA or (isinstance(value, dict) and "candidates" in value):  # Code Assist's `response` is no tool's
         return camel(value)

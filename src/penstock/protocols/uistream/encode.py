@@ -34,6 +34,7 @@ LOSSES: Losses = {
     "approval": "version 5 has no request for approval; only another UI stream's is passed on",
     "orphan-result": "a result needs its call in the same message",
     "failure": "what a failed tool gave back is written as text",
+    "file-state": "a file of the reasoning is a file like others before version 7",
     "source": "a source without an address or a title is given a title",
     "logprobs": "log probabilities have no field",
     "unknown": "another protocol's unknown payload is not written",
@@ -158,7 +159,7 @@ class UiEncoder(PartEncoder):
             return
         marks = own(event.extra)
         fields: dict[str, Any] = {"providerExecuted": True} if event.by == "provider" and not marks.get("sdk") else {}
-        fields.update({key: marks[key] for key in ("dynamic", "title") if marks.get(key)})
+        fields.update({key: marks[key] for key in ("dynamic", "title", "toolMetadata") if marks.get(key)})
         self._calls[event.id] = fields
         if event.by == "client":
             self._clients.add(event.id)
@@ -231,6 +232,8 @@ class UiEncoder(PartEncoder):
         self._send("source-document", **named, mediaType=event.media or "text/plain", **file, **place)
 
     def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        if own(extra).get("reasoning"):
+            self.lose("file-state")
         url = f"data:{start.media};base64,{data}" if data or not start.url else start.url
         self._send("file", url=url, mediaType=start.media, **metadata(extra))
         self._go_on()

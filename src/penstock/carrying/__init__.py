@@ -1,0 +1,13 @@
+"""Carriers: what a protocol has no field for travels in one it has, marked so that our own readers put it back.
+
+Canonical messages in, canonical messages out: writers call `stowed` before they write, readers call `restored` after
+they have read. Text never becomes structure: a mark in a text says what a part is or where it belongs, but no part, no
+address and no role ever comes out of a text, because texts are written by users, tools and models.
+"""
+
+from penstock.carrying.inputs import grammar_of, input_of, json_of, schema_of
+from penstock.carrying.marks import CARRIERS, Holds
+from penstock.carrying.restore import restored
+from penstock.carrying.stow import stowed
+
+__all__ = ["CARRIERS", "Holds", "grammar_of", "input_of", "json_of", "restored", "schema_of", "stowed"]

@@ -1,0 +1,67 @@
+"""Inputs of tools that are not a JSON object, for protocols that know nothing else: free text, and broken JSON.
+
+A tool of free text is offered as a function of one string; its schema shows a reader what it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from penstock.jsontext import as_json
+from penstock.pick import as_object, text
+
+if TYPE_CHECKING:
+    from penstock import request as rq
+    from penstock.pick import Object
+
+INPUT = "input"  # the one string that a free-text tool is given
+RAW = "ps:json"  # the text of an input that is not an object
+_FREE = "The whole input, as free text."
+_GRAMMAR = "The whole input, as free text that follows this {} grammar:\n{}"
+_HEAD, _MIDDLE = _GRAMMAR.split("{}")[:2]
+_decode = msgspec.json.Decoder().decode
+
+
+def schema_of(tool: rq.Tool) -> Object:
+    """The schema of a function that takes what a free-text tool takes."""
+    grammar = tool.schema or {}
+    syntax, definition = text(grammar, "syntax"), text(grammar, "definition")
+    said = _GRAMMAR.format(syntax, definition) if definition else _FREE
+    return {
+        "type": "object", "properties": {INPUT: {"type": "string", "description": said}}, "required": [INPUT],
+        "additionalProperties": False,
+    }  # fmt: skip
+
+
+def grammar_of(schema: Object) -> Object | None:
+    """What the free-text tool takes that became this schema: its grammar, or nothing; None for all other schemas."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or len(cast("Object", properties)) != 1 or INPUT not in properties:
+        return None
+    said = text(as_object(cast("Object", properties)[INPUT]), "description")
+    if said == _FREE:
+        return {}
+    syntax, middle, definition = said.removeprefix(_HEAD).partition(_MIDDLE)
+    if not said.startswith(_HEAD) or not middle:
+        return None
+    return {"type": "grammar", "syntax": syntax, "definition": definition}
+
+
+def input_of(call: rq.Call) -> tuple[Object, str]:
+    """A call's input as an object, and the name of the carrier that this took, if any."""
+    if call.form == "text":
+        return {INPUT: call.json}, "free-text"
+    try:
+        given = _decode(call.json) if call.json else {}
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return {RAW: call.json}, "odd-input"
+    return (cast("Object", given), "") if isinstance(given, dict) else ({RAW: call.json}, "odd-input")
+
+
+def json_of(given: Any) -> str:
+    """An input's JSON text, as it was before `input_of`."""
+    if RAW in given and len(given) == 1 and isinstance(given[RAW], str):
+        return cast("str", given[RAW])
+    return as_json(given)

@@ -1,0 +1,197 @@
+"""The way out: everything into a place that the protocol has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.carrying.marks import FAILED, FILE, MADE, RAN, REFUSED, SILENT, Holds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Report: TypeAlias = Callable[[str], None]
+
+
+def stowed(messages: list[rq.Message], holds: Holds, carry: Report) -> list[rq.Message]:
+    """The messages with everything in a place that the protocol has; the same list where that is so already."""
+    for message in messages:
+        role = message.role
+        if role == "assistant":
+            if not _fits_turn(message, holds):
+                break
+        elif role == "tool" and not _fits_results(message, holds):
+            break
+    else:
+        return messages
+    return _Stowing(holds, carry).run(messages)
+
+
+def _fits_turn(message: rq.Message, holds: Holds) -> bool:
+    for part in message.parts:
+        if type(part) is rq.Text:
+            if part.refusal and not holds.refusals:
+                return False
+        elif type(part) is rq.Call or type(part) is rq.Result:
+            if _ran(part, holds.protocol):
+                return False
+        elif type(part) is rq.File and not holds.assistant_files:
+            return False
+    return True
+
+
+def _ran(part: rq.Call | rq.Result, protocol: str) -> bool:
+    """Whether a provider ran it, and not one of this protocol. Any result inside a turn is of that kind."""
+    return (part.by == "provider" or type(part) is rq.Result) and protocol not in (part.extra or ())
+
+
+def _fits_results(message: rq.Message, holds: Holds) -> bool:
+    for part in message.parts:
+        if type(part) is rq.Result and (_fails(part, holds) or _lifts(part, holds)):
+            return False
+    return True
+
+
+def _fails(result: rq.Result, holds: Holds) -> bool:
+    return result.failed and not holds.failed
+
+
+def _lifts(result: rq.Result, holds: Holds) -> bool:
+    """Whether it has files that must go elsewhere; not if this protocol's client put them there."""
+    if holds.result_files:
+        return False
+    for part in result.content:
+        if type(part) is rq.File and _sendable(part, holds):
+            return "files" not in (result.extra or {}).get(holds.protocol, {}).get("_", ())
+    return False
+
+
+def _sendable(file: rq.File, holds: Holds) -> bool:
+    return holds.file_urls or not file.url or file.media.startswith("image/")
+
+
+class _Stowing:
+    """One conversation being put into places. State: the files that wait for the end of a round of results."""
+
+    def __init__(self, holds: Holds, carry: Report) -> None:
+        self._holds = holds
+        self._carry = carry
+        self._made: list[rq.Message] = []
+        self._files: list[rq.AnyPart] = []
+        self._pictures: list[rq.AnyPart] = []
+        self._number = 0
+
+    def run(self, messages: Iterable[rq.Message]) -> list[rq.Message]:
+        for message in messages:
+            if message.role == "tool":
+                self._made.append(replace(message, parts=[self._answer(part) for part in message.parts]))
+                continue
+            self._flush()
+            if message.role == "assistant":
+                self._made += self._turn(message)
+            else:
+                self._made.append(message)
+        self._flush()
+        return self._made
+
+    def _flush(self) -> None:
+        for waiting in (self._files, self._pictures):
+            if waiting:
+                self._made.append(rq.Message("user", list(waiting)))
+                waiting.clear()
+
+    def _answer(self, part: rq.AnyPart) -> rq.AnyPart:
+        if type(part) is not rq.Result:
+            return part
+        content = part.content
+        if _lifts(part, self._holds):
+            self._carry("result-file")
+            content = [self._lifted(one) for one in content]
+        if _fails(part, self._holds):
+            self._carry("failed")
+            return replace(part, content=_marked(content, FAILED), failed=False)
+        return part if content is part.content else replace(part, content=content)
+
+    def _lifted(self, part: rq.ResultPart) -> rq.ResultPart:
+        if type(part) is not rq.File or not _sendable(part, self._holds):
+            return part
+        self._number += 1
+        mark = FILE.format(self._number)
+        self._files += rq.Text(mark), part
+        return rq.Text(mark)
+
+    def _turn(self, message: rq.Message) -> list[rq.Message]:
+        parts: list[rq.AnyPart] = []
+        for place, part in enumerate(message.parts):
+            if type(part) is rq.File and not self._holds.assistant_files:
+                self._carry("assistant-file")
+                self._pictures += rq.Text(MADE.format(place)), part
+            elif type(part) is rq.Text and part.refusal and not self._holds.refusals:
+                self._carry("refusal")
+                parts.append(replace(part, text=f"{REFUSED}\n{part.text}", refusal=False))
+            else:
+                parts.append(part)
+        message = replace(message, parts=parts)
+        if any(isinstance(part, rq.Call | rq.Result) and _ran(part, self._holds.protocol) for part in parts):
+            self._carry("provider-call")
+            return _Spreading(message, self._holds.protocol).rows()
+        return [message]
+
+
+def _marked(content: Sequence[rq.ResultPart], mark: str) -> list[rq.ResultPart]:
+    first = content[0] if content else None
+    if type(first) is rq.Text:
+        return [replace(first, text=f"{mark}\n{first.text}"), *content[1:]]
+    return [rq.Text(mark), *content]
+
+
+class _Spreading:
+    """A turn in which calls were answered, as calls with results behind them. The client's own calls come last."""
+
+    def __init__(self, message: rq.Message, protocol: str) -> None:
+        self._message = message
+        self._protocol = protocol
+        self._answered = {part.call for part in message.parts if type(part) is rq.Result}
+        self._rows: list[rq.Message] = []
+        self._parts: list[rq.AnyPart] = []
+        self._own: list[rq.AnyPart] = []
+        self._silent: list[rq.AnyPart] = []  # results for calls that have none
+
+    def rows(self) -> list[rq.Message]:
+        for part in self._message.parts:
+            if type(part) is rq.Result and _ran(part, self._protocol):
+                self._result(part)
+            elif type(part) is rq.Call and _ran(part, self._protocol):
+                self._call(part)
+            else:
+                (self._own if type(part) is rq.Call and part.by == "client" else self._parts).append(part)
+        self._settle()
+        self._parts += self._own
+        self._speak()
+        self._rows[0] = replace(self._rows[0], name=self._message.name, extra=self._message.extra)
+        return self._rows
+
+    def _speak(self) -> None:
+        if self._parts:
+            self._rows.append(rq.Message("assistant", self._parts))
+            self._parts = []
+
+    def _settle(self) -> None:
+        if self._silent:
+            self._speak()
+            self._rows.append(rq.Message("tool", self._silent))
+            self._silent = []
+
+    def _call(self, call: rq.Call) -> None:
+        self._parts.append(replace(call, id=RAN + call.id, by="client"))
+        if call.id not in self._answered:
+            self._silent.append(rq.Result(RAN + call.id, call.name, [rq.Text(SILENT)]))
+
+    def _result(self, result: rq.Result) -> None:
+        self._speak()
+        result = replace(result, call=RAN + result.call, by="client")
+        self._rows.append(rq.Message("tool", [result, *self._silent]))
+        self._silent = []

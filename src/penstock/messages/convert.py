@@ -1,0 +1,211 @@
+"""`convert(body, "openai-chat", "anthropic")`: one protocol's request → another's, as its provider will take it.
+
+read → what only the client's side knows → what the target's profile demands → what the caller asked for → write
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.diagnostics import Diagnostic, Diagnostics
+from penstock.errors import BadRequest, UnknownProtocol
+from penstock.jsontext import clean, loose
+from penstock.messages import caching, context, ids, images, limits, names, pairing, roles, state, texts
+from penstock.messages.profile import profile_of
+from penstock.pick import as_object
+from penstock.protocols import MODULES
+from penstock.shaping.names import Name, RestoreNames
+from penstock.shaping.namespace import Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.messages.images import Images
+    from penstock.messages.pairing import Orphans
+    from penstock.messages.profile import Profile
+    from penstock.pick import Object
+    from penstock.stores import ReasoningStore
+    from penstock.writing import Draft
+
+
+class ConvertOptions(TypedDict, total=False):
+    """Everything may be left out. docs/messages.md says what each means."""
+
+    profile: Profile | None
+    quirks: Any
+    model: str
+    images: Images
+    orphans: Orphans
+    prompt_caching: bool
+    context_management: bool
+    max_input: int | None
+    max_output: int | None
+    count: Callable[[rq.Message], int]
+    store: ReasoningStore | None
+    tenant: str
+    call_id_prefix: str | None
+
+
+class Restore(msgspec.Struct, omit_defaults=True):
+    """What an answer to the converted request needs on its way back to the client, whose protocol this names."""
+
+    protocol: str
+    names: dict[str, Name] = {}
+    ids: dict[str, str] = {}
+
+    def stages(self) -> tuple[RestoreNames, ...]:
+        """Stages for the `shaping` of a bridge; none where nothing was renamed."""
+        if not self.names and not self.ids:
+            return ()
+        return (RestoreNames(self.names, protocol=self.protocol, ids=self.ids),)
+
+
+class Converted(msgspec.Struct):
+    """A body for the target, what could not be said in it, and the way back. `request` is what was written."""
+
+    body: dict[str, Any]
+    diagnostics: list[Diagnostic]
+    restore: Restore
+    request: rq.Request
+
+
+def convert(
+    body: Object | bytes | bytearray | str, source: str, target: str, **options: Unpack[ConvertOptions]
+) -> Converted:
+    """A request of one protocol as a request of another.
+
+    From a protocol to itself nothing is mended unless a profile is given: whoever speaks it answers for it.
+    """
+    read, write = reader(source), writer(target)
+    run = _Run(source, target, options)
+    request = run.passed(read(run.parsed(body)))
+    draft = run.written(write, request)
+    own = as_object(request.options.get(run.profile.provider)) if run.profile.provider else None
+    found = [*request.diagnostics, *run.notes, *draft.diagnostics]
+    return Converted({**draft.body, **own} if own else draft.body, found, run.restore, request)
+
+
+class _Run:
+    """One conversion: its profile, its findings, and the way back."""
+
+    def __init__(self, source: str, target: str, options: ConvertOptions) -> None:
+        given = options.get("profile")
+        self._source, self._options = source, options
+        self._mends = given is not None or source.partition("@")[0] != target.partition("@")[0]
+        self.profile = given or profile_of(target)
+        self.notes = Diagnostics("messages")
+        self.restore = Restore(source)
+
+    def parsed(self, body: Any) -> Object:
+        """The body as an object. Text that is almost JSON is read as a forgiving reader would."""
+        if isinstance(body, bytes | bytearray | str):
+            try:
+                body = msgspec.json.decode(body)
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                body = clean(loose(body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)))
+                if body is None:
+                    raise BadRequest("JSON", "text that is none") from None
+                self.notes.add("loose-json", "the body is not strictly JSON and was read forgivingly")
+        if not isinstance(body, dict):
+            raise BadRequest("an object", body)
+        return body  # pyright: ignore[reportUnknownVariableType]
+
+    def passed(self, request: rq.Request) -> rq.Request:
+        model = self._options.get("model")
+        if model:
+            request = replace(request, model=model)
+        request = self._from_client(request)
+        if self._mends:
+            request = self._mended(request)
+        return self._asked(request)
+
+    def _from_client(self, request: rq.Request) -> rq.Request:
+        """What only the client's side knows: the prefix it saw, a host without a system role, state kept for it."""
+        client = profile_of(self._source)
+        prefix = self._options.get("call_id_prefix", client.prefix)
+        if prefix:
+            request = ids.restore_prefix(request, Namespace(prefix, reserved=client.reserved))
+        if client.leads:
+            request = roles.lead(request)
+        store = self._options.get("store")
+        if store is not None:
+            request = state.restore(request, store, self._options.get("tenant", ""), self.notes)
+        return request
+
+    def _mended(self, request: rq.Request) -> rq.Request:
+        """What the profile demands."""
+        profile, notes = self.profile, self.notes
+        request = texts.mend_texts(request, notes)
+        request = pairing.pair(request, notes, orphans=self._options.get("orphans", "text"))
+        request = images.check_media(request, notes)
+        request = images.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
+        request = roles.fill_empty(request, profile.empty, notes)
+        request = roles.place_system(request, profile.system, notes)
+        if profile.alternate:
+            request = roles.alternate(request, notes, profile.protocol)
+        if profile.opens:
+            request = roles.open_with_user(request, notes)
+        request, self.restore.names = names.map_names(request, profile, notes)
+        request, self.restore.ids = ids.map_ids(request, profile.ids, notes)
+        return request
+
+    def _asked(self, request: rq.Request) -> rq.Request:
+        """What the caller wants done, and limits."""
+        options, profile, notes = self._options, self.profile, self.notes
+        maximum = options.get("max_output")
+        if self._mends or maximum:
+            request = limits.limit_output(
+                request, notes, maximum=maximum, minimum=profile.min_output, inside=profile.inside
+            )
+        if options.get("context_management"):
+            request = self._managed(request)
+        if options.get("prompt_caching"):
+            request = caching.place_points(request, profile.points)
+        return caching.limit_points(request, profile.points, notes) if self._mends and profile.points else request
+
+    def _managed(self, request: rq.Request) -> rq.Request:
+        limit = self._options.get("max_input")
+        if not limit:
+            self.notes.add("context-unknown", "context is not managed: how much the model takes was not said")
+            return request
+        count = self._options.get("count", context.rough)
+        return context.manage_context(request, self.notes, limit=limit, count=count)
+
+    def written(self, write: Callable[[rq.Request, Any], Draft], request: rq.Request) -> Draft:
+        quirks = self._options.get("quirks", self.profile.quirks)
+        try:
+            return write(request, quirks)
+        except (msgspec.DecodeError, UnicodeEncodeError):  # the input of some call is no JSON
+            return write(texts.mend_inputs(request, self.notes), quirks)
+
+
+# ── who reads and writes requests ─────────────────────────────────────────────────────────────────
+
+
+def reader(name: str) -> Callable[[Object], rq.Request]:
+    """The function that reads a protocol's requests."""
+    read: Callable[[Object], rq.Request] = getattr(_module(name, "request"), "read_request")  # noqa: B009 — of Any
+    return read
+
+
+def writer(name: str) -> Callable[[rq.Request, Any], Draft]:
+    """The function that writes a protocol's requests."""
+    write: Callable[[rq.Request, Any], Draft] = getattr(_module(name, "write"), "write_request")  # noqa: B009 — of Any
+    return write
+
+
+def _module(name: str, file: str) -> Any:
+    bare = name.partition("@")[0]
+    if bare not in MODULES or not _has(bare, file):
+        raise UnknownProtocol(name, [known for known in MODULES if _has(known, file)], "protocol of requests")
+    return import_module(f"penstock.protocols.{MODULES[bare]}.{file}")
+
+
+def _has(name: str, file: str) -> bool:
+    return find_spec(f"penstock.protocols.{MODULES[name]}.{file}") is not None

@@ -1,0 +1,149 @@
+"""Files: media types checked by their bytes, and what becomes of files where a target may not hold them.
+
+Nothing is decoded but the first bytes, and nothing fetched. A writer may still move a file to where it can stand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.errors import BadRequest
+from penstock.media import sniff
+from penstock.messages.walking import change_list, with_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.diagnostics import Diagnostics
+
+Images: TypeAlias = Literal["placeholder", "skip", "error", "keep"]
+ALIASES = {
+    "image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png", "audio/mp3": "audio/mpeg",
+    "audio/x-wav": "audio/wav", "audio/wave": "audio/wav", "audio/x-flac": "audio/flac", "image/x-ms-bmp": "image/bmp",
+}  # fmt: skip
+_GUESSED = (
+    "image/",
+    "audio/",
+    "video/",
+    "application/pdf",
+    "application/octet-stream",
+)  # labels that bytes can correct
+_FILES = frozenset({rq.File, rq.Result})
+_UNITS = ("bytes", "kB", "MB", "GB")
+_STEP = 1000
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """Which files a target may hold. `roles`: whose messages; `results`: whether tool results too; `limit` in bytes."""
+
+    roles: frozenset[str] = frozenset({"system", "user", "assistant", "tool"})
+    results: bool = True
+    limit: int = 0
+    media: tuple[str, ...] = ("image/", "audio/", "video/", "application/", "text/")
+
+
+def check_media(request: rq.Request, notes: Diagnostics) -> rq.Request:
+    """The request with the media types that the bytes of its files show."""
+
+    def checked(part: Any) -> Any:
+        if type(part) is rq.Result:
+            content = change_list(part.content, _FILES, checked)
+            return part if content is part.content else replace(part, content=content)
+        media = true_media(part)
+        if media == part.media:
+            return part
+        if "*" not in part.media:
+            notes.add("media-type", f"a file labelled {part.media!r} is sent as {media!r}")
+        return replace(part, media=media)
+
+    return _changed(request, lambda _: checked)
+
+
+def true_media(file: rq.File) -> str:
+    """The media type of a file: what its bytes show, if they show anything, else its label."""
+    label = file.media.partition(";")[0].strip().lower()
+    label = ALIASES.get(label, label)
+    if not file.data or (label and not label.startswith(_GUESSED)):
+        return label or "application/octet-stream"
+    return sniff(file.data) or label or "application/octet-stream"
+
+
+def place_files(request: rq.Request, holding: Holding, how: Images, notes: Diagnostics) -> rq.Request:
+    """Files that may not be where they are, or not at all: a placeholder, nothing, or an error that names the place."""
+    if how == "keep":
+        return request
+
+    def refused(role: str) -> Callable[[Any], Any]:
+        def place(part: Any) -> Any:
+            if type(part) is rq.Result:
+                content = change_list(part.content, _FILES, refused("result" if holding.results else ""))
+                return part if content is part.content else replace(part, content=content)
+            why = _why_not(part, role, holding)
+            if not why:
+                return part
+            if how == "error":
+                raise BadRequest(f"no file here ({why})", part)
+            notes.add("file-refused", f"{why}: {'a placeholder stands for it' if how == 'placeholder' else 'left out'}")
+            return rq.Text(f"[{described(part)}]") if how == "placeholder" else None
+
+        return place
+
+    return _changed(request, refused)
+
+
+def _why_not(file: rq.File, role: str, holding: Holding) -> str:
+    if role != "result" and role not in holding.roles:
+        return f"a file may not stand in {'a tool result' if not role else f'a message of role {role}'}"
+    if not file.media.startswith(holding.media) and file.media != "*/*":
+        return f"the target takes no {file.media}"
+    if holding.limit and size(file) > holding.limit:
+        return f"a file of {_measure(size(file))} is over the limit of {_measure(holding.limit)}"
+    return ""
+
+
+def _changed(request: rq.Request, change: Callable[[str], Callable[[Any], Any]]) -> rq.Request:
+    """The request with its files changed; what goes wrong says in which message and part."""
+    messages = request.messages
+    made: list[rq.Message] | None = None
+    for place, message in enumerate(messages):
+        try:
+            parts = change_list(message.parts, _FILES, change(message.role))
+        except BadRequest as error:
+            raise error.at(_first(message, change)).at("content").at(place).at("messages") from None
+        if parts is not message.parts:
+            made = list(messages) if made is None else made
+            made[place] = replace(message, parts=parts)
+    return with_messages(request, made or messages)
+
+
+def _first(message: rq.Message, change: Callable[[str], Callable[[Any], Any]]) -> int:
+    """Which part it was that went wrong."""
+    for place, part in enumerate(message.parts):
+        try:
+            change_list([part], _FILES, change(message.role))
+        except BadRequest:
+            return place
+    return 0
+
+
+def size(file: rq.File) -> int:
+    """The bytes that base64 data stands for; 0 for a file that is elsewhere."""
+    return len(file.data) * 3 // 4 - file.data[-2:].count("=")
+
+
+def described(file: rq.File) -> str:
+    """A file in a few words, for where it cannot be shown."""
+    kind = "image" if file.media.startswith("image/") else "file"
+    words = [file.name or kind, file.media, _measure(size(file)) if file.data else file.url]
+    return ", ".join(word for word in words if word)
+
+
+def _measure(count: int) -> str:
+    value, unit = float(count), 0
+    while value >= _STEP and unit < len(_UNITS) - 1:
+        value, unit = value / _STEP, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}"

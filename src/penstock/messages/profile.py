@@ -1,0 +1,79 @@
+"""What a target demands of a request, as data: one row per protocol, and `replace` for a provider that differs.
+
+What a protocol has no field for is the writers' business; here is what makes a provider refuse a request outright.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.messages.images import Holding
+from penstock.messages.mapping import PLAIN, Rule
+from penstock.messages.roles import Empty, System
+from penstock.shaping.namespace import PREFIX
+
+USERS = frozenset({"user", "tool"})
+ANYTHING = Rule()
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A target's demands. `quirks` are handed to its writer; `provider` is the key of the options that are its own."""
+
+    protocol: str
+    provider: str = ""
+    ids: Rule = ANYTHING
+    names: Rule = ANYTHING
+    custom: bool = False  # tools of free text
+    namespaces: bool = False  # tools in groups
+    system: System = "keep"  # what becomes of system messages inside the conversation
+    alternate: bool = False  # no two messages of one role in a row
+    opens: bool = False  # the user speaks first
+    empty: Empty = "keep"  # what becomes of messages with nothing in them
+    holding: Holding = Holding()
+    points: int = 0  # cache points that may be set; 0 where caching needs none
+    min_output: int = 0
+    inside: bool = False  # a budget for reasoning counts against the output limit
+    quirks: Any = None
+    # and what it does as a client
+    leads: bool = False  # it has no system role, and lets the assistant say the system prompt
+    prefix: str = ""  # what its call ids begin with
+    reserved: str = ""  # what it appends to them
+
+
+PROFILES: dict[str, Profile] = {
+    row.protocol: row
+    for row in (
+        Profile(protocol="openai-chat", ids=Rule(limit=40), names=PLAIN, custom=True, holding=Holding(USERS)),
+        Profile(
+            protocol="responses", ids=Rule(limit=64), names=PLAIN, custom=True, namespaces=True, min_output=16,
+            holding=Holding(USERS),
+        ),
+        Profile(
+            protocol="anthropic", ids=Rule("A-Za-z0-9_-", limit=64), names=PLAIN, opens=True, empty="drop", points=4,
+            min_output=1, inside=True, holding=Holding(USERS),
+        ),
+        Profile(
+            protocol="gemini", names=Rule("A-Za-z0-9_.:-", limit=64, first="A-Za-z_"), opens=True, empty="drop",
+            holding=Holding(USERS | {"assistant"}),
+        ),
+        Profile(
+            protocol="bedrock", ids=PLAIN, names=PLAIN, opens=True, alternate=True, empty="drop", points=4,
+            holding=Holding(USERS),
+        ),
+        Profile(
+            protocol="cohere", names=Rule("A-Za-z0-9_", limit=64, first="A-Za-z_"), empty="drop",
+            holding=Holding(USERS),
+        ),
+        Profile(protocol="ollama", holding=Holding(USERS)),
+        Profile(protocol="aisdk", holding=Holding(USERS | {"assistant"})),
+        Profile(protocol="vscode", leads=True, prefix=PREFIX, reserved="__vscode"),
+    )
+}  # fmt: skip
+
+
+def profile_of(protocol: str) -> Profile:
+    """The row of a protocol; one that demands nothing where there is none."""
+    name = protocol.partition("@")[0]
+    return PROFILES.get(name) or Profile(protocol=name)

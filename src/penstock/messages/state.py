@@ -1,0 +1,215 @@
+"""State that a client cannot carry (signatures, encrypted reasoning, what was thought) kept for it between two turns.
+
+After an answer, `remember` files what stood before each call under that call, and what stood around plain text under
+that text. Before the next request, `restore` puts it back where it was, as it was. What a client carries itself wins.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.events import Extra
+from penstock.messages.walking import with_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from penstock.diagnostics import Diagnostics
+    from penstock.stores import ReasoningStore
+
+_STATE = (rq.Reasoning, rq.Opaque)
+
+
+class Kept(msgspec.Struct, omit_defaults=True):
+    """What belongs to one call, or to a text without calls: the parts around what was said, and what came with it."""
+
+    before: list[rq.Reasoning | rq.Opaque] = []
+    between: list[rq.Reasoning | rq.Opaque] = []
+    after: list[rq.Reasoning | rq.Opaque] = []
+    text: Extra | None = None
+    call: Extra | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.between or self.after or self.text or self.call)
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Kept).decode
+
+
+def remember(turn: rq.Turn, store: ReasoningStore, tenant: str) -> None:
+    """Keep what the next request will need of this turn. Names and ids are those that the client sees, unprefixed."""
+    rows = rows_of(turn.parts)
+    if rows:
+        store.put(tenant, rows)
+
+
+def restore(request: rq.Request, store: ReasoningStore, tenant: str, notes: Diagnostics) -> rq.Request:
+    """The request with the state of its earlier turns, as far as it is known."""
+    keys = keys_of(request)
+    return restored(request, store.get(tenant, keys), notes) if keys else request
+
+
+# ── keeping ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def rows_of(parts: Iterable[rq.AnyPart]) -> dict[str, bytes]:
+    """The rows to keep of a turn's parts, by key."""
+    mine = [part for part in parts if not getattr(part, "choice", 0)]
+    calls = [part for part in mine if _runs(part)]
+    if not calls:
+        kept = Kept()
+        for part in mine:
+            _collect(kept, part)
+        kept.after, kept.between = kept.between, []
+        return {text_key(mine): _encode(kept)} if kept else {}
+    return {key: _encode(kept) for key, kept in _by_call(mine) if kept}
+
+
+def _by_call(parts: list[Any]) -> list[tuple[str, Kept]]:
+    rows: list[tuple[str, Kept]] = []
+    kept = Kept()
+    for part in parts:
+        if _runs(part):
+            kept.call = part.extra
+            rows.append((call_key(part), kept))
+            kept = Kept()
+        else:
+            _collect(kept, part)
+    rows[-1][1].after = [*kept.before, *kept.between]
+    return rows
+
+
+def _collect(kept: Kept, part: rq.AnyPart) -> None:
+    if isinstance(part, _STATE):
+        said = kept.text is not None
+        kept.between = [*kept.between, part] if said else kept.between
+        kept.before = kept.before if said else [*kept.before, part]
+    elif isinstance(part, rq.Text):
+        kept.text = part.extra or kept.text or {}
+
+
+def _runs(part: Any) -> bool:
+    return type(part) is rq.Call and part.by == "client" and not part.cut
+
+
+def call_key(call: rq.Call) -> str:
+    """A call by its id and its input, however that is spelled: some providers count their ids from nought each time."""
+    given = call.json
+    if call.form == "json":
+        try:
+            given = _sorted(msgspec.json.decode(call.json or "{}"))
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            given = call.json
+    return "c:" + _hash(call.id, given)
+
+
+def text_key(parts: Iterable[rq.AnyPart]) -> str:
+    """A message without calls by what it says."""
+    return "t:" + _hash("".join(part.text for part in parts if type(part) is rq.Text).strip())
+
+
+def _sorted(value: Any) -> str:
+    """JSON in one spelling: keys in order, and whole numbers without a point, which JavaScript cannot keep."""
+    return msgspec.json.encode(_whole(value), order="sorted").decode()
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def _hash(*words: str) -> str:
+    made = blake2b(digest_size=16)
+    for word in words:
+        data = word.encode("utf-8", "surrogatepass")
+        made.update(b"%d:" % len(data) + data)
+    return made.hexdigest()
+
+
+# ── giving back ───────────────────────────────────────────────────────────────────────────────────
+
+
+def keys_of(request: rq.Request) -> list[str]:
+    """The keys under which something might be known for this request."""
+    return [key for message in request.messages if _lacking(message) for key in _keys(message)]
+
+
+def _keys(message: rq.Message) -> list[str]:
+    calls: list[Any] = [part for part in message.parts if _runs(part)]
+    return [call_key(call) for call in calls] or [text_key(message.parts)]
+
+
+def _lacking(message: rq.Message) -> bool:
+    """An assistant's message whose client carried no state of its own."""
+    return message.role == "assistant" and not any(
+        (type(part) is rq.Reasoning and _stateful(part.extra)) or type(part) is rq.Opaque for part in message.parts
+    )
+
+
+def _stateful(extra: Extra | None) -> bool:
+    return any(key != "_" and value for own in (extra or {}).values() for key, value in own.items())
+
+
+def restored(request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics) -> rq.Request:
+    """The request with what was found under its keys."""
+    if not found:
+        return request
+    messages = [_whole_again(message, found) if _lacking(message) else message for message in request.messages]
+    count = sum(new is not old for new, old in zip(messages, request.messages, strict=True))
+    if not count:
+        return request
+    notes.add("state-restored", f"messages that were given back the state their client could not carry: {count}")
+    return with_messages(request, messages)
+
+
+def _whole_again(message: rq.Message, found: Mapping[str, bytes]) -> rq.Message:
+    keys = iter(_keys(message))
+    parts: list[Any] = []
+    said: list[Any] = []  # what stands before the next call
+    known = False
+    calls = any(_runs(part) for part in message.parts)
+    for part in (*message.parts, None) if not calls else message.parts:
+        if part is None or _runs(part):
+            kept = _read(found.get(next(keys)))
+            known = known or bool(kept)
+            parts += _placed(said, part, kept)
+            said = []
+        else:
+            said.append(part)
+    if not known:
+        return message
+    return replace(message, parts=[*parts, *said])
+
+
+def _placed(said: list[Any], call: Any, kept: Kept) -> list[Any]:
+    if any(type(part) is rq.Reasoning for part in (*kept.before, *kept.between)):
+        said = [part for part in said if type(part) is not rq.Reasoning]  # the client's copy is without its state
+    if kept.text:
+        last = max((place for place, part in enumerate(said) if type(part) is rq.Text), default=-1)
+        said = [_with(part, kept.text) if place == last else part for place, part in enumerate(said)]
+    if call is None:
+        return [*kept.before, *said, *kept.after]
+    return [*kept.before, *said, *kept.between, _with(call, kept.call) if kept.call else call, *kept.after]
+
+
+def _with(part: Any, extra: Extra) -> Any:
+    own: Extra = part.extra or {}
+    return replace(part, extra={**own, **{key: {**own.get(key, {}), **value} for key, value in extra.items()}})
+
+
+def _read(row: bytes | None) -> Kept:
+    try:
+        return Kept() if row is None else _decode(row)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return Kept()  # another version's, or damaged: as good as forgotten

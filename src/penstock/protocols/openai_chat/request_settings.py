@@ -1,0 +1,122 @@
+"""Chat Completions settings → canonical: those of the standard, and what its dialects call the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import reading
+from penstock import request as rq
+from penstock.reading import rest
+
+if TYPE_CHECKING:
+    from penstock.pick import Object
+
+SETTINGS = frozenset({
+    "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "stop", "seed", "random_seed",
+    "frequency_penalty", "presence_penalty", "n", "logprobs", "top_logprobs", "response_format", "parallel_tool_calls",
+    "reasoning_effort", "reasoning", "thinking", "enable_thinking", "verbosity", "service_tier", "user", "metadata",
+    "prompt_cache_key", "store",
+})  # fmt: skip
+# Known, and yet kept as they are: they say more than is read from them.
+MARKED = frozenset({"thinking", "enable_thinking"})
+
+
+def spelled(body: Object) -> Object:
+    """How a request puts what can be put in several ways."""
+    long, short = body.get("max_completion_tokens") is not None, body.get("max_tokens") is not None
+    return {
+        "limit": "max_completion_tokens" if long else "",
+        "also_limit": {"max_tokens": body["max_tokens"]} if long and short else None,
+        "stop": isinstance(body.get("stop"), str),
+        "seed": "random_seed" if body.get("random_seed") is not None else "",
+        "top_k": body.get("top_k") is not None,
+        "reasoning": {"as": body["reasoning"]} if isinstance(body.get("reasoning"), dict) else None,
+        "format": _odd_format(body.get("response_format")),
+    }
+
+
+def read_settings(body: Object) -> rq.Settings:
+    """The settings that all protocols share in some form."""
+    limit = reading.whole(body, "max_completion_tokens")
+    seed = reading.whole(body, "seed")
+    effort, budget, thoughts = _thinking(body)
+    return rq.Settings(
+        max_output=reading.whole(body, "max_tokens") if limit is None else limit,
+        temperature=reading.number(body, "temperature"),
+        top_p=reading.number(body, "top_p"),
+        top_k=reading.whole(body, "top_k"),
+        stop=reading.strings(body, "stop"),
+        seed=reading.whole(body, "random_seed") if seed is None else seed,
+        frequency_penalty=reading.number(body, "frequency_penalty"),
+        presence_penalty=reading.number(body, "presence_penalty"),
+        choices=reading.whole(body, "n"),
+        logprobs=reading.flag(body, "logprobs"),
+        top_logprobs=reading.whole(body, "top_logprobs"),
+        format=_format(body),
+        parallel_calls=reading.flag(body, "parallel_tool_calls"),
+        effort=effort,
+        budget=budget,
+        thoughts=thoughts,
+        verbosity=reading.text(body, "verbosity"),
+        tier=reading.text(body, "service_tier"),
+        user=reading.text(body, "user"),
+        metadata=reading.table(body, "metadata") or None,
+        cache_key=reading.text(body, "prompt_cache_key"),
+        store=reading.flag(body, "store"),
+    )
+
+
+def _thinking(body: Object) -> tuple[str, int | None, bool | None]:
+    """Effort, budget and whether to show it, from the standard field or from those of the dialects."""
+    effort = reading.text(body, "reasoning_effort")
+    if body.get("reasoning") is not None:
+        said, budget, shown = reading.inside(body, "reasoning", _reasoning)
+        return effort or said, budget, shown
+    off = reading.flag(body, "enable_thinking") is False
+    if body.get("thinking") is not None:
+        thinking = reading.table(body, "thinking")
+        off = off or thinking.get("type") == "disabled"
+        return effort, 0 if off else reading.inside(body, "thinking", lambda one: reading.whole(one, "budget_tokens")), None
+    return effort, 0 if off else None, None
+
+
+def _reasoning(said: Object) -> tuple[str, int | None, bool | None]:
+    hidden = reading.flag(said, "exclude")
+    off = reading.flag(said, "enabled") is False
+    budget = 0 if off else reading.whole(said, "max_tokens")
+    return reading.text(said, "effort"), budget, None if hidden is None else not hidden
+
+
+def _format(body: Object) -> rq.Format | None:
+    if body.get("response_format") is None:
+        return None
+    return reading.inside(body, "response_format", _form)
+
+
+def _form(given: Object) -> rq.Format | None:
+    kind = given.get("type")
+    if kind == "json_schema":
+        return reading.inside(given, "json_schema", _schema)
+    return rq.Format("json") if kind == "json_object" else rq.Format() if kind == "text" else None
+
+
+def _schema(said: Object) -> rq.Format:
+    schema = reading.table(said, "schema") or None
+    name, description = reading.text(said, "name"), reading.text(said, "description")
+    return rq.Format("schema", name, schema, description, reading.flag(said, "strict"))
+
+
+def _odd_format(given: Any) -> Any:
+    """A form of answer that cannot be said again from what is read of it."""
+    if not isinstance(given, dict):
+        return None
+    said: Any = given.get("json_schema")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    known = {"text": {"type"}, "json_object": {"type"}, "json_schema": {"type", "json_schema"}}.get(
+        str(given.get("type")), set()  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    )
+    odd = rest(given, known)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(said, dict):
+        inner: Object = said  # pyright: ignore[reportUnknownVariableType]
+        odd = odd or rest(inner, {"name", "schema", "description", "strict"}) or not inner.get("name")
+        odd = odd or any(value in (None, "", {}) for value in inner.values())
+    return {"as": given} if odd else None  # pyright: ignore[reportUnknownVariableType]
