@@ -33,8 +33,12 @@ SHAPES: dict[str, bytes] = {
 }
 
 
+def pieces(frame: bytes, events: int = EVENTS) -> list[bytes]:
+    return [frame % number for number in range(events // frame.count(b"data: "))]
+
+
 def stream(frame: bytes, events: int = EVENTS) -> bytes:
-    return b"".join([frame % number for number in range(events // frame.count(b"data: "))])
+    return b"".join(pieces(frame, events))
 
 
 def cut(body: bytes, size: int) -> list[bytes]:
@@ -80,7 +84,7 @@ def compare(size: int | None) -> tuple[str, dict[str, float]]:
     rows: list[list[str]] = []
     ratios: dict[str, float] = {}
     for shape, frame in SHAPES.items():
-        chunks = cut(stream(frame), size) if size else [part + b"\n\n" for part in stream(frame).split(b"\n\n")[:-1]]
+        chunks = cut(stream(frame), size) if size else pieces(frame)
         assert ours(chunks) == httpx_sse(chunks) == EVENTS
         contenders = {"floor": floor, "ours": ours, "httpx-sse": httpx_sse}
         times = interleaved({name: partial(run, chunks) for name, run in contenders.items()}, ROUNDS)
@@ -102,19 +106,19 @@ def lengths() -> str:
 def cuttings() -> str:
     sizes = (1, 16, 256, 4 * KIB, 64 * KIB)
     chunks = {str(size): cut(stream(CHAT), size) for size in sizes}
-    times = interleaved({name: partial(ours, pieces) for name, pieces in chunks.items()}, 10)
+    times = interleaved({name: partial(ours, parts) for name, parts in chunks.items()}, 10)
     return table(
         ["bytes in a chunk", *(f"{size:,}" for size in sizes)],
         [
             ["µs per event", *(f"{times.micros(name, EVENTS):.2f}" for name in chunks)],
-            ["µs per chunk", *(f"{times.micros(name, len(pieces)):.2f}" for name, pieces in chunks.items())],
+            ["µs per chunk", *(f"{times.micros(name, len(parts)):.2f}" for name, parts in chunks.items())],
         ],
     )
 
 
 def frame_sizes() -> str:
     chunks = {size: cut(b"data: " + b"x" * size * KIB + b"\n\n", 1) for size in (64, 256, 1024)}
-    times = interleaved({str(size): partial(ours, pieces) for size, pieces in chunks.items()}, 5)
+    times = interleaved({str(size): partial(ours, parts) for size, parts in chunks.items()}, 5)
     return table(
         ["KiB in one frame, byte by byte", *(f"{size:,}" for size in chunks)],
         [["ns per byte", *(f"{times.micros(str(size), len(chunks[size])) * 1000:.0f}" for size in chunks)]],

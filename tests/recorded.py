@@ -24,7 +24,16 @@ SOURCES = {
 }  # fmt: skip
 """The corpus's word for a protocol to ours."""
 
+MISFILED = {
+    "openai-responses/azure/vercel-ai.azure.azure-deepseek-reasoning.1.response.json": "openai-chat",
+}
+"""Recordings that lie under another protocol's name than their own."""
+
 HERE = {theirs: ours for theirs, ours in SOURCES.items() if ours in running.NAMES}
+
+
+def source(entry: Entry) -> str:
+    return MISFILED.get(entry.name) or HERE[entry.protocol]
 
 
 def read(entry: Entry) -> Run:

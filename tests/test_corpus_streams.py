@@ -79,7 +79,7 @@ def test_whole_responses(protocol: str, record_property: Callable[[str, object],
     corpus.corpus_or_skip()
     entries, faults = corpus.responses(protocol), dict[str, str]()
     for entry in entries:
-        events = running.decode_body(recorded.HERE[protocol], entry.body)
+        events = running.decode_body(recorded.source(entry), entry.body)
         assert sum(type(event) is ev.Start for event in events) == 1, entry.name
         assert not any(isinstance(event, ev.Unknown) for event in events), entry.name
         faults |= {entry.name: event.kind for event in events if isinstance(event, ev.Fault)}

@@ -20,7 +20,7 @@ ChoiceMode: TypeAlias = Literal["auto", "none", "required", "tool"]
 FormatKind: TypeAlias = Literal["text", "json", "schema"]
 
 
-class Part(msgspec.Struct, tag_field="type", tag=kebab, omit_defaults=True, kw_only=True):
+class Part(msgspec.Struct, tag_field="type", tag=kebab, omit_defaults=True, kw_only=True, gc=False):
     """The root of all part kinds. `cache`: the prompt up to and with this part is worth caching ("5m", "1h")."""
 
     cache: str = ""
@@ -138,7 +138,7 @@ AnyPart: TypeAlias = Text | Reasoning | Call | Result | Ask | File | Source | Op
 ResultPart: TypeAlias = Text | Json | File | Source | Opaque
 
 
-class Message(msgspec.Struct, omit_defaults=True):
+class Message(msgspec.Struct, omit_defaults=True, gc=False):
     """One message. Results stand in messages of role `tool`; a system message stays where it was said."""
 
     role: Role
@@ -147,7 +147,7 @@ class Message(msgspec.Struct, omit_defaults=True):
     extra: Extra | None = None
 
 
-class Tool(msgspec.Struct, omit_defaults=True):
+class Tool(msgspec.Struct, omit_defaults=True, gc=False):
     """A tool on offer. `schema` is the JSON Schema of a function's input; a custom tool takes free text.
 
     `provider` tools are run upstream, `unknown` ones are of a kind this version has no word for: both keep what they

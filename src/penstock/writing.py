@@ -7,7 +7,7 @@ another way than its own, and our own readers put it back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import msgspec
 
@@ -84,6 +84,19 @@ def add(body: Object, also: Object | None) -> None:
     """Fields that were written out and said nothing (`reading.unsaid`), where there is still nothing else to say."""
     for key, value in (also or _NOTHING).items():
         body.setdefault(key, value)
+
+
+def salvage(data: Any) -> str:
+    """The words in something that has no place here: every `text` in it, a line each."""
+    if isinstance(data, list):
+        return "\n".join(words for one in cast("list[Any]", data) if (words := salvage(one)))
+    if not isinstance(data, dict):
+        return ""
+    found = [
+        value if key == "text" and isinstance(value, str) else salvage(value)
+        for key, value in cast("Object", data).items()
+    ]
+    return "\n".join(words for words in found if words)
 
 
 def effort_of(budget: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock import events as ev
 from tests import running, small
 from tests.cases import Case, cases
 from tests.small import chat, delta, fragment
@@ -41,7 +42,7 @@ def turns(case: Case) -> list[list[dict[str, Any]]]:
 @pytest.mark.parametrize("case", FOREIGN, ids=lambda case: case.id)
 def test_nothing_is_said_of_an_item_before_it_is_added_or_after_it_is_done(case: Case) -> None:
     for payloads in turns(case):
-        state: dict[int, str] = {}
+        state: dict[Any, str] = {}
         for payload in payloads:
             kind, index = payload["type"], payload.get("output_index")
             if kind == "response.output_item.added":
@@ -51,7 +52,9 @@ def test_nothing_is_said_of_an_item_before_it_is_added_or_after_it_is_done(case:
                 assert state.get(index) == "open", kind
             if kind == "response.output_item.done":
                 state[index] = "done"
-        assert set(state.values()) <= {"done"}
+        cut = [call for call in case.expected() if isinstance(call, ev.CallCut)]
+        # a call that was cut is never said to be done: clients run it at that word
+        assert list(state.values()).count("open") <= len(cut)
 
 
 @pytest.mark.row("E2")
@@ -77,11 +80,15 @@ def test_every_text_has_a_part_that_opens_and_closes(case: Case) -> None:
 def test_the_final_snapshot_is_what_was_streamed(case: Case) -> None:
     for payloads in turns(case):
         (final,) = [payload["response"] for payload in small.of_type(payloads, *FINAL)]
-        done = {p["output_index"]: p["item"] for p in small.of_type(payloads, "response.output_item.done")}
-        assert final["output"] == [done[index] for index in sorted(done)]
+        done = [p["item"] for p in sorted(payloads, key=_place) if p["type"] == "response.output_item.done"]
+        assert [item for item in final["output"] if item.get("status") != "incomplete" or item in done] == done
         assert final["id"]
         assert final["model"]
         assert final["object"] == "response"
+
+
+def _place(payload: dict[str, Any]) -> int:
+    return int(payload.get("output_index", -1))
 
 
 @pytest.mark.row("E5")

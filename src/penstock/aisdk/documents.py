@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from penstock import pick
 from penstock.errors import BadRequest
 from penstock.media import of_url, sniff
 
@@ -37,7 +38,7 @@ def read_data(value: Any, said: str = "", default: str = "") -> Held:
     if isinstance(value, str):
         return _of_text(value, said, default)
     if isinstance(value, list):
-        data = _packed(value)  # pyright: ignore[reportUnknownArgumentType]
+        data = _packed(value)
         return Held(_media(said, "", data, default), data=data, form="list")
     if not isinstance(value, dict):
         raise BadRequest(EXPECTED, value)
@@ -82,10 +83,11 @@ def _packed(numbers: Any) -> str:
     """Bytes that were written as numbers."""
     if not isinstance(numbers, list):
         raise BadRequest(EXPECTED, numbers)
-    for number in numbers:  # pyright: ignore[reportUnknownVariableType]
-        if type(number) is not int or not 0 <= number < _BYTE:  # pyright: ignore[reportUnknownArgumentType]
+    known = pick.listed({"": numbers}, "")
+    for number in known:
+        if type(number) is not int or not 0 <= number < _BYTE:
             raise BadRequest("bytes as numbers", number)
-    return base64.b64encode(bytes(numbers)).decode()  # pyright: ignore[reportUnknownArgumentType]
+    return base64.b64encode(bytes(known)).decode()
 
 
 def write_data(file: rq.File, form: str = "", reference: Object | None = None) -> Any:

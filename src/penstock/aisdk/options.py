@@ -6,7 +6,7 @@ Leans on `words` for the pairs of names. Marks of how another protocol spelled s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock import pick, reading
 from penstock.aisdk.words import OURS, SDK, read_metadata, write_metadata
@@ -25,14 +25,16 @@ CACHE = ("cacheControl", "cache_control")
 CACHER = "anthropic"  # under whose name every version's cache hints stand
 
 
-class Dressed(Protocol):
-    """What has extra data and a cache hint: a part, a tool."""
+class Noting(Protocol):
+    """What has extra data: a part, a message, a tool."""
 
     extra: Extra | None
+
+
+class Dressed(Noting, Protocol):
+    """What has a cache hint too."""
+
     cache: str
-
-
-P = TypeVar("P", bound=Dressed)
 
 
 class Noted(NamedTuple):
@@ -63,7 +65,7 @@ def read_options(source: Object, words: tuple[str, ...] = WORDS) -> Noted:
     for provider in [name for name, value in left.items() if not value]:
         extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = {}
     ours = {key: value for key, value in pick.table(left, OURS).items() if key != "extra"}
-    spelled = {"word": "" if word == words[0] else word, "hint": hint, "blank": not given}
+    spelled = {"options": "" if word == words[0] else word, "hint": hint, "no_options": not given}
     return Noted(extra, ours, cache, {key: value for key, value in spelled.items() if value})
 
 
@@ -98,7 +100,7 @@ def write_options(
         odd = marks.get("hint", "")
         hint = {"type": "ephemeral", **({} if cache == "5m" and odd != "ttl" else {"ttl": cache})}
         found[CACHER] = {**found.get(CACHER, {}), odd if odd in CACHE else CACHE[0]: hint}
-    return {marks.get("word") or word: found} if found or marks.get("blank") else {}
+    return {marks.get("options") or word: found} if found or marks.get("no_options") else {}
 
 
 def kept(protocol: str, noted: Noted, rest: Object, **marks: Any) -> Extra | None:
@@ -110,17 +112,27 @@ def kept(protocol: str, noted: Noted, rest: Object, **marks: Any) -> Extra | Non
     return noted.extra or None
 
 
-def dressed(
-    made: P, source: Object, known: AbstractSet[str], words: tuple[str, ...] = WORDS, protocol: str = SDK, **marks: Any
-) -> P:
-    """The part with everything that its known fields do not say: options, unknown fields, nulls, spelling."""
+def dress(
+    made: Dressed, source: Object, known: AbstractSet[str], words: tuple[str, ...] = WORDS, protocol: str = SDK,
+    **marks: Any,
+) -> Object:  # fmt: skip
+    """Give a part everything that its known fields do not say: options, unknown fields, nulls, spelling.
+
+    What comes back are words of our own among the options.
+    """
     if source.keys() <= known and None not in source.values() and not any(marks.values()):
-        return made
+        return {}
     noted = read_options(source, words)
     rest = {key: value for key, value in source.items() if value is None or (key not in known and key not in words)}
     made.extra = kept(protocol, noted, rest, **marks)
     made.cache = noted.cache
-    return made
+    return noted.ours
+
+
+def note(made: Noting, protocol: str = SDK, **fields: Any) -> None:
+    """Add to a part's extra data of a protocol."""
+    extra = made.extra or {}
+    made.extra = {**extra, protocol: {**extra.get(protocol, {}), **fields}}
 
 
 def undressed(part: Dressed, *, word: str = OPTIONS, protocol: str = SDK, **ours: Any) -> tuple[Object, Object, Object]:

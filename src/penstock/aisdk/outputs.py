@@ -13,7 +13,7 @@ import msgspec
 from penstock import reading
 from penstock import request as rq
 from penstock.aisdk.documents import first_id, read_data, write_data
-from penstock.aisdk.options import dressed, read_options, undressed
+from penstock.aisdk.options import dress, undressed
 from penstock.aisdk.words import SDK, encoded
 from penstock.errors import BadRequest
 from penstock.writing import split
@@ -80,9 +80,10 @@ def read_content(part: Object) -> rq.ResultPart:
     """One part of an output's list."""
     kind = part.get("type")
     if kind == "text":
-        text = reading.needed(part, "text")
-        ours = read_options(part).ours if len(part) > 2 else {}  # noqa: PLR2004 — the type and the text
-        return dressed(rq.Json(text) if ours.get("json") else rq.Text(text), part, _TEXT)
+        made = rq.Text(reading.needed(part, "text"))
+        if not dress(made, part, _TEXT).get("json"):
+            return made
+        return rq.Json(made.text, extra=made.extra, cache=made.cache)
     if kind in FILES:
         return _file(part, str(kind))
     return rq.Opaque(SDK, reading.text(part, "type"), part)
@@ -102,11 +103,12 @@ def _file(part: Object, kind: str) -> rq.File:
     except BadRequest as error:
         raise error.at(field or stored) from None
     name, id = reading.text(part, "filename"), first_id(held.reference)  # noqa: A001 — as the part calls it
-    return dressed(
-        rq.File(held.media, held.url, held.data, name=name, id=id), part,
-        {"type", field or stored, word, "filename"}, kind=kind, form=held.form, mime=word == "mimeType",
+    made = rq.File(held.media, held.url, held.data, name=name, id=id)
+    dress(
+        made, part, {"type", field or stored, word, "filename"}, kind=kind, form=held.form, mime=word == "mimeType",
         media="" if held.media == said else said or "-", reference=held.reference if value is given else None,
     )  # fmt: skip
+    return made
 
 
 # ── the way back ──────────────────────────────────────────────────────────────────────────────────

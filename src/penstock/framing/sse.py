@@ -132,11 +132,14 @@ class SseParser(FailsLate):
         at = text.find(_DATA) + len(_DATA)
         head = text[:at]
         if head == _DATA or (head.startswith(_EVENT) and head.find(b"\n") == at - len(_DATA) - 1):
-            # Mostly a batch is frames of one name with one line of data each: cut at what the first one begins with,
-            # there is no line end left.
-            datas = text[at:-2].split(b"\n\n" + head)
+            name = head[len(_EVENT) : -len(_DATA) - 1]
+            rest = text[at:-2]
+            if rest and _LF not in rest:
+                return [(name, rest)]
+            # Mostly it is frames of one name with one line of data each: cut at what the first one begins with, they
+            # hold no line end.
+            datas = rest.split(b"\n\n" + head)
             if b"" not in datas and _LF not in b"".join(datas):
-                name = head[len(_EVENT) : -len(_DATA) - 1]
                 return [(name, data) for data in datas]
         frames: list[Frame] = _find_common(text)
         return frames if not frames or frames[-1][1] else self._parse_fuller(text)

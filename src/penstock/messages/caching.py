@@ -13,8 +13,6 @@ from msgspec.structs import replace
 from penstock import request as rq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.diagnostics import Diagnostics
 
 LIMIT = 4
@@ -85,25 +83,29 @@ def _marked(message: rq.Message, cache: str) -> rq.Message:
 
 def has_hints(request: rq.Request) -> bool:
     """Whether the client said itself what to cache."""
-    return any(tool.cache for tool in request.tools) or any(_hints(message) for message in request.messages)
+    return any(tool.cache for tool in request.tools) or any(_hints(request.messages))
 
 
-def _hints(message: rq.Message) -> int:
-    return sum(1 for _ in _hinted(message))
-
-
-def _hinted(message: rq.Message) -> Iterator[Any]:
-    for part in message.parts:
-        if part.cache:
-            yield part
-        if type(part) is rq.Result:
-            yield from (inner for inner in part.content if inner.cache)
+def _hints(messages: list[rq.Message]) -> list[int]:
+    """How many hints each message has."""
+    counts: list[int] = []
+    for message in messages:
+        count = 0
+        for part in message.parts:
+            if part.cache:
+                count += 1
+            if type(part) is rq.Result:
+                for inner in part.content:
+                    if inner.cache:
+                        count += 1
+        counts.append(count)
+    return counts
 
 
 def limit_points(request: rq.Request, limit: int, notes: Diagnostics) -> rq.Request:
     """At most so many cache points. Those of the tools and the prompt and the latest ones are worth the most."""
     tools = [place for place, tool in enumerate(request.tools) if tool.cache]
-    counts = [_hints(message) for message in request.messages]
+    counts = _hints(request.messages)
     extra = len(tools) + sum(counts) - limit
     if extra <= 0:
         return request

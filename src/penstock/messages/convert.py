@@ -18,6 +18,7 @@ from penstock.errors import BadRequest, UnknownProtocol
 from penstock.jsontext import clean, loose
 from penstock.messages import caching, context, ids, images, limits, names, pairing, roles, state, texts
 from penstock.messages.profile import profile_of
+from penstock.messages.survey import survey
 from penstock.pick import as_object
 from penstock.protocols import MODULES
 from penstock.shaping.names import Name, RestoreNames
@@ -100,6 +101,7 @@ class _Run:
         self._mends = given is not None or source.partition("@")[0] != target.partition("@")[0]
         self.profile = given or profile_of(target)
         self.notes = Diagnostics("messages")
+        self._strict = False  # read by the strict parser, which lets no half characters through
         self.restore = Restore(source)
 
     def parsed(self, body: Any) -> Object:
@@ -107,6 +109,7 @@ class _Run:
         if isinstance(body, bytes | bytearray | str):
             try:
                 body = msgspec.json.decode(body)
+                self._strict = True
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 body = clean(loose(body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)))
                 if body is None:
@@ -139,21 +142,31 @@ class _Run:
         return request
 
     def _mended(self, request: rq.Request) -> rq.Request:
-        """What the profile demands."""
+        """What the profile demands. One look tells which of the rules there is anything for."""
         profile, notes = self.profile, self.notes
-        request = texts.mend_texts(request, notes)
         request = pairing.pair(request, notes, orphans=self._options.get("orphans", "text"))
-        request = images.check_media(request, notes)
-        request = images.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
-        request = roles.fill_empty(request, profile.empty, notes)
+        seen = survey(request)
+        if not self._strict and not (seen.plain and texts.written(request.tools)):
+            request = texts.mend_texts(request, notes)
+        if seen.files:
+            request = images.check_media(request, notes)
+            request = images.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
+        request = self._spoken(request, blank=seen.blank)
+        if not seen.fit_names(profile.names):
+            request, self.restore.names = names.map_names(request, profile, notes)
+        if not seen.fit_ids(profile.ids):
+            request, self.restore.ids = ids.map_ids(request, profile.ids, notes)
+        return caching.limit_points(request, profile.points, notes) if seen.hints > profile.points > 0 else request
+
+    def _spoken(self, request: rq.Request, *, blank: bool) -> rq.Request:
+        """Who speaks when."""
+        profile, notes = self.profile, self.notes
+        if blank:
+            request = roles.fill_empty(request, profile.empty, notes)
         request = roles.place_system(request, profile.system, notes)
         if profile.alternate:
             request = roles.alternate(request, notes, profile.protocol)
-        if profile.opens:
-            request = roles.open_with_user(request, notes)
-        request, self.restore.names = names.map_names(request, profile, notes)
-        request, self.restore.ids = ids.map_ids(request, profile.ids, notes)
-        return request
+        return roles.open_with_user(request, notes) if profile.opens else request
 
     def _asked(self, request: rq.Request) -> rq.Request:
         """What the caller wants done, and limits."""
@@ -167,7 +180,7 @@ class _Run:
             request = self._managed(request)
         if options.get("prompt_caching"):
             request = caching.place_points(request, profile.points)
-        return caching.limit_points(request, profile.points, notes) if self._mends and profile.points else request
+        return request
 
     def _managed(self, request: rq.Request) -> rq.Request:
         limit = self._options.get("max_input")

@@ -40,13 +40,20 @@ def map_ids(request: rq.Request, rule: Rule, notes: Diagnostics) -> tuple[rq.Req
     return _renamed(request, lambda word: table.get(word, word)), {new: old for old, new in table.items()}
 
 
-def _ids(request: rq.Request) -> list[str]:
-    return [
-        part.id if type(part) is rq.Call else part.call  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-        for message in request.messages
-        for part in message.parts
-        if type(part) in _FIELDS and getattr(part, "by", "client") == "client"
-    ]
+def _ids(request: rq.Request) -> dict[str, None]:
+    """All ids of calls that a client runs, in the order they are first used."""
+    found: dict[str, None] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is rq.Call:
+                if part.by == "client":
+                    found[part.id] = None
+            elif type(part) is rq.Result:
+                if part.by == "client":
+                    found[part.call] = None
+            elif type(part) is rq.Ask:
+                found[part.call] = None
+    return found
 
 
 def _renamed(request: rq.Request, name: Callable[[str], str]) -> rq.Request:

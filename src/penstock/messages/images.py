@@ -108,6 +108,8 @@ def _why_not(file: rq.File, role: str, holding: Holding) -> str:
 def _changed(request: rq.Request, change: Callable[[str], Callable[[Any], Any]]) -> rq.Request:
     """The request with its files changed; what goes wrong says in which message and part."""
     messages = request.messages
+    if not any_file(messages):
+        return request
     made: list[rq.Message] | None = None
     for place, message in enumerate(messages):
         try:
@@ -118,6 +120,19 @@ def _changed(request: rq.Request, change: Callable[[str], Callable[[Any], Any]])
             made = list(messages) if made is None else made
             made[place] = replace(message, parts=parts)
     return with_messages(request, made or messages)
+
+
+def any_file(messages: list[rq.Message]) -> bool:
+    """Whether there is a file anywhere."""
+    for message in messages:
+        for part in message.parts:
+            if type(part) is rq.File:
+                return True
+            if type(part) is rq.Result:
+                for inner in part.content:
+                    if type(inner) is rq.File:
+                        return True
+    return False
 
 
 def _first(message: rq.Message, change: Callable[[str], Callable[[Any], Any]]) -> int:

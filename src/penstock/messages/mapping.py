@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SIZE = 8  # letters of a digest behind a readable name
@@ -34,6 +34,10 @@ class Rule(msgspec.Struct, frozen=True):
 
     def fits(self, word: str) -> bool:
         return _whole(self).fullmatch(word) is not None
+
+    def matcher(self) -> Callable[[str], object]:
+        """A function that gives something true for a word that fits."""
+        return _whole(self).fullmatch
 
 
 PLAIN = Rule("A-Za-z0-9_-", limit=64)  # what most targets take as the name of a tool
@@ -69,14 +73,15 @@ def fit_ids(ids: Iterable[str], rule: Rule) -> dict[str, str]:
     taken: set[str] = set()
     fits = _whole(rule).fullmatch
     for id in dict.fromkeys(ids):  # noqa: A001 — as everybody calls it
-        word = id
-        again = 0
-        while word in taken or (word is id and not fits(id)):
+        if id not in taken and fits(id):
+            taken.add(id)
+            continue
+        word, again = id, 0
+        while word is id or word in taken:
             word = _short(id, rule, again)
             again += 1
         taken.add(word)
-        if word is not id:
-            made[id] = word
+        made[id] = word
     return made
 
 

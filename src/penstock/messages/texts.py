@@ -23,29 +23,35 @@ _encode = msgspec.json.Encoder().encode
 
 def mend_texts(request: rq.Request, notes: Diagnostics) -> rq.Request:
     """The request without lone surrogates; itself if it has none."""
-    if all(_sound(message) for message in request.messages) and _written(request.tools):
-        return request
+    if written(request.tools):
+        for message in request.messages:
+            if not _sound(message.parts):
+                break
+        else:
+            return request
     notes.add("surrogates", "half of a character, which cannot be sent, was replaced")
     plain = clean(msgspec.to_builtins(replace(request, diagnostics=[])))
     return replace(msgspec.convert(plain, rq.Request), diagnostics=request.diagnostics)
 
 
-def _sound(message: rq.Message) -> bool:
+def _sound(parts: list[Any]) -> bool:
     """Plain ASCII costs one look; whatever else there is must show that it can be written."""
-    return all(_plain(part) or _written(part) for part in message.parts)
+    for part in parts:
+        if type(part) is rq.Text:
+            if part.text.isascii() and part.extra is None:
+                continue
+        elif type(part) is rq.Call:
+            if part.json.isascii() and part.name.isascii() and part.extra is None:
+                continue
+        elif type(part) is rq.Result and part.extra is None and _sound(part.content):
+            continue
+        if not written(part):
+            return False
+    return True
 
 
-def _plain(part: rq.AnyPart | rq.ResultPart) -> bool:
-    if isinstance(part, rq.Text | rq.Reasoning):
-        return part.text.isascii() and part.extra is None
-    if type(part) is rq.Call:
-        return part.json.isascii() and part.name.isascii() and part.id.isascii() and part.extra is None
-    if type(part) is rq.Result:
-        return part.call.isascii() and part.extra is None and all(_plain(inner) for inner in part.content)
-    return False
-
-
-def _written(value: Any) -> bool:
+def written(value: Any) -> bool:
+    """Whether a value can be written as JSON."""
     try:
         _encode(value)
     except UnicodeEncodeError:

@@ -158,6 +158,8 @@ class CitationLinks:
     def _paragraph(self) -> str:
         """The sources of no place in particular, less those the text has given already."""
         loose, self._loose = self._loose, []
+        if not loose:
+            return ""
         self._catch_up()
         links = [link for source in loose if source.url not in self._placed and (link := self._link(source))]
         return "\n\n" * bool(links and self._said) + " ".join(dict.fromkeys(links))

@@ -149,6 +149,7 @@ class Aisdk4Encoder(PartEncoder):
         if event.call not in self._calls or event.partial:
             self.lose("provider-call")
             return
+        self.lose("answered")
         args = self._calls[event.call]
         self._send("tool-result", toolCallId=event.call, toolName=event.name, args=args, result=value(event.json))
 

@@ -50,10 +50,10 @@ class Parts:
         self._number += 1
         part = keys(part)
         if len(part) == 1 and type(part.get("text")) is str:
-            return rq.Text(part["text"])
-        for key in part:
-            if key in self.kinds and part[key] is not None:
-                return reading.inside(part, key, lambda said: self.kinds[key](self, keys(said), rest(part, {key})))
+            return rq.Text(part["text"], extra=None if part["text"] else keep(NAME, {}, empty=True))
+        kind = next((key for key in part if key in self.kinds and part[key] is not None), "")
+        if kind:
+            return reading.inside(part, kind, lambda said: self.kinds[kind](self, keys(said), rest(part, {kind})))
         if part.get("text") is not None:
             return _text(part)
         if part.get("thoughtSignature"):
@@ -159,9 +159,10 @@ def read_link(said: Object, around: Object) -> rq.File:
 def _inner_part(part: Object) -> rq.File | rq.Opaque:
     """A part of a function's response."""
     part = keys(part)
-    for key, read in (("inlineData", read_blob), ("fileData", read_link)):
-        if part.get(key) is not None:
-            return reading.inside(part, key, lambda said: read(keys(said), rest(part, {key})))  # noqa: B023 — called at once
+    if part.get("inlineData") is not None:
+        return reading.inside(part, "inlineData", lambda said: read_blob(keys(said), rest(part, {"inlineData"})))
+    if part.get("fileData") is not None:
+        return reading.inside(part, "fileData", lambda said: read_link(keys(said), rest(part, {"fileData"})))
     return rq.Opaque(NAME, "part", part)
 
 

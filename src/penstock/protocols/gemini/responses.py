@@ -35,8 +35,7 @@ def read_response(
     value: Any = response[word] if word in (OUTPUT, ERROR) else response
     items = _listed(value, len(files)) if word in (ERROR, CONTENT) else None
     if items is not None:
-        content, left = _content(items, files)
-        return [*content, *left], failed, {"listed": len(content) == 1}
+        return _content(items, files), failed, {"listed": True}
     content = [rq.Text(value) if isinstance(value, str) else rq.Json(as_json(value))]
     return [*content, *files], failed, {"wrapped": word == OUTPUT and _stands_alone(value)}
 
@@ -44,7 +43,7 @@ def read_response(
 def _listed(value: Any, files: int) -> list[Object] | None:
     """The items of a list that this module could have written."""
     items = cast("Object", value).get(CONTENT) if isinstance(value, dict) and len(cast("Object", value)) == 1 else None
-    if not isinstance(items, list) or not items:
+    if not isinstance(items, list):
         return None
     fine = all(_item(item, files) for item in cast("list[Any]", items))
     return cast("list[Object]", items) if fine else None
@@ -62,31 +61,27 @@ def _item(item: Any, files: int) -> bool:
     return kind != "file" or 0 <= cast("int", value) < files
 
 
-def _content(
-    items: list[Object], files: Sequence[rq.File | rq.Opaque]
-) -> tuple[list[rq.ResultPart], list[rq.File | rq.Opaque]]:
-    """The items in order, files in their places, and the files that no item speaks of."""
+def _content(items: list[Object], files: Sequence[rq.File | rq.Opaque]) -> list[rq.ResultPart]:
+    """The items in order, files in their places; files that no item speaks of come last."""
     content: list[rq.ResultPart] = []
-    placed: set[int] = set()
+    left = dict(enumerate(files))
     for item in items:
         if item["type"] == "text":
             content.append(rq.Text(item["text"]))
         elif item["type"] == "json":
             content.append(rq.Json(as_json(item["json"])))
-        elif item["file"] not in placed:
-            placed.add(item["file"])
-            content.append(files[item["file"]])
-    return content, [file for number, file in enumerate(files) if number not in placed]
+        elif item["file"] in left:
+            content.append(left.pop(item["file"]))
+    return [*content, *left.values()]
 
 
 def write_response(content: Sequence[rq.ResultPart], failed: bool, marks: Object) -> Object | None:  # noqa: FBT001
-    """The response for texts, values and files; the files themselves travel beside it."""
-    said = [part for part in content if not isinstance(part, rq.File)]
-    if not said and not failed:
+    """The response for texts, values and files; what is no text and no value travels beside it."""
+    said = [part for part in content if isinstance(part, rq.Text | rq.Json)]
+    if not said and not failed and not marks.get("listed"):
         return None if marks.get("bare") else {}
-    behind = not any(isinstance(part, rq.File) for part in content[: len(said)])
-    if len(said) != 1 or not behind or marks.get("listed"):
-        return _outer({CONTENT: _items(content)} if said or failed else "", failed)
+    if len(said) != 1 or content[0] is not said[0] or marks.get("listed"):
+        return _outer({CONTENT: _items(content)}, failed)
     only = said[0]
     if isinstance(only, rq.Text):
         return {ERROR if failed else OUTPUT: only.text}
@@ -102,11 +97,11 @@ def _outer(value: Any, failed: bool) -> Object:  # noqa: FBT001
     return {ERROR: value} if failed else value
 
 
-def _value(part: rq.ResultPart) -> Any:
+def _value(part: rq.Json) -> Any:
     try:
-        return _decode(part.json) if isinstance(part, rq.Json) else None
+        return _decode(part.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return cast("rq.Json", part).json
+        return part.json
 
 
 def _stands_alone(value: Any) -> bool:
@@ -122,9 +117,9 @@ def _items(content: Sequence[rq.ResultPart]) -> list[Object]:
     for part in content:
         if isinstance(part, rq.Text):
             made.append({"type": "text", "text": part.text})
-        elif isinstance(part, rq.File):
+        elif isinstance(part, rq.Json):
+            made.append({"type": "json", "json": _value(part)})
+        else:
             made.append({"type": "file", "file": files})
             files += 1
-        else:
-            made.append({"type": "json", "json": _value(part)})
     return made

@@ -92,7 +92,7 @@ def _about(made: rq.Message, message: Object, content: Any) -> None:
     """What else a message says of itself, and how."""
     if "name" in message:
         made.name = reading.text(message, "name")
-    listed = isinstance(content, list) and len(made.parts) == 1 and type(made.parts[0]) is rq.Text
+    listed = isinstance(content, list) and len(content) == 1  # pyright: ignore[reportUnknownArgumentType]
     unknown = rest(message, _MESSAGE) if message.keys() - _MESSAGE else {}
     also = unsaid(message, _MESSAGE)
     role = "developer" if message["role"] == "developer" else ""

@@ -70,17 +70,22 @@ def _thinking(body: Object) -> tuple[str, int | None, bool | None]:
     """Effort, budget and whether to show it, from the standard field or from those of the dialects."""
     effort = reading.text(body, "reasoning_effort")
     if body.get("reasoning") is not None:
-        said, budget, shown = reading.inside(body, "reasoning", _reasoning)
+        said, budget, shown = reading.inside(body, "reasoning", read_reasoning)
         return effort or said, budget, shown
     off = reading.flag(body, "enable_thinking") is False
     if body.get("thinking") is not None:
         thinking = reading.table(body, "thinking")
         off = off or thinking.get("type") == "disabled"
-        return effort, 0 if off else reading.inside(body, "thinking", lambda one: reading.whole(one, "budget_tokens")), None
+        return (
+            effort,
+            0 if off else reading.inside(body, "thinking", lambda one: reading.whole(one, "budget_tokens")),
+            None,
+        )
     return effort, 0 if off else None, None
 
 
-def _reasoning(said: Object) -> tuple[str, int | None, bool | None]:
+def read_reasoning(said: Object) -> tuple[str, int | None, bool | None]:
+    """The object that some dialects have for all about reasoning."""
     hidden = reading.flag(said, "exclude")
     off = reading.flag(said, "enabled") is False
     budget = 0 if off else reading.whole(said, "max_tokens")
@@ -112,7 +117,8 @@ def _odd_format(given: Any) -> Any:
         return None
     said: Any = given.get("json_schema")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     known = {"text": {"type"}, "json_object": {"type"}, "json_schema": {"type", "json_schema"}}.get(
-        str(given.get("type")), set()  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        str(given.get("type")),
+        set(),  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     )
     odd = rest(given, known)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(said, dict):

@@ -87,9 +87,7 @@ def _custom(tool: Object, said: Object) -> rq.Tool:
 def _legacy(function: Object) -> rq.Tool:
     made = _described(function, "parameters")
     strange = rest(function, _FUNCTION)
-    made.extra = keep(
-        NAME, {"function": strange} if strange else {}, also=unsaid(function, _FUNCTION), legacy=True
-    )
+    made.extra = keep(NAME, {"function": strange} if strange else {}, also=unsaid(function, _FUNCTION), legacy=True)
     return made
 
 

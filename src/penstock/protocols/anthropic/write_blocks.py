@@ -1,0 +1,219 @@
+"""Canonical parts → Anthropic content blocks; and the table of what has no place there."""
+
+from __future__ import annotations
+
+import binascii
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from penstock import request as rq
+from penstock.carrying import Holds, input_of
+from penstock.media import sniff
+from penstock.protocols.anthropic.request_blocks import NAME
+from penstock.writing import Draft, Losses, add, salvage, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.pick import Object
+
+LOSSES: Losses = {
+    "allowed": "which tools may be called, beside one that must, is left out",
+    "any-json": "an answer of any JSON cannot be asked for and is not",
+    "approval": "an approval is left out",
+    "budget": "a budget of less than 1024 reasoning tokens is sent as 1024",
+    "cache": "a cache point lasts for another time than was asked for: {}",
+    "cut-call": "a call that never became whole is left out",
+    "effort": "an effort without a word here is sent as the nearest: {}",
+    "empty": "an empty text, and a message without content, is left out",
+    "file": "a file of a kind that cannot be sent is told as a line of text: {}",
+    "format": "of an answer's schema only the schema is sent",
+    "json-result": "a JSON value in a tool result is sent as its text",
+    "max-output": "nobody said how long the answer may be, but it must be said: {}",
+    "media": "a text file of another type is sent as plain text: {}",
+    "mid-system": "a system message inside the conversation is said by the user",
+    "name": "the name of who speaks is left out",
+    "opaque": "state of another protocol is left out; what it says in words is sent as text",
+    "setting": "a setting without a word here is left out: {}",
+    "source": "a citation in an earlier answer is left out",
+    "temperature": "a temperature over 1 is sent as 1",
+    "tool": "a tool that another provider runs is left out: {}",
+    "unsigned": "reasoning without this provider's signature is left out, or said as text",
+}
+_TEXTS = ("text/", "application/json", "application/xml", "application/yaml")
+_TIMES = ("5m", "1h")
+
+
+class Quirks(msgspec.Struct, frozen=True):
+    """What providers of this protocol differ in."""
+
+    max_output: int = 4096  # it must be said: what to say when nobody did
+    mid_system: Literal["keep", "user"] = "keep"
+    effort: bool = True  # output_config.effort is understood; otherwise a budget is sent
+    unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning that carries no signature
+
+
+class Blocks(Draft):
+    """Parts being written."""
+
+    protocol = NAME
+    losses = LOSSES
+    holds = Holds(NAME, refusals=False, assistant_files=False)
+
+    def __init__(self, quirks: Quirks) -> None:
+        super().__init__()
+        self.quirks = quirks
+
+    def content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool = False) -> str | list[Object]:
+        """Content: a string where that says it all."""
+        if len(parts) == 1 and not listed:
+            only = parts[0]
+            if type(only) is rq.Text and not only.cache and only.extra is None:
+                return only.text
+        return self.blocks(parts)
+
+    def blocks(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
+        return [block for part in parts for block in self.block(part)]
+
+    def block(self, part: rq.AnyPart | rq.ResultPart) -> list[Object]:
+        """A part as what it is here: mostly one block, sometimes none."""
+        made = self.kinds[type(part)](self, part)
+        if part.cache and made and "cache_control" not in made[-1]:
+            self.hint(part, made[-1], split(getattr(part, "extra", None), NAME)[1])
+        return made
+
+    def hint(self, part: Any, made: Object, marks: Object) -> None:
+        """A cache point, as it was said or as it is usual."""
+        if "hint" in marks:
+            made["cache_control"] = marks["hint"]
+            return
+        if part.cache not in _TIMES:
+            self.lose("cache", part.cache)
+        made["cache_control"] = {"type": "ephemeral", "ttl": "1h"} if part.cache == "1h" else {"type": "ephemeral"}
+
+    # ── what is said ──────────────────────────────────────────────────────────────────────────────
+
+    def _text(self, part: rq.Text) -> list[Object]:
+        if part.extra is None:
+            own, marks = part.extra or {}, {}
+        else:
+            own, marks = self.own(part.extra)
+        if not part.text and "empty" not in marks:
+            self.lose("empty")  # an empty block is refused
+            return []
+        made = {"type": "text", "text": part.text, **own}
+        add(made, marks.get("also"))
+        return [made]
+
+    def _json(self, part: rq.Json) -> list[Object]:
+        self.lose("json-result")
+        return [{"type": "text", "text": part.json}]
+
+    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+        own, _ = split(part.extra, NAME)
+        if "redacted" in own:
+            more = {key: value for key, value in own.items() if key != "redacted"}
+            return [{"type": "redacted_thinking", "data": own["redacted"], **more}]
+        if own.get("signature") or "signature" in own or self.quirks.unsigned == "keep":
+            return [{"type": "thinking", "thinking": part.text, "signature": "", **own}]
+        self.lose("unsigned")
+        return [{"type": "text", "text": part.text}] if self.quirks.unsigned == "text" and part.text else []
+
+    # ── calls and results ─────────────────────────────────────────────────────────────────────────
+
+    def _call(self, call: rq.Call) -> list[Object]:
+        if call.cut:
+            self.lose("cut-call")
+            return []
+        given, carried = input_of(call)
+        if carried:
+            self.carry(carried)
+        made: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+        if call.extra is not None:
+            own, marks = self.own(call.extra)
+            made.update(own)
+            add(made, marks.get("also"))
+        return [made]
+
+    def _result(self, result: rq.Result) -> list[Object]:
+        content = result.content
+        if result.extra is None:
+            made: Object = {"type": "tool_result", "tool_use_id": result.call}
+            if content:
+                made["content"] = self.content(content)
+            if result.failed:
+                made["is_error"] = True
+            return [made]
+        own, marks = self.own(result.extra)
+        if result.by == "provider" and own:
+            return [{**own, "content": msgspec.json.decode(result.json)}]
+        made = {"type": "tool_result", "tool_use_id": result.call, **own}
+        if content or "listed" in marks:
+            made["content"] = self.content(content, listed="listed" in marks)
+        if result.failed or "said" in marks:
+            made["is_error"] = result.failed
+        add(made, marks.get("also"))
+        return [made]
+
+    # ── files ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _file(self, part: rq.File) -> list[Object]:
+        own, marks = self.own(part.extra)
+        kind = marks.get("kind") or ("image" if part.media.startswith("image/") else "document")
+        source = self._source_of(part, own=bool(own or marks))
+        if source is None:
+            self.lose("file", part.media)
+            return [{"type": "text", "text": f"[{part.name or part.media}]({part.url})"}]
+        made: Object = {"type": kind, "source": {**source, **marks.get("source", {})}}
+        if part.name and kind == "document":
+            made["title"] = part.name
+        made.update(own)
+        add(made, marks.get("also"))
+        return [made]
+
+    def _source_of(self, part: rq.File, *, own: bool) -> Object | None:
+        media, known = part.media, part.media.startswith(("image/", "application/pdf"))
+        if part.id:
+            return {"type": "file", "file_id": part.id}
+        if part.url:
+            return {"type": "url", "url": part.url} if known or own else None
+        if media == "image/*":
+            media = sniff(part.data) or "image/png"
+        if known:
+            return {"type": "base64", "media_type": media, "data": part.data}
+        return self._plain(part)
+
+    def _plain(self, part: rq.File) -> Object | None:
+        """A text, which is sent as what it says."""
+        if not part.media.startswith(_TEXTS):
+            return None
+        try:
+            words = binascii.a2b_base64(part.data).decode("utf-8", "surrogatepass")
+        except ValueError:
+            return None
+        if part.media != "text/plain":
+            self.lose("media", part.media)
+        return {"type": "text", "media_type": "text/plain", "data": words}
+
+    # ── what has no place ─────────────────────────────────────────────────────────────────────────
+
+    def _opaque(self, part: rq.Opaque) -> list[Object]:
+        if part.protocol == NAME:
+            return [part.data if part.cache else {key: part.data[key] for key in part.data if key != "cache_control"}]
+        self.lose("opaque")
+        words = salvage(part.data)
+        return [{"type": "text", "text": words}] if words else []
+
+    def _source(self, _: rq.Source) -> list[Object]:
+        self.lose("source")
+        return []
+
+    def _ask(self, _: rq.Ask) -> list[Object]:
+        self.lose("approval")
+        return []
+
+    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
+        rq.Opaque: _opaque, rq.Source: _source, rq.Ask: _ask,
+    }  # fmt: skip

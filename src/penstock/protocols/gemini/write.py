@@ -1,0 +1,145 @@
+"""Canonical requests → generateContent. Parts, tools and settings have files of their own.
+
+What APIs of this protocol differ in is a field of `Quirks`. The model and whether to stream are said in the URL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import request as rq
+from penstock.carrying import Holds, stowed
+from penstock.carrying.systems import said_by_user
+from penstock.protocols.gemini.own import NAME
+from penstock.protocols.gemini.write_parts import LOSSES, PartWriter, Quirks
+from penstock.protocols.gemini.write_settings import write_settings
+from penstock.protocols.gemini.write_tools import write_choice, write_tools
+from penstock.writing import Draft, add, split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.pick import Object
+
+__all__ = ["LOSSES", "Quirks", "Writer", "write_request"]
+
+
+class Writer(PartWriter):
+    """One request being written. State besides the parts': the content that collects the results of one round."""
+
+    def __init__(self, quirks: Quirks) -> None:
+        super().__init__(quirks)
+        self._round: list[tuple[str, Object]] | None = None
+
+    def write(self, request: rq.Request) -> Object:
+        own, marks = self.own(request.extra)
+        messages = stowed(
+            request.messages, Holds(NAME, refusals=False, result_files=self.quirks.result_files), self.carry
+        )
+        first = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
+        self.learn(messages)
+        contents = self._contents(messages[first:])
+        body: Object = {"contents": contents[0] if marks.get("single") and len(contents) == 1 else contents}
+        if marks.get("model"):
+            body["model"] = request.model
+        if first:
+            body["systemInstruction"] = self._system(messages[:first])
+        tools = write_tools(request.tools, self)
+        if tools:
+            body["tools"] = tools
+        choice: Object = {} if request.choice is None else {"functionCallingConfig": write_choice(request.choice, self)}
+        self._put(body, "toolConfig", choice, own)
+        self._put(body, "generationConfig", write_settings(request.settings, own, marks, self), own)
+        body.update({key: value for key, value in own.items() if key not in ("toolConfig", "generationConfig")})
+        add(body, marks.get("unsaid"))
+        return _wrapped(body, request.model, marks.get("outer"))
+
+    def _put(self, body: Object, key: str, made: Object, own: Object) -> None:
+        whole = {**own.get(key, {}), **made}
+        if whole:
+            body[key] = whole
+
+    # ── contents ──────────────────────────────────────────────────────────────────────────────────
+
+    def _system(self, messages: list[rq.Message]) -> Any:
+        if len(messages) > 1:
+            self.lose("system-join")
+        own, marks = split(messages[0].extra, NAME)
+        parts = [made for message in messages for part in message.parts for made in self.part(part)]
+        if marks.get("bare") and len(parts) == 1:
+            return parts[0]["text"]
+        role = {"role": marks["role"]} if "role" in marks else {}
+        return {**role, "parts": parts[0] if marks.get("single") and len(parts) == 1 else parts, **own}
+
+    def _contents(self, messages: Iterable[rq.Message]) -> list[Object]:
+        made: list[Object] = []
+        for message in messages:
+            if message.name:
+                self.lose("name")
+            own, marks = self.own(message.extra)
+            if message.role == "tool":
+                self._results(message, own, marks, made)
+            elif marks.get("joined") and self._round is not None:
+                self._join(message, marks, made)
+            else:
+                self._message(message, own, marks, made)
+        return made
+
+    def _results(self, message: rq.Message, own: Object, marks: Object, made: list[Object]) -> None:
+        """All results of a round must stand in one content, right behind the calls."""
+        if self._round is None or marks.get("apart"):
+            self._round = []
+            made.append({"role": _role(marks, "user"), "parts": [], **own})
+        for part in message.parts:
+            call = part.call if type(part) is rq.Result else ""
+            self._round += [(call, one) for one in self.part(part)]
+        if not self.quirks.ids:
+            self._round.sort(key=lambda row: self.places.get(row[0], len(self.places)))
+        made[-1]["parts"] = _single([one for _, one in self._round], marks)
+
+    def _join(self, message: rq.Message, marks: Object, made: list[Object]) -> None:
+        parts: list[Object] = made[-1]["parts"]
+        places = marks.get("places") or range(len(parts), len(parts) + len(message.parts))
+        for place, part in zip(places, message.parts, strict=False):
+            parts[place:place] = self.part(part)
+        self._round = None
+
+    def _message(self, message: rq.Message, own: Object, marks: Object, made: list[Object]) -> None:
+        self._round = None
+        said = message.parts
+        if message.role == "system":
+            self.carry("mid-system")
+            said = said_by_user(said)
+        parts = [one for part in said for one in self.part(part)]
+        role = "model" if message.role == "assistant" else "user"
+        if not parts:
+            self.lose("empty")
+            return
+        content: Object = {"role": _role(marks, role), "parts": _single(parts, marks), **own}
+        if not content["role"]:
+            del content["role"]
+        made.append(content)
+
+
+def _role(marks: Object, usual: str) -> str:
+    """The role as it was spelled: nothing, where nothing was said."""
+    role: str = marks.get("role", usual)
+    return "" if role == "none" else role
+
+
+def _single(parts: list[Object], marks: Object) -> Any:
+    return parts[0] if marks.get("single") and len(parts) == 1 else parts
+
+
+def _wrapped(body: Object, model: str, outer: Object | None) -> Object:
+    """As Code Assist has it, where it was so."""
+    if not outer:
+        return body
+    return {**outer, **({"model": model} if "model" in outer else {}), "request": body}
+
+
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+    """A request as the body of a generateContent call."""
+    writer = Writer(quirks or Quirks())
+    writer.body = writer.write(request)
+    return writer

@@ -1,0 +1,252 @@
+"""Canonical parts → Chat Completions content, reasoning and results; and the table of what has no place there."""
+
+from __future__ import annotations
+
+import binascii
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from penstock import request as rq
+from penstock.carrying import Holds
+from penstock.media import sniff
+from penstock.protocols.openai_chat.request_parts import SOUNDS
+from penstock.protocols.openai_chat.request_thoughts import FORMATS, NAME
+from penstock.writing import Draft, Losses, add, salvage, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.pick import Object
+
+LOSSES: Losses = {
+    "allowed": "which tools may be called, beside one that must, is left out",
+    "approval": "an approval is left out",
+    "budget": "a budget of reasoning tokens is sent as an effort",
+    "cache": "a cache point is left out",
+    "cut-call": "a call that never became whole is left out",
+    "file": "a file by its address is sent as a line of text with it",
+    "json-result": "a JSON value in a tool result is sent as its text",
+    "opaque": "state of another protocol is left out; what it says in words is sent as text",
+    "order": "what a message says behind its calls is sent before them, and all that it thought before both",
+    "parts": "a text of several parts is sent as one",
+    "reasoning": "reasoning is left out",
+    "reasoning-state": "signed or encrypted reasoning of another protocol is left out",
+    "setting": "a setting without a word here is left out: {}",
+    "source": "a citation in an earlier answer is left out",
+    "tool": "a tool that another provider runs is left out: {}",
+}
+_FORMS = {media: form for form, media in SOUNDS.items()} | {
+    "audio/mp3": "mp3",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+}
+
+
+class Quirks(msgspec.Struct, frozen=True):
+    """What providers of this protocol differ in."""
+
+    limit: Literal["max_tokens", "max_completion_tokens", ""] = ""  # the word for the output limit; "" as it was said
+    system: Literal["system", "developer", ""] = ""
+    reasoning: Literal["reasoning_content", "reasoning", "thinking", ""] = "reasoning_content"
+    details: bool = False  # signed reasoning of others may be sent in reasoning_details
+    effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
+    lists: bool = True  # what the model and its tools say may be a list of parts
+    result_files: bool = False  # files may stand in tool results
+    file_urls: bool = False  # documents may be sent by their address
+    documents: Literal["file", "document_url"] = "file"
+    seed: Literal["seed", "random_seed"] = "seed"
+    top_k: bool = False
+    cache: Literal["cache_control", "prompt_cache_breakpoint", ""] = ""
+
+
+class Parts(Draft):
+    """Parts being written."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(self, quirks: Quirks) -> None:
+        super().__init__()
+        self.quirks = quirks
+        self.holds = Holds(
+            NAME, failed=False, assistant_files=False, result_files=quirks.result_files, file_urls=quirks.file_urls
+        )
+
+    def content(self, parts: Sequence[rq.AnyPart], *, listed: bool = False, hinted: bool = False) -> str | list[Object]:
+        """A message's content: a string where that says it all. `hinted`: the last cache point is the message's."""
+        if len(parts) == 1 and not listed:
+            only = parts[0]
+            if type(only) is rq.Text and only.extra is None and not only.refusal and (not only.cache or hinted):
+                return only.text
+        if not parts and not listed:
+            return ""
+        if hinted:
+            return [*self._parts(parts[:-1]), *self.part(parts[-1], hinted=True)]
+        return self._parts(parts)
+
+    def _parts(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
+        return [made for part in parts for made in self.part(part)]
+
+    def part(self, part: rq.AnyPart | rq.ResultPart, *, hinted: bool = False) -> list[Object]:
+        """A part as what it is here: mostly one, sometimes none."""
+        made = self.kinds[type(part)](self, part)
+        if made and part.cache and not hinted and type(part) is not rq.Opaque:
+            self.hint(part, made[-1], split(getattr(part, "extra", None), NAME)[1])
+        return made
+
+    def hint(self, part: Any, made: Object, marks: Object) -> None:
+        """A cache point, as it was said or as the provider takes it."""
+        word = self.quirks.cache
+        if "hint" in marks:
+            made.update(marks["hint"])
+        elif word == "cache_control":
+            made["cache_control"] = {"type": "ephemeral", **({"ttl": part.cache} if part.cache != "5m" else {})}
+        elif word and made.get("type") != "function":
+            made["prompt_cache_breakpoint"] = {"mode": "explicit"}
+        elif "cache_control" not in made:
+            self.lose("cache")
+
+    def answer(self, content: Sequence[rq.ResultPart], *, listed: bool) -> Any:
+        """What a tool gave: a string where that says it all."""
+        if len(content) == 1 and not listed:
+            only = content[0]
+            if type(only) is rq.Text and only.extra is None and not only.cache:
+                return only.text
+        made = self._parts(content)
+        if listed or (len(made) > 1 and self.quirks.lists) or any(one["type"] != "text" for one in made):
+            return made
+        if len(made) > 1:
+            self.lose("parts")
+        return "\n".join(one["text"] for one in made)
+
+    # ── one kind each ─────────────────────────────────────────────────────────────────────────────
+
+    def _text(self, part: rq.Text) -> list[Object]:
+        kind = "refusal" if part.refusal else "text"
+        made: Object = {"type": kind, kind: part.text}
+        if part.extra is not None:
+            own, marks = self.own(part.extra)
+            made.update(own.get("beside", {}))
+            add(made, marks.get("also"))
+        return [made]
+
+    def _json(self, part: rq.Json) -> list[Object]:
+        self.lose("json-result")
+        return [{"type": "text", "text": part.json}]
+
+    def _file(self, part: rq.File) -> list[Object]:
+        own, marks = self.own(part.extra)
+        inner = {key: value for key, value in own.items() if key != "beside"}
+        kind, said = self._filed(part, marks)
+        made: Object = {"type": kind}
+        if kind == "text":
+            return [{**made, "text": said}]
+        made[kind] = {**said, **inner} if isinstance(said, dict) else said
+        if kind == "document_url" and part.name:
+            made["document_name"] = part.name
+        made.update(own.get("beside", {}))
+        add(made, marks.get("also"))
+        return [made]
+
+    def _filed(self, part: rq.File, marks: Object) -> tuple[str, Any]:
+        """The type of part that a file becomes, and what stands in it."""
+        kind, media = marks.get("kind") or "", part.media
+        address = marks.get("url") or part.url or (f"data:{media};base64,{part.data}" if part.data else "")
+        form = _FORMS.get(media) if part.data else None
+        if (media.startswith("image/") and kind != "file" and address) or kind in ("video_url", "audio_url"):
+            url = (
+                f"data:{sniff(part.data) or 'image/png'};base64,{part.data}"
+                if media == "image/*" and part.data
+                else address
+            )
+            return kind or "image_url", url if "bare" in marks else {"url": url}
+        if kind == "document_url" or (not kind and address and self.quirks.documents == "document_url" and not form):
+            return "document_url", address
+        if "bare" in marks and kind != "file":
+            return "input_audio", part.data or part.url
+        if kind == "input_audio" or (form and kind != "file"):
+            return "input_audio", {"data": part.data, "format": marks.get("format") or form}
+        if part.url and not self.quirks.file_urls and kind != "file":
+            self.lose("file")
+            return "text", f"[{part.name or part.media}]({part.url})"
+        return "file", _uploaded(part, part.data if "bare" in marks and part.data else address, own="kind" in marks)
+
+    def _opaque(self, part: rq.Opaque) -> list[Object]:
+        if part.protocol == NAME:
+            return [part.data]
+        self.lose("opaque")
+        words = salvage(part.data)
+        return [{"type": "text", "text": words}] if words else []
+
+    def _source(self, _: rq.Source) -> list[Object]:
+        self.lose("source")
+        return []
+
+    def _ask(self, _: rq.Ask) -> list[Object]:
+        self.lose("approval")
+        return []
+
+    def _misplaced(self, part: Any) -> list[Object]:
+        """A call or a result that no message of this role may hold: told in words."""
+        self.lose("opaque")
+        return [{"type": "text", "text": salvage(msgspec.to_builtins(part))}]
+
+    # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
+
+    def spoken(self, part: rq.Reasoning) -> bool:
+        """Whether reasoning stands among what was said, and not in a field of its own."""
+        marks = split(part.extra, NAME)[1]
+        return "part" in marks or (self.quirks.reasoning == "thinking" and "field" not in marks)
+
+    def _thinking(self, part: rq.Reasoning) -> list[Object]:
+        own, marks = split(part.extra, NAME)
+        if "given" in marks:
+            given: Any = marks["given"]["as"]
+        else:
+            given = part.text if marks.get("part") == "text" else [{"type": "text", "text": part.text}]
+        return [{"type": "thinking", "thinking": given, **own}]
+
+    def thought(self, part: rq.Reasoning, body: Object) -> None:
+        """Reasoning into the fields that a message has for it."""
+        own, marks = split(part.extra, NAME)
+        state = {key: value for key, value in (part.extra or {}).items() if key != NAME and value.keys() - {"_"}}
+        details = own.get("reasoning_details") or self._details(part, state)
+        if details:
+            body["reasoning_details"] = [*body.get("reasoning_details", ()), *details]
+        elif state:
+            self.lose("reasoning-state")
+        body.update({key: value for key, value in own.items() if key != "reasoning_details"})
+        field = marks.get("field", "" if "reasoning_details" in own else self.quirks.reasoning)
+        words = marks.get("said") or part.text
+        if field and words:
+            body[field] = body.get(field, "") + words
+        elif words and not details:
+            self.lose("reasoning")
+
+    def _details(self, part: rq.Reasoning, state: Object) -> list[Object]:
+        if not self.quirks.details:
+            return []
+        for form, (protocol, signed, sealed) in FORMATS.items():
+            own = state.get(protocol, {})
+            if own.get(sealed):
+                return [{"type": "reasoning.encrypted", "data": own[sealed], "format": form}]
+            if signed and own.get(signed):
+                detail = {"type": "reasoning.text", "text": part.text, "signature": own[signed], "format": form}
+                return [detail]
+        return []
+
+    kinds: dict[type, Callable[[Any, Any], list[Object]]] = {  # noqa: RUF012 — a table
+        rq.Text: _text, rq.Json: _json, rq.File: _file, rq.Opaque: _opaque, rq.Source: _source, rq.Ask: _ask,
+        rq.Reasoning: _thinking, rq.Result: _misplaced, rq.Call: _misplaced,
+    }  # fmt: skip
+
+
+def _uploaded(part: rq.File, address: str, *, own: bool) -> Object:
+    """A document; a name is asked for with its data, even if it has none."""
+    made: Object = {"file_data": address} if address else {}
+    if part.id:
+        made["file_id"] = part.id
+    if part.name or (address and not own):
+        made["filename"] = part.name or f"file.{part.media.rpartition('/')[2]}"
+    return made

@@ -1,0 +1,94 @@
+"""Canonical settings → Chat Completions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.protocols.openai_chat.request_settings import read_reasoning
+from penstock.writing import effort_of, said
+
+if TYPE_CHECKING:
+    from penstock import request as rq
+    from penstock.pick import Object
+    from penstock.protocols.openai_chat.write_parts import Parts
+
+_PLAIN = (
+    ("temperature", "temperature"), ("top_p", "top_p"), ("frequency_penalty", "frequency_penalty"),
+    ("presence_penalty", "presence_penalty"), ("n", "choices"), ("logprobs", "logprobs"),
+    ("top_logprobs", "top_logprobs"), ("parallel_tool_calls", "parallel_calls"), ("verbosity", "verbosity"),
+    ("service_tier", "tier"), ("user", "user"), ("metadata", "metadata"), ("prompt_cache_key", "cache_key"),
+    ("store", "store"),
+)  # fmt: skip
+
+
+def write_settings(draft: Parts, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
+    """All settings that say something."""
+    for key, name in _PLAIN:
+        value = getattr(asked, name)
+        if value is not None and value != "":
+            body[key] = value
+    if asked.max_output is not None:
+        body[draft.quirks.limit or marks.get("limit") or "max_tokens"] = asked.max_output
+        if not draft.quirks.limit:
+            body.update(marks.get("also_limit", {}))
+    if asked.seed is not None:
+        body[marks.get("seed") or draft.quirks.seed] = asked.seed
+    if asked.stop:
+        body["stop"] = asked.stop[0] if "stop" in marks and len(asked.stop) == 1 else asked.stop
+    if asked.format is not None or "format" in marks:
+        body["response_format"] = marks["format"]["as"] if "format" in marks else _format(asked.format)
+    if asked.top_k is not None:
+        _top_k(draft, asked.top_k, marks, body)
+    if not (own.keys() & {"thinking", "enable_thinking"}) or asked.effort:
+        _thinking(draft, asked, marks, body)
+
+
+def _top_k(draft: Parts, top_k: int, marks: Object, body: Object) -> None:
+    if draft.quirks.top_k or "top_k" in marks:
+        body["top_k"] = top_k
+    else:
+        draft.lose("setting", "top_k")
+
+
+def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> None:
+    """How much to think, in the field that the provider has for it."""
+    word = draft.quirks.effort
+    if "reasoning" in marks:
+        given = marks["reasoning"]["as"]
+        if read_reasoning(given) == (asked.effort, asked.budget, asked.thoughts):
+            body["reasoning"] = given
+            return
+        word = "reasoning"
+    if word == "reasoning":
+        _reasoning(asked, body)
+        return
+    if asked.thoughts is not None:
+        draft.lose("setting", "thoughts")
+    effort = asked.effort
+    if not effort and asked.budget is not None:
+        draft.lose("budget")
+        effort = effort_of(asked.budget)
+    if effort and word:
+        body[word] = effort
+    elif effort:
+        draft.lose("setting", "effort")
+
+
+def _reasoning(asked: rq.Settings, body: Object) -> None:
+    hidden = None if asked.thoughts is None else not asked.thoughts
+    off = asked.budget == 0
+    made = said(effort=asked.effort, max_tokens=None if off else asked.budget)
+    made.update(
+        {key: value for key, value in (("exclude", hidden), ("enabled", False if off else None)) if value is not None}
+    )
+    if made:
+        body["reasoning"] = made
+
+
+def _format(form: rq.Format | None) -> Object | None:
+    if form is None or form.kind != "schema":
+        return {"type": "json_object" if form is not None and form.kind == "json" else "text"}
+    schema = said(name=form.name or "answer", schema=form.schema, description=form.description)
+    if form.strict is not None:
+        schema["strict"] = form.strict
+    return {"type": "json_schema", "json_schema": schema}
