@@ -121,9 +121,14 @@ PAIRS = (
 )
 
 
+def frames(pair: Pair, events: int) -> list[bytes]:
+    """That many deltas, each a chunk of its own."""
+    return [pair.frame % number for number in range(events)]
+
+
 def stream(pair: Pair, events: int, size: int = 4096) -> list[bytes]:
     """A body of that many deltas in chunks of that size."""
-    body = b"".join([pair.frame % number for number in range(events)])
+    body = b"".join(frames(pair, events))
     return [body[at : at + size] for at in range(0, len(body), size)]
 
 
@@ -133,7 +138,7 @@ def run(pair: Pair, chunks: list[bytes]) -> int:
     at, build = len(pair.head), pair.build
     rest, made = b"", 0
     for chunk in chunks:
-        frames = (rest + chunk).split(b"\n\n")
-        rest = frames.pop()
-        made += len(b"".join([build(decode(frame[at:])) for frame in frames]))
+        whole = (rest + chunk).split(b"\n\n")
+        rest = whole.pop()
+        made += len(b"".join([build(decode(frame[at:])) for frame in whole]))
     return made

@@ -132,8 +132,7 @@ def report() -> Section:
         return Section(f"## SSE parsing\n\nhttpx-sse is not installed, so there is nothing beside it.\n\n{growth}", [])
     batches, ratios = compare(4 * KIB)
     singles, _ = compare(None)
-    worst = min(ratios[shape] for shape in COMMON)
-    broken = [f"SSE parsing is {worst:.1f} times as fast as httpx-sse; the target is {TARGET}"] if worst < TARGET else []
+    slow = [f"{shape}: {ratios[shape]:.1f} times as fast as httpx-sse" for shape in COMMON if ratios[shape] < TARGET]
     return Section(
         f"""## SSE parsing
 
@@ -147,7 +146,7 @@ One frame a chunk, as live streams mostly come:
 {singles}
 
 {growth}""",
-        broken,
+        slow,
     )
 
 

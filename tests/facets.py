@@ -6,6 +6,7 @@ report is a loss in silence, which is what the tests look for.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections import Counter
 from functools import cache
@@ -68,8 +69,8 @@ def _rest(turn: rq.Turn, parts: Sequence[rq.AnyPart]) -> Facets:
         return [tuple(getattr(part, name) for name in names) for part in parts if isinstance(part, kind)]
 
     return {
-        "reasoning-state": [part.extra for part in parts if isinstance(part, rq.Reasoning) and part.extra],
-        "text-state": [part.extra for part in parts if isinstance(part, rq.Text) and part.extra],
+        "reasoning-state": [state for part in parts if isinstance(part, rq.Reasoning) for state in _state(part)],
+        "text-state": [state for part in parts if isinstance(part, rq.Text) for state in _state(part)],
         "results": [
             (part.call, arguments(part.json), part.failed, part.partial)
             for part in parts
@@ -81,9 +82,16 @@ def _rest(turn: rq.Turn, parts: Sequence[rq.AnyPart]) -> Facets:
         "sources": sorted(of(rq.Source, "url", "title")),
         "spans": [(part.url, _cited(turn.parts, part)) for part in parts if isinstance(part, rq.Source)],
         "opaque": of(rq.Opaque, "protocol", "kind", "data"),
-        "data": [(data.name, arguments(data.json), data.id) for data in turn.data],
+        "data": [(data.name, arguments(data.json), data.id, data.transient) for data in turn.data],
         "unknown": [(event.protocol, event.data) for event in turn.unknown],
     }
+
+
+def _state(part: rq.Text | rq.Reasoning) -> list[str]:
+    """What a protocol wants back with a part, piece by piece."""
+    return [
+        json.dumps([name, key, kept[key]], sort_keys=True) for name, kept in (part.extra or {}).items() for key in kept
+    ]
 
 
 def _cited(parts: Sequence[rq.AnyPart], source: rq.Source) -> str | None:
@@ -99,9 +107,9 @@ def _end(turn: rq.Turn) -> Facets:
         # Some protocols must give a number: zero tokens is how they say that none were counted.
         "input": (usage and usage.input) or None,
         "output": (usage and usage.output) or None,
-        "cached": usage and usage.cached,
-        "written": usage and usage.written,
-        "reasoned": usage and usage.reasoning,
+        "cached": (usage and usage.cached) or None,
+        "written": (usage and usage.written) or None,
+        "reasoned": (usage and usage.reasoning) or None,
         "steps": [(step.step, step.input, step.output) for step in turn.steps],
         "finish": finish and finish.reason,
         "others": finish and finish.others,
@@ -110,9 +118,13 @@ def _end(turn: rq.Turn) -> Facets:
     }
 
 
-def changed(before: Iterable[AnyEvent], after: Iterable[AnyEvent]) -> set[str]:
-    """The facets in which two streams of events differ."""
+def changed(before: Iterable[AnyEvent], after: Iterable[AnyEvent], *, settled: bool = False) -> set[str]:
+    """The facets in which two streams of events differ; `settled` leaves out what was only said on the way."""
     left, right = [facets(turn) for turn in fold(before)], [facets(turn) for turn in fold(after)]
+    if settled:
+        for each in (*left, *right):
+            each["results"] = [row[:3] for row in each["results"] if not row[3]]
+            each["data"] = [row[:3] for row in each["data"] if not row[3]]
     if len(left) != len(right):
         return {"turns"}
     return {name for a, b in zip(left, right, strict=True) for name in a if not _same(name, a[name], b[name])}
@@ -122,6 +134,8 @@ def _same(name: str, before: Any, after: Any) -> bool:
     """What was not said may be filled in: a name for the turn, the text that a loose citation is put beside."""
     if name in FILLED and not before:
         return True
+    if name.endswith("-state"):
+        return Counter(before) <= Counter(after)
     if name == "spans":
         return Counter(row for row in before if row[1] is not None) <= Counter(after)
     return bool(before == after)

@@ -23,7 +23,7 @@ REASONS = {
     "stop": "stop", "length": "length", "tool_calls": "calls", "function_call": "calls", "content_filter": "filter",
     "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "calls", "pause_turn": "pause",
     "refusal": "refusal", "completed": "stop", "incomplete": "length", "max_output_tokens": "length",
-    "STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "filter", "RECITATION": "filter", "NO_IMAGE": "filter",
+    "STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "filter", "RECITATION": "filter", "NO_IMAGE": "other", "OTHER": "other",
 }  # fmt: skip
 """A provider's word to the canonical one, before calls are looked at. Written apart from the codecs' own tables."""
 
@@ -57,6 +57,8 @@ def joined(turns: Iterable[Turn]) -> Outcome:
         whole.text, whole.reasoning = row.text + whole.text, row.reasoning + whole.reasoning
         whole.refusal, whole.calls = row.refusal + whole.refusal, [*row.calls, *whole.calls]
         whole.sources = [*row.sources, *(link for link in whole.sources if link not in row.sources)]
+    if whole.calls and whole.finish == "stop":
+        whole.finish = "calls"
     return whole
 
 
@@ -131,7 +133,8 @@ def _open_ended(mine: Outcome, theirs: Outcome) -> bool:
 
 def _calls(mine: Outcome, theirs: Outcome) -> tuple[list[Any], list[Any]]:
     """An id that the oracle does not know is any; input that is no JSON is a call that was cut, which is none."""
-    whole = [call for call in theirs.calls if not _cut(call, theirs)]
+    # A built-in tool has no name on the wire: some take its item's type, which is the tool's with `_call` behind it.
+    whole = [(one[0], one[1].removesuffix("_call"), one[2]) for one in theirs.calls if not _cut(one[2], theirs)]
     alike = len(mine.calls) == len(whole)
     known = [
         (call[0] if alike and other[0] is not None else None, *call[1:])
@@ -140,10 +143,9 @@ def _calls(mine: Outcome, theirs: Outcome) -> tuple[list[Any], list[Any]]:
     return known if alike else list(mine.calls), whole
 
 
-def _cut(call: Called, outcome: Outcome) -> bool:
-    return (REASONS.get(outcome.finish or "") == "length" or outcome.error is not None) and (
-        isinstance(call[2], str) or call[2] == {}
-    )
+def _cut(given: Any, outcome: Outcome) -> bool:
+    broken = REASONS.get(outcome.finish or "") == "length" or outcome.error is not None
+    return broken and (isinstance(given, str) or given == {})
 
 
 def _reason(theirs: Outcome, *, called: bool) -> str | None:

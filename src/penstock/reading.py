@@ -77,10 +77,11 @@ def strings(source: Object, key: str) -> list[str]:
         return [value]
     if not isinstance(value, list):
         raise BadRequest("a string or a list of strings", value, key)
-    for place, item in enumerate(cast("list[Any]", value)):
+    items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+    for place, item in enumerate(items):
         if not isinstance(item, str):
             raise BadRequest("a string", item).at(place).at(key)
-    return list(cast("list[str]", value))
+    return list(items)
 
 
 def whole(source: Object, key: str) -> int | None:

@@ -89,7 +89,8 @@ def add(body: Object, also: Object | None) -> None:
 def salvage(data: Any) -> str:
     """The words in something that has no place here: every `text` in it, a line each."""
     if isinstance(data, list):
-        return "\n".join(words for one in cast("list[Any]", data) if (words := salvage(one)))
+        items: list[Any] = data  # pyright: ignore[reportUnknownVariableType]
+        return "\n".join(words for one in items if (words := salvage(one)))
     if not isinstance(data, dict):
         return ""
     found = [

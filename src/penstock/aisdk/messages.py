@@ -9,7 +9,7 @@ from penstock import request as rq
 from penstock.aisdk.documents import first_id, read_data, write_data
 from penstock.aisdk.options import METADATA, OPTIONS, dress, note, undressed
 from penstock.aisdk.outputs import value_of
-from penstock.aisdk.words import SDK, encoded
+from penstock.aisdk.words import OURS, SDK, encoded
 from penstock.errors import BadRequest
 from penstock.jsontext import is_json
 from penstock.writing import said, split
@@ -83,11 +83,13 @@ def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq
     made = rq.File(held.media, held.url, held.data, name=reading.text(part, "filename"), id=first_id(held.reference))
     kind = reading.text(part, "type")
     usual = "data-url" if field == "url" else ""
-    dress(
+    form = "" if held.form == usual else held.form or ("bare" if held.data else "")
+    ours = dress(
         made, part, {"type", field, word, "filename"}, WORDS[protocol], protocol, mime=word == "mimeType",
-        form="" if held.form == usual or not held.data else held.form or "bare", kind="" if kind == "file" else kind,
-        media="" if held.media == label else label or "-", reference=held.reference,
+        form=form, kind="" if kind == "file" else kind, media="" if held.media == label else label or "-",
+        reference=held.reference,
     )  # fmt: skip
+    made.id = made.id or pick.text(ours, "id")
     if kind == "reasoning-file":
         note(made, SDK, reasoning=True)
     return made
@@ -115,20 +117,18 @@ def _loose_id(file: rq.File, protocol: str) -> str:
 
 
 def read_custom(part: Object, protocol: str = SDK) -> rq.Opaque:
-    """A custom part: opaque state of ours, if it says so, else of the SDK's."""
-    options = pick.table(pick.table(part, WORDS[protocol][0]), "penstock")
+    """A custom part: opaque state of ours, if it says so, else of the SDK's, with the options in the SDK's word."""
+    word = WORDS[protocol][0]
     owner, _, kind = reading.text(part, "kind").partition(".")
-    if "opaque" in options and kind:
-        return rq.Opaque(owner, kind, options["opaque"])
-    return rq.Opaque(SDK, "custom", part)
+    ours = pick.table(pick.table(part, word), OURS)
+    if "opaque" in ours and kind:
+        return rq.Opaque(owner, kind, ours["opaque"])
+    return rq.Opaque(SDK, "custom", {OPTIONS if key == word else key: value for key, value in part.items()})
 
 
 def write_custom(part: rq.Opaque, protocol: str = SDK) -> Object:
     """Opaque state as a custom part, which every reader since version 7 keeps."""
-    if part.protocol == SDK and isinstance(part.data, dict):
-        return part.data  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return {
-        "type": "custom",
-        "kind": f"{part.protocol}.{part.kind}",
-        WORDS[protocol][0]: {"penstock": {"opaque": part.data}},
-    }
+    word = WORDS[protocol][0]
+    if part.protocol == SDK and part.kind == "custom":
+        return {word if key == OPTIONS else key: value for key, value in pick.as_object(part.data).items()}
+    return {"type": "custom", "kind": f"{part.protocol}.{part.kind}", word: {OURS: {"opaque": part.data}}}

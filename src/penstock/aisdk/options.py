@@ -23,6 +23,11 @@ OPTIONS, METADATA = "providerOptions", "providerMetadata"
 WORDS = (OPTIONS, METADATA, "experimental_providerMetadata")  # today's, and those of version 4
 CACHE = ("cacheControl", "cache_control")
 CACHER = "anthropic"  # under whose name every version's cache hints stand
+# words of our own that become something else than extra data
+TAKEN = frozenset({
+    "content", "extra", "failed", "form", "id", "item", "json", "name", "namespace", "opaque", "partial", "ran",
+    "refusal", "settings", "sizes", "usage",
+})  # fmt: skip
 
 
 class Noting(Protocol):
@@ -65,7 +70,10 @@ def read_options(source: Object, words: tuple[str, ...] = WORDS) -> Noted:
     for provider in [name for name, value in left.items() if not value]:
         extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = {}
     ours = {key: value for key, value in pick.table(left, OURS).items() if key != "extra"}
-    spelled = {"options": "" if word == words[0] else word, "hint": hint, "no_options": not given}
+    spelled = {
+        "options": "" if word == words[0] else word, "hint": hint, "no_options": not given,
+        "ours": {key: value for key, value in ours.items() if key not in TAKEN},
+    }  # fmt: skip
     return Noted(extra, ours, cache, {key: value for key, value in spelled.items() if value})
 
 
@@ -89,6 +97,7 @@ def write_options(
 ) -> Object:
     """The field of provider options, if there is anything to say. `own` is the protocol that writes."""
     found: Object = {}
+    ours = {**marks.get("ours", {}), **ours}
     if extra or any(ours.values()):
         others = {
             protocol: {key: value for key, value in fields.items() if key != "_"}

@@ -118,22 +118,28 @@ def write_output(result: rq.Result, draft: Draft, version: int) -> Object:
     """The output of a result."""
     own, marks = split(result.extra, SDK)
     beside: Object = marks.get("beside", {})
-    only = result.content[0] if len(result.content) == 1 and not marks.get("listed") else None
+    only = alone(result)
     if own.get("denied"):
         reason = only.text if type(only) is rq.Text and only.text != DENIED else ""
         return {"type": "execution-denied", **({"reason": reason} if reason else {}), **beside}
     error = "error-" if result.failed else ""
-    if type(only) is rq.Text and _bare(only):
+    if type(only) is rq.Text:
         return {"type": f"{error}text", "value": only.text, **beside}
-    if type(only) is rq.Json and _bare(only):
+    if type(only) is rq.Json:
         return {"type": f"{error}json", "value": value_of(only.json), **beside}
     if result.failed:
         draft.lose("failed-content")
     return {"type": "content", "value": write_content(result.content, draft, version), **beside}
 
 
-def _bare(part: rq.Text | rq.Json) -> bool:
-    return part.extra is None and not part.cache
+def alone(result: rq.Result) -> rq.Text | rq.Json | None:
+    """The one text or value that a result is, if it is no more than that."""
+    if len(result.content) != 1 or split(result.extra, SDK)[1].get("listed"):
+        return None
+    only = result.content[0]
+    if not isinstance(only, rq.Text | rq.Json) or only.cache:
+        return None
+    return None if any(own.keys() - {"_"} for own in (only.extra or {}).values()) else only
 
 
 def write_content(content: list[rq.ResultPart], draft: Draft, version: int) -> list[Object]:

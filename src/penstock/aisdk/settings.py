@@ -15,7 +15,7 @@ from penstock import request as rq
 from penstock.aisdk.options import WORDS, dress, undressed
 from penstock.aisdk.words import OURS, SDK
 from penstock.errors import BadRequest
-from penstock.writing import said
+from penstock.writing import said, split
 
 if TYPE_CHECKING:
     from penstock.pick import Object
@@ -188,7 +188,9 @@ def _write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
         made["description"] = tool.description
     if tool.schema is not None or not marks:
         schema = tool.schema or {"type": "object", "properties": {}}
-        made["parameters" if marks.get("old") else "inputSchema"] = {"jsonSchema": schema} if marks.get("wrapped") else schema
+        made["parameters" if marks.get("old") else "inputSchema"] = (
+            {"jsonSchema": schema} if marks.get("wrapped") else schema
+        )
     if tool.strict is not None:
         made["strict"] = tool.strict
     return [{**rest, **made}]
@@ -215,10 +217,11 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
     return rq.ToolChoice(mode, names, {SDK: {"_": marks}} if any(marks.values()) else None)
 
 
-def write_choice(choice: rq.ToolChoice | None, marks: Object) -> Object:
+def write_choice(choice: rq.ToolChoice | None) -> Object:
     """The fields of tool choice."""
     if choice is None:
         return {}
+    _, marks = split(choice.extra, SDK)
     if choice.mode == "tool":
         active = said(activeTools=marks.get("active"))
         return {"toolChoice": {"type": "tool", "toolName": choice.names[0]}, **active}

@@ -54,7 +54,7 @@ def input_of(call: rq.Call) -> tuple[Object, str]:
     if call.form == "text":
         return {INPUT: call.json}, "free-text"
     try:
-        given = _decode(call.json) if call.json else {}
+        given: Any = _decode(call.json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
         return {RAW: call.json}, "odd-input"
     return (cast("Object", given), "") if isinstance(given, dict) else ({RAW: call.json}, "odd-input")

@@ -38,9 +38,14 @@ def _fits_turn(message: rq.Message, holds: Holds) -> bool:
         elif type(part) is rq.Call or type(part) is rq.Result:
             if _ran(part, holds.protocol):
                 return False
-        elif type(part) is rq.File and not holds.assistant_files:
+        elif type(part) is rq.File and _made(part, holds):
             return False
     return True
+
+
+def _made(file: rq.File, holds: Holds) -> bool:
+    """Whether it is a file of the assistant's that has no place, and not one that this protocol described itself."""
+    return not holds.assistant_files and holds.protocol not in (file.extra or ())
 
 
 def _ran(part: rq.Call | rq.Result, protocol: str) -> bool:
@@ -49,14 +54,17 @@ def _ran(part: rq.Call | rq.Result, protocol: str) -> bool:
 
 
 def _fits_results(message: rq.Message, holds: Holds) -> bool:
-    for part in message.parts:
+    for part in message.parts:  # noqa: SIM110 — a generator costs more than most messages hold
         if type(part) is rq.Result and (_fails(part, holds) or _lifts(part, holds)):
             return False
     return True
 
 
 def _fails(result: rq.Result, holds: Holds) -> bool:
-    return result.failed and not holds.failed
+    """Whether it failed and that has no place; not if this protocol has another place for it (a status)."""
+    if holds.failed or not result.failed:
+        return False
+    return "failed" not in (result.extra or {}).get(holds.protocol, {}).get("_", ())
 
 
 def _lifts(result: rq.Result, holds: Holds) -> bool:
@@ -126,7 +134,7 @@ class _Stowing:
     def _turn(self, message: rq.Message) -> list[rq.Message]:
         parts: list[rq.AnyPart] = []
         for place, part in enumerate(message.parts):
-            if type(part) is rq.File and not self._holds.assistant_files:
+            if type(part) is rq.File and _made(part, self._holds):
                 self._carry("assistant-file")
                 self._pictures += rq.Text(MADE.format(place)), part
             elif type(part) is rq.Text and part.refusal and not self._holds.refusals:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.framing.detect import DETECTED, AutoParser, detect
-from penstock.framing.eventstream import BedrockChunks, BedrockParser, EventStreamParser, EventStreamWriter
+from penstock.framing.eventstream import BedrockChunks, EventStreamParser, EventStreamWriter
 from penstock.framing.frame import LIMIT, Frame, Parser, Writer
 from penstock.framing.jsonarray import JsonArrayParser, JsonArrayWriter
 from penstock.framing.ndjson import NdjsonParser, NdjsonWriter
@@ -34,7 +34,6 @@ __all__ = [
     "WRITERS",
     "AutoParser",
     "BedrockChunks",
-    "BedrockParser",
     "EventStreamParser",
     "EventStreamWriter",
     "Frame",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock.framing.eventstream import PRELUDE, BedrockParser, prelude_length
+from penstock.framing.eventstream import PRELUDE, EventStreamParser, prelude_length
 from penstock.framing.frame import BOM, LIMIT, Frame, Parser
 from penstock.framing.jsonarray import JsonArrayParser
 from penstock.framing.ndjson import NdjsonParser
@@ -21,7 +21,7 @@ ENOUGH = 512
 """How many bytes are waited for at most."""
 
 DETECTED: Mapping[str, type[Parser]] = {
-    "eventstream": BedrockParser,
+    "eventstream": EventStreamParser,
     "jsonarray": JsonArrayParser,
     "ndjson": NdjsonParser,
     "sse": SseParser,

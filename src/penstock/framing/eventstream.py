@@ -172,12 +172,3 @@ def _unwrap(frame: Frame) -> Frame:
         return b"", binascii.a2b_base64(_read_chunk(frame[1]).inner)
     except (msgspec.DecodeError, ValueError):  # what msgspec and binascii raise
         return frame
-
-
-class BedrockParser(EventStreamParser):
-    """An event stream as a decoder wants it: what travels inside chunks is taken out of them."""
-
-    __slots__ = ()
-
-    def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
-        return [_unwrap(frame) if frame[0] == _CHUNK else frame for frame in super().feed(chunks)]

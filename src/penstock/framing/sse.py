@@ -37,6 +37,8 @@ _find_fuller = re.compile(
 ).findall
 
 _EVENT, _DATA = b"event: ", b"data: "
+_AFTER = len(_DATA)
+_NAME = slice(len(_EVENT), -len(_DATA) - 1)  # of what stands before the data, if that is an `event` line and `data: `
 _HEADED, _BARE = b"event: %b\ndata: %b\n\n", b"data: %b\n\n"
 _LF, _CR, _NUL = b"\n\r\0"  # as numbers: `_CR in text` is several times as fast as `b"\r" in text`
 _BLANK_LINES = re.compile(rb"\n\n+")
@@ -129,10 +131,10 @@ class SseParser(FailsLate):
 
     def _parse(self, text: bytes) -> list[Frame]:
         """Parse bytes that end with a blank line, if there are any."""
-        at = text.find(_DATA) + len(_DATA)
+        at = text.find(_DATA) + _AFTER
         head = text[:at]
-        if head == _DATA or (head.startswith(_EVENT) and head.find(b"\n") == at - len(_DATA) - 1):
-            name = head[len(_EVENT) : -len(_DATA) - 1]
+        if head == _DATA or (head.startswith(_EVENT) and head.find(b"\n") == at - _AFTER - 1):
+            name = head[_NAME]
             rest = text[at:-2]
             if rest and _LF not in rest:
                 return [(name, rest)]
@@ -207,7 +209,9 @@ class SseWriter:
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
         if not frames:
             return []
-        name = frames[0][0]
+        name, data = frames[0]
+        if len(frames) == 1 and _LF not in (words := name + data) and _CR not in words:
+            return [_HEADED % (name, data) if name else _BARE % data]
         datas = [data for other, data in frames if other == name]
         alike = len(datas) == len(frames)
         # One look for line ends in all of it, rather than one in each frame.

@@ -20,7 +20,10 @@ _SIZE = 8  # letters of a digest behind a readable name
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What a word may be. `chars` and `first` are the insides of a regular expression's brackets; empty: anything."""
+    """What a word may be. `chars` and `first` are the insides of a regular expression's brackets; empty: anything.
+
+    Letters and digits are always allowed, in names the underscore too: mapped words are made of them.
+    """
 
     chars: str = ""
     limit: int = 0

@@ -43,6 +43,7 @@ def survey(request: rq.Request) -> Survey:
         if not message.parts:
             seen.blank = True
         _look(message.parts, seen)
+    seen.plain = seen.plain and all(map(str.isascii, seen.ids)) and all(map(str.isascii, seen.names))
     return seen
 
 

@@ -41,9 +41,9 @@ def _sound(parts: list[Any]) -> bool:
             if part.text.isascii() and part.extra is None:
                 continue
         elif type(part) is rq.Call:
-            if part.json.isascii() and part.name.isascii() and part.extra is None:
+            if part.extra is None and part.json.isascii() and part.name.isascii() and part.id.isascii():
                 continue
-        elif type(part) is rq.Result and part.extra is None and _sound(part.content):
+        elif type(part) is rq.Result and part.extra is None and part.call.isascii() and _sound(part.content):
             continue
         if not written(part):
             return False

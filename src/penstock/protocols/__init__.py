@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import UnknownProtocol
+from penstock.errors import BadRequest, UnknownProtocol
+from penstock.events import Fault, Start
 
 if TYPE_CHECKING:
     from penstock.codec import Decoder, Encoder, Protocol
@@ -52,6 +53,15 @@ def encoder(name: str, **options: Any) -> Encoder:
     if row.encoder is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).encoder], "target")
     return row.encoder(**_versioned(name, options))
+
+
+def error_body(name: str, error: Fault | BadRequest) -> bytes:
+    """An error as the body that a client of this protocol expects in place of an answer."""
+    fault = Fault("invalid", str(error), status=400) if isinstance(error, BadRequest) else error
+    encode = encoder(name)
+    frames = [*encode.feed([Start(), fault]), *encode.finish()]
+    body = protocol(name).body
+    return b"".join(data for _, data in frames) if body is None else body(frames)
 
 
 def _versioned(name: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""AI SDK calls with model messages (`ModelMessage[]`, version 4's `CoreMessage[]` too) → canonical. `write.py` goes back.
+"""AI SDK calls with model messages (`ModelMessage[]`, version 4's `CoreMessage[]`) → canonical. `write.py` goes back.
 
 Tool results have messages of their own; answers to requests for approval, which stand among them, follow as a user's
 message that is marked as joined, with the places they stood at. What a provider ran stays in the assistant's message.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock import reading
+from penstock import pick, reading
 from penstock import request as rq
 from penstock.aisdk import settings
-from penstock.aisdk.documents import first_id, read_data
-from penstock.aisdk.options import Noted, dressed, kept, read_options
-from penstock.aisdk.outputs import plain, read_content, read_output, value_of
-from penstock.aisdk.words import SDK, encoded
+from penstock.aisdk.messages import give_input, read_custom, read_file, read_reasoning, read_text
+from penstock.aisdk.options import OPTIONS, WORDS, dress, kept, note, read_options
+from penstock.aisdk.outputs import Output, plain, read_content, read_output
+from penstock.aisdk.words import OURS, SDK
 from penstock.errors import BadRequest
+from penstock.writing import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,23 +24,22 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 NAME = SDK
-ROLES = frozenset({"system", "user", "assistant", "tool"})
+ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 SYSTEM = ("system", "instructions")  # the prompt's field, before version 7 and since
 _KNOWN = settings.KNOWN | {"prompt", *SYSTEM}
+_TEXT = frozenset({"type", "text"})
+_SIGNED = frozenset({"type", "text", "signature"})
+_CALL = frozenset({"type", "toolCallId", "toolName", "input", "args", "providerExecuted"})
+_RESULT = frozenset({"type", "toolCallId", "toolName", "output", "result", "experimental_content", "isError"})
 
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
     tools = settings.read_tools(body)
-    reader = _Reader({tool.name for tool in tools if tool.kind == "custom"})
+    reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
     messages, marks = reader.read(body)
     asked, spelled = settings.read_settings(body)
     options, ours, word = settings.read_request_options(body)
-    marks = {
-        "read": True, **marks, **spelled, **word, "named": isinstance(body.get("tools"), dict),
-        "stream": body.get("stream") is False,
-    }  # fmt: skip
-    noted = read_options({"": {"penstock": ours}} if ours else {}, ("",))
     unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
     return rq.Request(
         reading.text(body, "model"),
@@ -48,15 +48,19 @@ def read_request(body: Object) -> rq.Request:
         settings.read_choice(body),
         asked,
         stream=reading.flag(body, "stream") or False,
+        usage=reading.flag(ours, "usage"),
         options=options,
-        extra=kept(NAME, noted._replace(marks={}), unknown, **marks),
-    )
+        extra=kept(
+            NAME, read_options({OPTIONS: {OURS: ours}} if ours else {}), unknown, read=True, **marks, **spelled, **word,
+            named=isinstance(body.get("tools"), dict), still=body.get("stream") is False,
+        ),
+    )  # fmt: skip
 
 
 class _Reader:
     """One request being read. State: tools of free text, calls that a provider ran, which call an approval is about."""
 
-    def __init__(self, custom: set[str]) -> None:
+    def __init__(self, custom: frozenset[str]) -> None:
         self._custom = custom
         self._ran: set[str] = set()
         self._asks: dict[str, str] = {}
@@ -64,84 +68,77 @@ class _Reader:
     def read(self, body: Object) -> tuple[list[rq.Message], Object]:
         """All messages, and how they were spelled."""
         messages, marks = self._prompt(body)
-        given = body.get("messages")
-        word = "messages" if given is not None or isinstance(body.get("prompt"), str) else "prompt"
-        if isinstance(body.get("prompt"), str):
-            messages.append(rq.Message("user", [rq.Text(body["prompt"])]))
-            marks["prompt"] = "text"
-        elif word == "prompt" and body.get("prompt") is not None:
-            marks["prompt"] = "list"
-        for row in reading.rows(body, word, self._message):
+        prompt = body.get("prompt")
+        word = "messages" if prompt is None or isinstance(prompt, str) else "prompt"
+        if isinstance(prompt, str):
+            messages.append(rq.Message("user", [rq.Text(prompt)]))
+        if prompt is not None:
+            marks["prompt"] = "text" if isinstance(prompt, str) else "list"
+        for row in reading.rows(body, word, self._message, need=prompt is None):
             messages += row
         return messages, marks
 
     def _prompt(self, body: Object) -> tuple[list[rq.Message], Object]:
         """The system prompt beside the messages: text, a message, or some."""
         word = next((word for word in SYSTEM if body.get(word) is not None), "")
-        if not word:
+        given = body.get(word)
+        if given is None:
             return [], {}
-        given = body[word]
         if isinstance(given, str):
-            return [rq.Message("system", [rq.Text(given)])], {"system": (word, "text", 1)}
+            return [rq.Message("system", _text(given))], {"system": [word, "text", 1]}
         if isinstance(given, dict):
-            return reading.inside(body, word, self._message), {"system": (word, "message", 1)}
+            return reading.inside(body, word, self._message), {"system": [word, "message", 1]}
         rows = [message for row in reading.rows(body, word, self._message) for message in row]
-        return rows, {"system": (word, "list", len(rows))}
+        return rows, {"system": [word, "list", len(rows)]}
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _message(self, message: Object) -> list[rq.Message]:
-        role: Any = message.get("role")
-        if role not in ROLES:
-            raise BadRequest(f"one of {', '.join(sorted(ROLES))}", role, "role")
+        role = reading.word(message, "role", ROLES)
         content = message.get("content")
-        if role == "system" and isinstance(content, str):
-            return [_whole(rq.Message("system", _said(content)), message)]
         parts = self._content(content)
+        # a list of one text, or of nothing, could be taken for a string
         listed = isinstance(content, list) and (not parts or (len(parts) == 1 and type(parts[0]) is rq.Text))
-        apart = self._apart(role, parts)
-        if not apart:
-            return [_whole(rq.Message(role, parts), message, listed=listed)]
-        return _split(role, parts, apart, message)
-
-    def _apart(self, role: str, parts: list[rq.AnyPart]) -> list[int]:
-        """The places of what goes into a message of its own: all but results from tools, client's results from others."""
-        if role == "tool":
-            return [place for place, part in enumerate(parts) if type(part) is not rq.Result]
-        return [
-            place for place, part in enumerate(parts) if type(part) is rq.Result and part.by == "client"
-        ]  # fmt: skip
+        # results leave the messages of others, and everything else leaves those of tools
+        away = [place for place, part in enumerate(parts) if (type(part) is rq.Result) is not (role == "tool")]
+        away = [place for place in away if getattr(parts[place], "by", "client") == "client"]
+        made = rq.Message(role, [part for place, part in enumerate(parts) if place not in away])
+        _note_message(made, message, listed=listed)
+        if not away:
+            return [made]
+        apart = rq.Message("user" if role == "tool" else "tool", [parts[place] for place in away])
+        if made.parts:
+            note(apart, NAME, _={"joined": away})
+            return [made, apart]
+        apart.extra = made.extra
+        note(apart, NAME, _={**split(made.extra, NAME)[1], "role": role})
+        return [apart]
 
     def _content(self, content: Any) -> list[rq.AnyPart]:
         if isinstance(content, str):
-            return _said(content)
+            return _text(content)
         if not isinstance(content, list):
             raise BadRequest("a string or a list of parts", content, "content")
         return reading.each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
     def _part(self, part: Object) -> rq.AnyPart:
-        read = self.kinds.get(part.get("type", ""))
-        if read is None:
-            return rq.Opaque(NAME, reading.text(part, "type"), part)
-        return read(self, part)
+        read = self.kinds.get(reading.needed(part, "type"))
+        return rq.Opaque(NAME, part["type"], part) if read is None else read(self, part)
 
-    def _text(self, part: Object) -> rq.Text:
-        made = dressed(rq.Text(reading.needed(part, "text")), part, _TEXT)
-        if made.extra is not None:
-            made.refusal = bool(read_options(part).ours.get("refusal"))
+    def _said(self, part: Object) -> rq.Text:
+        return read_text(part, _TEXT, NAME)
+
+    def _thought(self, part: Object) -> rq.Reasoning:
+        signature = reading.text(part, "signature")  # version 4's place for it
+        made = read_reasoning(part, _SIGNED, NAME, signed=bool(signature))
+        if signature:
+            note(made, "anthropic", signature=signature)
         return made
 
-    def _reasoning(self, part: Object) -> rq.Reasoning:
-        made = dressed(rq.Reasoning(reading.needed(part, "text")), part, _REASONING)
-        signature = reading.text(part, "signature")  # version 4's place for it
-        if signature:
-            made.extra = {**(made.extra or {}), "anthropic": {"signature": signature}}
-            made.extra[NAME] = {**made.extra.get(NAME, {}), "_": {"signature": True}}
-        return thought(made, read_options(part).ours)
-
     def _redacted(self, part: Object) -> rq.Reasoning:
-        made = dressed(rq.Reasoning(form="redacted"), part, {"type", "data"}, kind="redacted-reasoning")
-        made.extra = {**(made.extra or {}), "anthropic": {"redacted": reading.needed(part, "data")}}
+        made = rq.Reasoning(form="redacted")
+        dress(made, part, {"type", "data"}, kind="redacted-reasoning")
+        note(made, "anthropic", redacted=reading.needed(part, "data"))
         return made
 
     def _image(self, part: Object) -> rq.File:
@@ -150,50 +147,102 @@ class _Reader:
     def _file(self, part: Object) -> rq.File:
         return read_file(part, "data", "application/octet-stream")
 
-    def _custom_part(self, part: Object) -> rq.Opaque:
+    def _state(self, part: Object) -> rq.Opaque:
         return read_custom(part)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call(self, part: Object) -> rq.Call:
-        id, name = reading.needed(part, "toolCallId"), reading.needed(part, "toolName")  # noqa: A001 — as the part calls it
-        word = "args" if "input" not in part and "args" in part else "input"
-        made = rq.Call(id, name)
-        dressed(made, part, _CALL, word="args" if word == "args" else "", silent=word not in part)
-        if reading.flag(part, "providerExecuted"):
-            self._ran.add(id)
-            made.by, made.extra = "provider", {**(made.extra or {}), NAME: {**(made.extra or {}).get(NAME, {}), "ran": True}}
-        free = name in self._custom or read_options(part).ours.get("form") == "text"
-        return with_input(made, part.get(word), free=free, silent=word not in part)
+        made = rq.Call(reading.needed(part, "toolCallId"), reading.needed(part, "toolName"))
+        old = "input" not in part and "args" in part
+        word = "args" if old else "input"
+        ran = reading.flag(part, "providerExecuted")
+        ours = dress(made, part, _CALL, old=old, silent=word not in part, unrun=ran is False)
+        if ran:
+            self._ran.add(made.id)
+            made.by = "provider"
+            note(made, NAME, ran=True)
+        if word in part:
+            give_input(made, part[word], free=made.name in self._custom or ours.get("form") == "text", protocol=NAME)
+        return made
 
     def _result(self, part: Object) -> rq.Result:
         made = rq.Result(reading.needed(part, "toolCallId"), reading.text(part, "toolName"))
-        made.by = "provider" if made.call in self._ran else "client"
-        if "output" in part:
-            output = reading.inside(part, "output", read_output)
-            made.content, made.failed = output.content, output.failed
-            dressed(made, part, _RESULT, **(output.marks or {}))
-            if output.denied:
-                made.extra = {**(made.extra or {}), NAME: {**(made.extra or {}).get(NAME, {}), "denied": True}}
-        else:
-            made.content, made.failed = _old_content(part), reading.flag(part, "isError") or False
-            beside = {key: part[key] for key in ("result", "experimental_content") if key in part}
-            dressed(made, part, _RESULT | beside.keys() | {"isError"}, old=_old_marks(part))
-        made.failed = made.failed or bool(read_options(part).ours.get("failed"))
+        output = reading.inside(part, "output", read_output) if "output" in part else _old_output(part)
+        ours = dress(made, part, _RESULT, **(output.marks or {}))
+        made.content, made.failed = output.content, output.failed or bool(ours.get("failed"))
+        made.by = "provider" if made.call in self._ran or ours.get("ran") else "client"
+        made.partial = bool(ours.get("partial"))
+        if output.denied or made.by == "provider":
+            note(made, NAME, **({"denied": True} if output.denied else {"ran": True}))
         return made
 
     def _ask(self, part: Object) -> rq.Ask:
         made = rq.Ask(reading.text(part, "toolCallId"), reading.needed(part, "approvalId"))
         self._asks[made.id] = made.call
-        return dressed(made, part, {"type", "toolCallId", "approvalId"})
+        dress(made, part, {"type", "toolCallId", "approvalId"})
+        return made
 
     def _answer(self, part: Object) -> rq.Ask:
-        id = reading.needed(part, "approvalId")  # noqa: A001 — as the part calls it
-        made = rq.Ask(self._asks.get(id, ""), id, reading.flag(part, "approved") or False)
-        return dressed(made, part, {"type", "approvalId", "approved"})
+        made = rq.Ask("", reading.needed(part, "approvalId"), reading.flag(part, "approved") or False)
+        made.call = self._asks.get(made.id, "")
+        dress(made, part, {"type", "approvalId", "approved"})
+        return made
 
-    kinds: dict[Any, Callable[[Any, Object], rq.AnyPart]] = {  # noqa: RUF012 — a table
-        "text": _text, "reasoning": _reasoning, "redacted-reasoning": _redacted, "image": _image, "file": _file,
-        "reasoning-file": _file, "custom": _custom_part, "tool-call": _call, "tool-result": _result,
+    kinds: dict[str, Callable[[Any, Object], rq.AnyPart]] = {  # noqa: RUF012 — a table
+        "text": _said, "reasoning": _thought, "redacted-reasoning": _redacted, "image": _image, "file": _file,
+        "reasoning-file": _file, "custom": _state, "tool-call": _call, "tool-result": _result,
         "tool-approval-request": _ask, "tool-approval-response": _answer,
     }  # fmt: skip
+
+
+def _text(content: str) -> list[rq.AnyPart]:
+    return [rq.Text(content)] if content else []
+
+
+def _note_message(made: rq.Message, message: Object, *, listed: bool) -> None:
+    """What a message says beside its content. A cache hint of the whole message is one of its last part."""
+    if message.keys() <= {"role", "content"} and not listed:
+        return
+    noted = read_options(message)
+    made.name = pick.text(noted.ours, "name")
+    cached = bool(noted.cache and made.parts and not made.parts[-1].cache)
+    if cached:
+        made.parts[-1].cache = noted.cache
+    rest = {key: value for key, value in message.items() if key not in ("role", "content", *WORDS)}
+    made.extra = kept(NAME, noted, rest, listed=listed, cached=cached)
+    sizes = pick.listed(noted.ours, "sizes")
+    only = made.parts[0] if sizes and len(made.parts) == 1 else None
+    if type(only) is rq.Text:
+        made.parts = _cut(only, sizes)
+
+
+def _cut(text: rq.Text, sizes: list[Any]) -> list[rq.AnyPart]:
+    """A system prompt of several texts, which were joined because the SDK has one."""
+    pieces: list[rq.AnyPart] = []
+    at = 0
+    for size in sizes:
+        if not isinstance(size, int) or not 0 <= size <= len(text.text) - at:
+            return [text]
+        pieces.append(rq.Text(text.text[at : at + size]))
+        at += size + len(BETWEEN)
+    if not pieces or at - len(BETWEEN) != len(text.text):
+        return [text]
+    pieces[-1].cache = text.cache
+    return pieces
+
+
+BETWEEN = "\n\n"
+
+
+def _old_output(part: Object) -> Output:
+    """Version 4's: a bare value, and perhaps the content that it stands for."""
+    if "result" not in part:
+        raise BadRequest("an output", None, "output")
+    failed = reading.flag(part, "isError")
+    marks: Object = {"old": True, "unfailed": failed is False}
+    content = plain(part["result"])
+    if part.get("experimental_content") is not None:
+        content = reading.rows(part, "experimental_content", read_content)
+        marks["result"] = {"value": part["result"]}
+    return Output(content, failed or False, marks=marks)

@@ -47,7 +47,7 @@ def read_request(body: Object) -> rq.Request:
 
 
 def _system(given: Any) -> list[rq.Message]:
-    if given is None or given == "" or given == []:
+    if given in (None, "", []):
         return []
     parts = read_content(given, "system", "system")
     return [rq.Message("system", parts, extra=keep(NAME, {}, listed=isinstance(given, list)))]
@@ -78,7 +78,7 @@ def read_message(message: Object) -> list[rq.Message]:
         raise BadRequest("user, assistant or system", role, "role")
     content = message.get("content")
     parts = read_content(content, "content", role)
-    listed = type(content) is list and len(cast("list[Any]", content)) == 1
+    listed = type(content) is list and len(content) == 1  # pyright: ignore[reportUnknownArgumentType]
     marks: Object = {}
     if listed and type(parts[0]) is rq.Text:
         marks["listed"] = True

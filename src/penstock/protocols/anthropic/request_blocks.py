@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 NAME = "anthropic"
-P = TypeVar("P", bound=rq.Part)
+P = TypeVar("P", rq.Text, rq.Call, rq.Result, rq.File)
 _HINT = frozenset({"cache_control"})
 
 
@@ -50,7 +50,7 @@ def _about(made: P, block: Object, known: frozenset[str], **marks: Any) -> P:
     strange = rest(block, known | _HINT)
     also = unsaid(block, _HINT)
     if strange or also or hint or marks:
-        made.extra = keep(NAME, strange, also=also, hint=hint, **marks)  # type: ignore[attr-defined]  # pyright: ignore
+        made.extra = keep(NAME, strange, also=also, hint=hint, **marks)
     return made
 
 
@@ -114,8 +114,7 @@ def _result(block: Object) -> rq.AnyPart:
     made = rq.Result(call, "", parts, reading.flag(block, "is_error") or False)
     listed = isinstance(content, list) and bool(parts)
     marks = {"listed": listed, "said": failed is False, "also": unsaid(block, frozenset({"content", "is_error"}))}
-    made = _about(made, block, _RESULT, **{key: value for key, value in marks.items() if value})
-    return made
+    return _about(made, block, _RESULT, **{key: value for key, value in marks.items() if value})
 
 
 def _upstream_result(block: Object) -> rq.AnyPart:

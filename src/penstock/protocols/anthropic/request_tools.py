@@ -101,7 +101,7 @@ def read_settings(body: Object) -> rq.Settings:
 
 
 def read_thinking(thinking: Object, effort: str) -> tuple[int | None, bool | None]:
-    """(budget, whether to show it). Adaptive thinking has no budget: its effort says that it is wanted, or this does."""
+    """(budget, whether to show it). Adaptive thinking has no budget: an effort or this says that it is wanted."""
     kind = reading.needed(thinking, "type")
     if kind == "disabled":
         return 0, None

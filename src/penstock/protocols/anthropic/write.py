@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.carrying import stowed
-from penstock.protocols.anthropic.write_blocks import LOSSES, NAME, Blocks, Quirks
+from penstock.protocols.anthropic.request_blocks import NAME
+from penstock.protocols.anthropic.write_blocks import LOSSES, Blocks, Quirks
 from penstock.protocols.anthropic.write_settings import write_settings
 from penstock.protocols.anthropic.write_tools import write_choice, write_tools
 from penstock.writing import Draft, add, split

@@ -95,10 +95,7 @@ class Blocks(Draft):
     # ── what is said ──────────────────────────────────────────────────────────────────────────────
 
     def _text(self, part: rq.Text) -> list[Object]:
-        if part.extra is None:
-            own, marks = part.extra or {}, {}
-        else:
-            own, marks = self.own(part.extra)
+        own, marks = self.own(part.extra)
         if not part.text and "empty" not in marks:
             self.lose("empty")  # an empty block is refused
             return []

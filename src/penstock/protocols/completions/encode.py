@@ -44,6 +44,9 @@ LOSSES: Losses = {
     "pause": "a paused turn is written as stopped",
     "reason": "a finish reason without a word here is written as the nearest",
     "logprobs": "of log probabilities, tokens and their chances are written, and no bytes",
+    "overlap": "the words of texts that are open at once come in the order they were said",
+    "steps": "the usage of single steps is not written, only that of the turn",
+    "text-state": "what another protocol keeps with a text is not written",
     "written": "tokens written to a cache are not told apart",
     "unknown": "another protocol's unknown payload is not written",
 }
@@ -95,6 +98,7 @@ class CompletionsEncoder(Encoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
+            self.lose("steps")
             return
         own = self._own(event.extra)
         if own:
@@ -139,6 +143,10 @@ class CompletionsEncoder(Encoder):
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        if event.choice in self._choices.values():
+            self.lose("overlap")
+        if event.extra:
+            self.lose("text-state")
         self._choices[event.index] = event.choice
         self._last = max(self._last, event.choice)
         self._nameless = False
@@ -163,6 +171,8 @@ class CompletionsEncoder(Encoder):
         return _encode(lists)
 
     def _close(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        if event.extra:
+            self.lose("text-state")
         self._choices.pop(event.index, None)
 
     # ── what has no place ─────────────────────────────────────────────────────────────────────────

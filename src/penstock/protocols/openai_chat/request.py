@@ -13,16 +13,16 @@ from penstock import request as rq
 from penstock.carrying import restored
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
-from penstock.protocols.openai_chat.request_parts import NAME, cached, read_content
+from penstock.protocols.openai_chat.request_parts import cached, read_content
 from penstock.protocols.openai_chat.request_settings import MARKED, SETTINGS, read_settings, spelled
-from penstock.protocols.openai_chat.request_thoughts import read_thoughts
+from penstock.protocols.openai_chat.request_thoughts import NAME, read_thoughts
 from penstock.protocols.openai_chat.request_tools import read_choice, read_tool, read_tools
 from penstock.reading import keep, rest, unsaid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.events import CallForm, Extra
+    from penstock.events import Extra
     from penstock.pick import Object
 
 __all__ = ["NAME", "read_call", "read_choice", "read_message", "read_request", "read_tool"]

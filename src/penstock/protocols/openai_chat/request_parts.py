@@ -85,7 +85,7 @@ def _addressed(source: Object, key: str, media: str) -> tuple[rq.File, str]:
     given = reading.needed(source, key)
     kind, url, data = of_url(given, media)
     odd = bool(data) and not given.startswith(f"data:{kind};base64,")
-    return rq.File(kind, url, data), given if odd or given.startswith("data:") and not data else ""
+    return rq.File(kind, url, data), given if odd or (given.startswith("data:") and not data) else ""
 
 
 def _pictured(part: Object, key: str, media: str, kind: str) -> rq.AnyPart:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
+from penstock.pick import as_object
 from penstock.reading import rest
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ SETTINGS = frozenset({
     "reasoning_effort", "reasoning", "thinking", "enable_thinking", "verbosity", "service_tier", "user", "metadata",
     "prompt_cache_key", "store",
 })  # fmt: skip
+_SCHEMA = frozenset({"name", "schema", "description", "strict"})
 # Known, and yet kept as they are: they say more than is read from them.
 MARKED = frozenset({"thinking", "enable_thinking"})
 
@@ -111,18 +113,15 @@ def _schema(said: Object) -> rq.Format:
     return rq.Format("schema", name, schema, description, reading.flag(said, "strict"))
 
 
-def _odd_format(given: Any) -> Any:
+_FORMS = {"text": {"type"}, "json_object": {"type"}, "json_schema": {"type", "json_schema"}}
+
+
+def _odd_format(given: Any) -> Object | None:
     """A form of answer that cannot be said again from what is read of it."""
     if not isinstance(given, dict):
         return None
-    said: Any = given.get("json_schema")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    known = {"text": {"type"}, "json_object": {"type"}, "json_schema": {"type", "json_schema"}}.get(
-        str(given.get("type")),
-        set(),  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-    )
-    odd = rest(given, known)  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(said, dict):
-        inner: Object = said  # pyright: ignore[reportUnknownVariableType]
-        odd = odd or rest(inner, {"name", "schema", "description", "strict"}) or not inner.get("name")
-        odd = odd or any(value in (None, "", {}) for value in inner.values())
-    return {"as": given} if odd else None  # pyright: ignore[reportUnknownVariableType]
+    whole = cast("Object", given)
+    said = as_object(whole.get("json_schema"))
+    strange = rest(whole, _FORMS.get(str(whole.get("type")), set())) or rest(said, _SCHEMA)
+    empty = any(value in (None, "", {}) for value in said.values())
+    return {"as": whole} if strange or empty or (said and not said.get("name")) else None

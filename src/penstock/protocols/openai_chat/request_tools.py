@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from penstock import reading
 from penstock import request as rq
 from penstock.errors import BadRequest
-from penstock.protocols.openai_chat.request_parts import NAME, cached
+from penstock.protocols.openai_chat.request_parts import cached
+from penstock.protocols.openai_chat.request_thoughts import NAME
 from penstock.reading import keep, rest, unsaid
 
 if TYPE_CHECKING:
@@ -52,13 +53,11 @@ def _function(tool: Object) -> rq.Tool:
 
 
 def _described(said: Object, schema: str) -> rq.Tool:
-    given = said.get(schema)
-    if given is not None and not isinstance(given, dict):
+    given: Any = said.get(schema)
+    if not isinstance(given, dict | None):
         raise BadRequest("an object", given, schema)
-    strict = said.get("strict")
-    if strict is not None:
-        strict = reading.flag(said, "strict")
-    return rq.Tool(reading.needed(said, "name"), reading.text(said, "description"), given, "function", strict)
+    strict = None if said.get("strict") is None else reading.flag(said, "strict")
+    return rq.Tool(reading.needed(said, "name"), reading.text(said, "description"), given, "function", strict)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _flat(tool: Object) -> rq.Tool:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import request as rq
 from penstock.carrying import stowed
-from penstock.protocols.openai_chat.write_parts import LOSSES, NAME, Parts, Quirks
+from penstock.protocols.openai_chat.request_thoughts import NAME
+from penstock.protocols.openai_chat.write_parts import LOSSES, Parts, Quirks
 from penstock.protocols.openai_chat.write_settings import write_settings
 from penstock.protocols.openai_chat.write_tools import write_choice, write_tools
 from penstock.writing import Draft, add
@@ -60,10 +61,10 @@ class Writer(Parts):
         made.append(body)
 
     def _content(self, parts: list[rq.AnyPart], marks: Object, default: Any, body: Object) -> None:
-        also = marks.get("also") or {}
-        if parts:
-            body["content"] = self.content(parts, listed="listed" in marks, hinted="hint" in marks)
-        elif "content" not in also and "bare" not in marks:
+        content = self.content(parts, listed="listed" in marks, hinted="hint" in marks) if parts else ""
+        if content:
+            body["content"] = content
+        elif "bare" not in marks and "content" not in (marks.get("also") or ()):
             body["content"] = default
 
     def _about(self, body: Object, marks: Object, parts: list[rq.AnyPart]) -> None:

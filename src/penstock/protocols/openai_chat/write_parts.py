@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec

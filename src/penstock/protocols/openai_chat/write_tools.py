@@ -30,13 +30,7 @@ def _tool(draft: Parts, tool: rq.Tool, own: Object, marks: Object) -> Object | N
         return own.get("tool")
     if tool.kind == "custom":
         return _custom(tool, own, marks)
-    function: Object = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
-    if tool.schema is not None:
-        function["parameters"] = tool.schema
-    if tool.strict is not None:
-        function["strict"] = tool.strict
+    function = _function(tool)
     made: Object = {"type": "function", "function": function}
     if own or marks:
         function.update(own.get("function", {}))
@@ -49,6 +43,17 @@ def _tool(draft: Parts, tool: rq.Tool, own: Object, marks: Object) -> Object | N
     if tool.cache:
         draft.hint(tool, made, marks)
     return made
+
+
+def _function(tool: rq.Tool) -> Object:
+    function: Object = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.schema is not None:
+        function["parameters"] = tool.schema
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return function
 
 
 def _custom(tool: rq.Tool, own: Object, marks: Object) -> Object:

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock import pick
+from penstock.jsontext import as_json
 from penstock.protocols.responses.calls import as_text, catch_up
 from penstock.protocols.responses.speech import NAME, own
 
@@ -62,7 +63,7 @@ ANSWERS: dict[str, Tool] = {  # an answer alone
     "tool_search_output": Tool("tool_search", answer=("tools",)),
     "program_output": Tool("program", answer=("result",)),
 }
-_FAILED = ("failed", "incomplete")
+FAILED = ("failed", "incomplete")
 _CODE = '{"code":"'  # how the input of a code interpreter begins, so that its code can be streamed
 
 
@@ -115,13 +116,13 @@ class Tools:
         self._result(slot, tool, slot.call)
 
     def _call(self, slot: Slot, tool: Tool, *, void: bool = False) -> None:
-        by, extra = _runner(slot.item, tool), own(item=slot.item)
+        by, extra = runner(slot.item, tool), own(item=slot.item)
         self._open(slot, tool, by, extra)
         part = self._ledger.find(slot.number)
         if part is not None:
-            part.void = void or slot.item.get("status") in _FAILED
+            part.void = void or slot.item.get("status") in FAILED
             # the half of it would be valid JSON: of a call that must not be run nothing is said
-            json = None if part.void else _input(slot.item, tool)
+            json = None if part.void else given(slot.item, tool)
             self._ledger.end_call(slot.number, json, whole=not part.void, extra=extra)
 
     def _answer(self, slot: Slot, tool: Tool) -> None:
@@ -154,7 +155,7 @@ class Tools:
         """A picture before it is finished: an answer that a later one replaces."""
         self._open(slot, tool := EARLY["image_generation_call"], "provider", own(item=slot.item))
         self._end(slot, tool)
-        json = _json({"result": picture, "partial_image_index": number})
+        json = as_json({"result": picture, "partial_image_index": number})
         self._ledger.atom(ev.Result, slot.call, tool.name, json, False, True, own(id=slot.id))  # noqa: FBT003
 
     # ── the ledger ────────────────────────────────────────────────────────────────────────────────
@@ -168,7 +169,7 @@ class Tools:
         self._ledger.open_call(slot.number, slot.call, name, by=by, item=slot.id, extra=extra)
 
     def _end(self, slot: Slot, tool: Tool) -> None:
-        json = _input(slot.item, tool)
+        json = given(slot.item, tool)
         catch_up(self._ledger, slot.number, json)
         self._ledger.end_call(slot.number, json, extra=own(id=slot.id, type=slot.kind))
 
@@ -183,17 +184,13 @@ class Tools:
 
     def _result(self, slot: Slot, tool: Tool, call: str) -> None:
         item = slot.item
-        failed = bool(item.get("error")) or item.get("status") in _FAILED
+        failed = bool(item.get("error")) or item.get("status") in FAILED
         name = self._names.get(call) or tool.name
-        answer = item.get("error") or _answer(item, tool)
-        self._ledger.atom(ev.Result, call, name, _json(answer), failed, False, own(item=item))  # noqa: FBT003
+        answer = item.get("error") or answered(item, tool)
+        self._ledger.atom(ev.Result, call, name, as_json(answer), failed, False, own(item=item))  # noqa: FBT003
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _runner(item: Item, tool: Tool) -> By:
+def runner(item: Item, tool: Tool) -> By:
     """Who runs a call that either side might: a container or `execution: server` is the provider's."""
     if pick.text(item, "execution") == "server" or pick.text(pick.table(item, "environment"), "type").startswith(
         "container"
@@ -202,14 +199,16 @@ def _runner(item: Item, tool: Tool) -> By:
     return tool.by
 
 
-def _input(item: Item, tool: Tool) -> str:
+def given(item: Item, tool: Tool) -> str:
+    """A built-in's input, as JSON."""
     if tool.input == ("arguments",):
         return as_text(item.get("arguments") or {})
     said = {**item, "action": {key: value for key, value in pick.table(item, "action").items() if key != "sources"}}
-    return _json({key: said[key] for key in tool.input if item.get(key) not in (None, [])})
+    return as_json({key: said[key] for key in tool.input if item.get(key) not in (None, [])})
 
 
-def _answer(item: Item, tool: Tool) -> Any:
+def answered(item: Item, tool: Tool) -> Any:
+    """What a built-in gave."""
     if len(tool.answer) == 1:
         return item.get(tool.answer[0])
     found = {**item, "sources": pick.table(item, "action").get("sources")}

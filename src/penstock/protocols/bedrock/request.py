@@ -1,0 +1,152 @@
+"""Converse requests → canonical. `write.py` is the way back; content blocks and settings have files of their own.
+
+Tool results come inside user messages; here they are messages of role `tool`, and what stood beside them follows in a
+user message. The system prompt is the first message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock import reading
+from penstock import request as rq
+from penstock.carrying import grammar_of, restored
+from penstock.carrying.inputs import INPUT
+from penstock.carrying.systems import told_apart
+from penstock.errors import BadRequest
+from penstock.protocols.bedrock.blocks import NAME
+from penstock.protocols.bedrock.request_blocks import cache_of, read_blocks
+from penstock.protocols.bedrock.request_settings import SETTINGS, read_settings
+from penstock.reading import keep, rest, unsaid
+
+if TYPE_CHECKING:
+    from penstock.pick import Object
+
+_REQUEST = SETTINGS | {"modelId", "messages", "system", "toolConfig"}
+_TOOL = frozenset({"name", "description", "inputSchema", "strict"})
+
+
+def read_request(body: Object) -> rq.Request:
+    """A request from its parsed body. The model is named in the URL; SDKs say it in the body."""
+    messages = _system(body)
+    for row in reading.rows(body, "messages", read_message, need=True):
+        messages += row
+    settings, marks = read_settings(body)
+    config = reading.table(body, "toolConfig")
+    tools, choice = _tools(config)
+    _free(messages, tools)
+    own = rest(body, _REQUEST)
+    beside = rest(config, {"tools", "toolChoice"})
+    if beside:
+        own["toolConfig"] = beside
+    extra = keep(NAME, own, model="modelId" in body, also=unsaid(body, _REQUEST), **marks)
+    return rq.Request(reading.text(body, "modelId"), restored(messages), tools, choice, settings, extra=extra)
+
+
+def _system(body: Object) -> list[rq.Message]:
+    given = body.get("system")
+    if not given:
+        return []
+    if not isinstance(given, list):
+        raise BadRequest("a list of blocks", given, "system")
+    return [rq.Message("system", read_blocks(cast("list[Any]", given), "system", "user"))]
+
+
+def read_message(message: Object) -> list[rq.Message]:
+    """One message: several where tool results, the user and the system share it."""
+    role: Any = message.get("role")
+    if role not in ("user", "assistant"):
+        raise BadRequest("user or assistant", role, "role")
+    given = message.get("content")
+    if not isinstance(given, list):
+        raise BadRequest("a list of blocks", given, "content")
+    parts = read_blocks(cast("list[Any]", given), "content", role)
+    extra = keep(NAME, rest(message, {"role", "content"}))
+    if role == "assistant":
+        return [rq.Message("assistant", parts, extra=extra)]
+    return _user(parts, extra)
+
+
+def _user(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
+    results: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Result]
+    others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
+    if not results:
+        first, *more = told_apart(parts)
+        return [rq.Message(*first, extra=extra), *(rq.Message(*row) for row in more)]
+    made = [rq.Message("tool", results, extra=extra)]
+    if others:
+        places = [place for place, part in enumerate(parts) if type(part) is not rq.Result]
+        first, *more = told_apart(others)
+        mixed = places if places[0] < len(results) and not more else None
+        made += [rq.Message(*first, extra=keep(NAME, {}, joined=True, places=mixed))]
+        made += [rq.Message(*row) for row in more]
+    return made
+
+
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _tools(config: Object) -> tuple[list[rq.Tool], rq.ToolChoice | None]:
+    tools: list[rq.Tool] = []
+    try:
+        for tool in reading.rows(config, "tools", _tool):
+            if tool.cache and not tool.name and tools and not tools[-1].cache:
+                tools[-1].cache = tool.cache
+            else:
+                tool.cache = ""
+                tools.append(tool)
+        return tools, _choice(reading.table(config, "toolChoice"))
+    except BadRequest as error:
+        raise error.at("toolConfig") from None
+
+
+def _tool(given: Object) -> rq.Tool:
+    if given.get("toolSpec") is not None:
+        return reading.inside(given, "toolSpec", lambda said: _function(said, rest(given, {"toolSpec"})))
+    kind = next(iter(given), "")
+    if kind == "cachePoint":
+        return rq.Tool("", kind="unknown", cache=cache_of(given[kind]), extra={NAME: {"tool": given}})
+    inner = given.get(kind)
+    name = reading.text(cast("Object", inner), "name") if isinstance(inner, dict) else ""
+    known = kind == "systemTool"
+    return rq.Tool(name or kind, kind="provider" if known else "unknown", extra={NAME: {"tool": given}})
+
+
+def _function(said: Object, beside: Object) -> rq.Tool:
+    holder = reading.table(said, "inputSchema")
+    schema = reading.table(holder, "json") if holder.get("json") is not None else None
+    free = None if schema is None else grammar_of(schema)
+    own = rest(said, _TOOL) if said.keys() - _TOOL else {}
+    if beside:
+        own["beside"] = beside
+    return rq.Tool(
+        reading.needed(said, "name"),
+        reading.text(said, "description"),
+        schema if free is None else free or None,
+        kind="function" if free is None else "custom",
+        strict=reading.flag(said, "strict"),
+        extra=keep(NAME, own, empty=said.get("description") == ""),
+    )
+
+
+def _choice(given: Object) -> rq.ToolChoice | None:
+    kind = next((key for key in given if given[key] is not None), "")
+    if not kind:
+        return None
+    if kind not in ("auto", "any", "tool"):
+        return rq.ToolChoice(extra={NAME: {"choice": given}})
+    if kind == "tool":
+        name = reading.inside(given, "tool", lambda said: reading.needed(said, "name"))
+        return rq.ToolChoice("tool", [name])
+    return rq.ToolChoice("auto" if kind == "auto" else "required")
+
+
+def _free(messages: list[rq.Message], tools: list[rq.Tool]) -> None:
+    """Calls of tools that take free text, which this protocol can only say as an object of one string."""
+    names = {tool.name for tool in tools if tool.kind == "custom"}
+    calls = [part for message in messages for part in message.parts if type(part) is rq.Call] if names else []
+    for call in calls:
+        if call.name in names and call.by == "client":
+            given = reading.parse(call.json.encode())
+            if given.keys() == {INPUT} and isinstance(given[INPUT], str):
+                call.json, call.form = given[INPUT], "text"

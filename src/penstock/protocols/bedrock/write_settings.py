@@ -1,0 +1,89 @@
+"""Canonical settings → those of Converse, and the additional fields of the model's family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.protocols.bedrock.request_settings import THOUGHTS, Wishes, wishes, write_format
+from penstock.writing import add, budget_of, effort_of
+
+if TYPE_CHECKING:
+    from penstock import request as rq
+    from penstock.pick import Object
+    from penstock.protocols.bedrock.write_blocks import Blocks
+
+_UNSAID = (
+    "seed", "frequency_penalty", "presence_penalty", "choices", "logprobs", "top_logprobs", "parallel_calls",
+    "verbosity", "user", "cache_key", "store",
+)  # fmt: skip
+_NEAREST = {"minimal": "low", "xhigh": "high", "max": "high"}
+_LEAST = 1024  # the smallest budget that is taken
+
+
+def write_settings(asked: rq.Settings, marks: Object, draft: Blocks, body: Object) -> None:
+    """Put the settings into a body."""
+    for name in _UNSAID:
+        if getattr(asked, name) not in (None, ""):
+            draft.lose("setting", name)
+    said: Object = {
+        marks.get("limit") or "maxTokens": asked.max_output, "temperature": asked.temperature, "topP": asked.top_p,
+        "stopSequences": asked.stop or None,
+    }  # fmt: skip
+    config = {**{key: value for key, value in said.items() if value is not None}, **marks.get("config", {})}
+    add(config, marks.get("unsaid"))
+    made: Object = {
+        "inferenceConfig": config, "additionalModelRequestFields": _more(asked, marks.get("more", {}), draft),
+        "outputConfig": _output(asked.format, marks.get("output"), draft), "requestMetadata": asked.metadata,
+        "serviceTier": marks.get("tier") or ({"type": asked.tier} if asked.tier else None),
+    }  # fmt: skip
+    body.update({key: value for key, value in made.items() if value})
+
+
+def _output(form: rq.Format | None, was: Object | None, draft: Blocks) -> Object | None:
+    if form is None or form.kind == "text":
+        return was
+    if form.schema is None:
+        draft.lose("any-json")
+        return None
+    if form.strict is not None:
+        draft.lose("format")
+    return was or write_format(form)
+
+
+def _more(asked: rq.Settings, was: Object, draft: Blocks) -> Object:
+    """The additional fields as they were said, or as this family of models says them."""
+    wished = Wishes(asked.budget, asked.thoughts, asked.effort, asked.top_k)
+    if wishes(was) == wished:
+        return was
+    made = {key: value for key, value in was.items() if key not in (*THOUGHTS, "top_k", "reasoning_effort")}
+    if asked.top_k is not None:
+        made.update(_top_k(asked.top_k, draft))
+    made.update(_thinking(asked, draft))
+    if wishes(made) != Wishes(asked.budget, asked.thoughts, asked.effort, wishes(made).top_k):
+        draft.lose("effort" if asked.effort else "budget")
+    return made
+
+
+def _top_k(top_k: int, draft: Blocks) -> Object:
+    word = draft.quirks.top_k
+    if not word:
+        draft.lose("top-k")
+        return {}
+    return {"top_k": top_k} if word == "top_k" else {"inferenceConfig": {"topK": top_k}}
+
+
+def _thinking(asked: rq.Settings, draft: Blocks) -> Object:
+    key, budget, effort = draft.quirks.thinking, asked.budget, _NEAREST.get(asked.effort, asked.effort)
+    if (budget is None and not effort and asked.thoughts is None) or not key:
+        return {}
+    off = budget == 0 or effort == "none" or asked.thoughts is False
+    word = effort or effort_of(_LEAST if budget is None else budget)
+    if key == "reasoning_effort":
+        return {key: word}
+    if off:
+        return {key: {"type": "disabled"}}
+    if key == "reasoningConfig":
+        return {key: {"type": "enabled", "maxReasoningEffort": _NEAREST.get(word, word)}}
+    if budget is None and not effort:
+        return {key: {"type": "adaptive"}}
+    return {key: {"type": "enabled", "budget_tokens": max(budget_of(effort) if budget is None else budget, _LEAST)}}

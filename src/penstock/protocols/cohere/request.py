@@ -1,0 +1,179 @@
+"""Cohere Chat requests, version 2 → canonical; version 1 is told by its `message` and read in `request1.py`.
+
+`write.py` is the way back. The plan before calls is reasoning, as in the decoder; citations of earlier answers stay
+with their message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock import reading
+from penstock import request as rq
+from penstock.carrying import grammar_of, restored
+from penstock.carrying.inputs import INPUT
+from penstock.errors import BadRequest
+from penstock.jsontext import as_json
+from penstock.media import of_url
+from penstock.protocols.cohere.reading import NAME
+from penstock.protocols.cohere.version1 import PLAN
+from penstock.protocols.cohere.request1 import read_request1
+from penstock.protocols.cohere.request_settings import SETTINGS, read_settings
+from penstock.reading import keep, rest, unsaid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.pick import Object
+
+ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_REQUEST = SETTINGS | {"model", "messages", "tools", "tool_choice", "stream"}
+_MESSAGE = frozenset({"role", "content", "tool_plan", "tool_calls", "tool_call_id"})
+_FUNCTION = frozenset({"name", "description", "parameters"})
+CHOICES: dict[Any, rq.ChoiceMode] = {"REQUIRED": "required", "NONE": "none"}
+
+
+def read_request(body: Object) -> rq.Request:
+    """A request of either version from its parsed body."""
+    if "message" in body and "messages" not in body:
+        return read_request1(body)
+    messages = reading.rows(body, "messages", read_message, need=True)
+    tools = reading.rows(body, "tools", read_tool)
+    _free(messages, tools)
+    settings, marks = read_settings(body)
+    also = unsaid(body, _REQUEST)
+    if body.get("stream") is False:
+        also["stream"] = False
+    return rq.Request(
+        reading.text(body, "model"),
+        restored(messages),
+        tools,
+        _choice(body.get("tool_choice")),
+        settings,
+        stream=reading.flag(body, "stream") or False,
+        extra=keep(NAME, rest(body, _REQUEST), also=also, **marks),
+    )
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_message(message: Object) -> rq.Message:
+    """One message of any role."""
+    role = reading.word(message, "role", ROLES)
+    content = message.get("content")
+    parts = read_content(content, role)
+    marks: Object = {"listed": isinstance(content, list) and len(parts) == 1}
+    if role == "tool":
+        result = rq.Result(reading.needed(message, "tool_call_id"), "", cast("list[rq.ResultPart]", parts))
+        result.extra = keep(NAME, {}, **marks)
+        parts, marks = [result], {}
+    elif role == "assistant":
+        plan = reading.text(message, "tool_plan")
+        said = [rq.Reasoning(plan, extra=PLAN)] if plan else []
+        parts = [*said, *parts, *reading.rows(message, "tool_calls", read_call)]
+    extra = keep(NAME, rest(message, _MESSAGE), also=unsaid(message, _MESSAGE), **marks)
+    return rq.Message(role, parts, extra=extra)
+
+
+def read_content(content: Any, role: str) -> list[rq.AnyPart]:
+    """Content: a string, a list of parts, or nothing."""
+    if isinstance(content, str):
+        return [rq.Text(content)] if content else []
+    if content is None:
+        return []
+    if not isinstance(content, list):
+        raise BadRequest("a string or a list of parts", content, "content")
+    return reading.each(cast("list[Any]", content), _part if role != "tool" else _result_part, "content")
+
+
+def read_call(call: Object) -> rq.Call:
+    """A tool call of an assistant's message."""
+    said = reading.table(call, "function")
+    try:
+        name, json = reading.needed(said, "name"), reading.text(said, "arguments")
+    except BadRequest as error:
+        raise error.at("function") from None
+    own = rest(call, {"id", "type", "function"})
+    inner = rest(said, {"name", "arguments"})
+    extra = keep(NAME, {**own, **({"function": inner} if inner else {})}, untyped="type" not in call)
+    return rq.Call(reading.text(call, "id"), name, json, extra=extra)
+
+
+def _part(part: Object) -> rq.AnyPart:
+    kind = part.get("type")
+    read = _PARTS.get(kind) if isinstance(kind, str) else None
+    return rq.Opaque(NAME, str(kind or ""), part) if read is None else read(part)
+
+
+def _result_part(part: Object) -> Any:
+    """A document is a value, or a text, that can be cited."""
+    if part.get("type") != "document":
+        return _part(part)
+    said = reading.table(part, "document")
+    data, marks = said.get("data"), {"document": rest(said, {"data"}), "is_document": True}
+    if isinstance(data, str):
+        return rq.Text(data, extra=keep(NAME, {}, **marks))
+    return rq.Json(as_json(data), extra=keep(NAME, {}, **marks))
+
+
+def _text(part: Object) -> rq.Text:
+    text = reading.needed(part, "text")
+    return rq.Text(text, extra=keep(NAME, rest(part, {"type", "text"}), empty=not text))
+
+
+def _thinking(part: Object) -> rq.Reasoning:
+    return rq.Reasoning(reading.needed(part, "thinking"), extra=keep(NAME, rest(part, {"type", "thinking"})))
+
+
+def _image(part: Object) -> rq.File:
+    given = part.get("image_url")
+    said: Object = {"url": given} if isinstance(given, str) else reading.table(part, "image_url")
+    try:
+        media, url, data = of_url(reading.needed(said, "url"), "image/*")
+    except BadRequest as error:
+        raise error.at("image_url") from None
+    return rq.File(media, url, data, extra=keep(NAME, rest(said, {"url"}), bare=isinstance(given, str)))
+
+
+_PARTS: dict[str, Callable[[Object], rq.AnyPart]] = {"text": _text, "thinking": _thinking, "image_url": _image}
+
+
+def _free(messages: list[rq.Message], tools: list[rq.Tool]) -> None:
+    """Calls of tools that take free text, which this protocol can only say as an object of one string."""
+    names = {tool.name for tool in tools if tool.kind == "custom"}
+    calls = [part for message in messages for part in message.parts if type(part) is rq.Call] if names else []
+    for call in calls:
+        given = reading.parse(call.json.encode()) if call.name in names and call.json else {}
+        if given.keys() == {INPUT} and isinstance(given[INPUT], str):
+            call.json, call.form = given[INPUT], "text"
+
+
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_tool(tool: Object) -> rq.Tool:
+    """A tool; one of a type without a word is kept whole."""
+    if tool.get("type", "function") != "function":
+        return rq.Tool(str(tool.get("name") or tool.get("type")), kind="unknown", extra={NAME: {"tool": tool}})
+    return reading.inside(tool, "function", lambda said: _function(tool, said))
+
+
+def _function(tool: Object, said: Object) -> rq.Tool:
+    schema = reading.table(said, "parameters") if said.get("parameters") is not None else None
+    free = None if schema is None else grammar_of(schema)
+    own = rest(said, _FUNCTION) if said.keys() - _FUNCTION else {}
+    beside = rest(tool, {"type", "function"})
+    extra = keep(NAME, {**own, **({"beside": beside} if beside else {})}, also=unsaid(said, _FUNCTION))
+    name, description = reading.needed(said, "name"), reading.text(said, "description")
+    if free is not None:
+        return rq.Tool(name, description, free or None, kind="custom", extra=extra)
+    return rq.Tool(name, description, schema, extra=extra)
+
+
+def _choice(given: Any) -> rq.ToolChoice | None:
+    if given is None:
+        return None
+    if not isinstance(given, str) or given not in CHOICES:
+        raise BadRequest("REQUIRED or NONE", given, "tool_choice")
+    return rq.ToolChoice(CHOICES[given])

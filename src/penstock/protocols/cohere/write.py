@@ -1,0 +1,211 @@
+"""Canonical requests → Cohere Chat, version 2; version 1 where it was that, in `write1.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import request as rq
+from penstock.carrying import input_of, schema_of, stowed
+from penstock.jsontext import as_json
+from penstock.protocols.cohere.losses import HOLDS, LOSSES, Quirks
+from penstock.protocols.cohere.reading import NAME
+from penstock.protocols.cohere.write1 import write_request1
+from penstock.protocols.cohere.write_settings import write_settings
+from penstock.writing import Draft, add, salvage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.pick import Object
+
+__all__ = ["LOSSES", "Quirks", "Writer", "write_request"]
+_CHOICES = {"required": "REQUIRED", "tool": "REQUIRED", "none": "NONE"}
+_decode = msgspec.json.Decoder().decode
+
+
+class Writer(Draft):
+    """One request being written."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def write(self, request: rq.Request, quirks: Quirks) -> Object:
+        own, marks = self.own(request.extra)
+        messages = stowed(request.messages, HOLDS, self.carry)
+        if (quirks.version or marks.get("version")) == 1:
+            return write_request1(request, messages, self)
+        body: Object = {"model": request.model} if request.model else {}
+        body["messages"] = [made for message in messages for made in self._message(message)]
+        if request.stream:
+            body["stream"] = True
+        tools = [made for tool in request.tools for made in self._tool(tool)]
+        if tools:
+            body["tools"] = tools
+        if request.choice is not None:
+            self._choice(request.choice, body)
+        write_settings(request.settings, marks, self, body)
+        body.update(own)
+        add(body, marks.get("also"))
+        return body
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────
+
+    def _message(self, message: rq.Message) -> list[Object]:
+        own, marks = self.own(message.extra)
+        if message.name:
+            self.lose("name")
+        if message.role == "tool":
+            made = [{**self._result(part), **own} for part in message.parts if type(part) is rq.Result]
+        elif message.role == "assistant":
+            made = [{**self._turn(message.parts, marks), **own}]
+        else:
+            content = self._content(message.parts, listed=bool(marks.get("listed")))
+            made = [{"role": message.role, "content": content, **own}] if content else []
+            if not made:
+                self.lose("empty")
+        for one in made:
+            add(one, marks.get("also"))
+        return made
+
+    def _turn(self, parts: list[rq.AnyPart], marks: Object) -> Object:
+        made: Object = {"role": "assistant"}
+        said: list[rq.AnyPart] = []
+        for part in parts:
+            if type(part) is rq.Call:
+                self._call(part, made)
+            elif type(part) is rq.Reasoning and (part.extra or {}).get(NAME, {}).get("kind") == "tool_plan":
+                made["tool_plan"] = made.get("tool_plan", "") + part.text
+            else:
+                said.append(part)
+        content = self._content(said, listed=bool(marks.get("listed")))
+        if content:
+            made["content"] = content
+        return made
+
+    def _content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
+        if len(parts) == 1 and not listed:
+            only = parts[0]
+            if type(only) is rq.Text and only.extra is None and not only.cache:
+                return only.text
+        made: list[Object] = []
+        for part in parts:
+            if part.cache:
+                self.lose("cache")
+            made += self.kinds[type(part)](self, part)
+        return made
+
+    def _call(self, call: rq.Call, made: Object) -> None:
+        own, marks = self.own(call.extra)
+        if call.cut:
+            self.lose("cut-call")
+            return
+        given, carried = input_of(call)
+        if carried:
+            self.carry(carried)
+        function = {"name": call.name, "arguments": as_json(given) if carried else call.json, **own.get("function", {})}
+        typed = {} if marks.get("untyped") else {"type": "function"}
+        more = {key: value for key, value in own.items() if key != "function"}
+        made.setdefault("tool_calls", []).append({"id": call.id, **typed, "function": function, **more})
+
+    def _result(self, result: rq.Result) -> Object:
+        _, marks = self.own(result.extra)
+        content = self._content(result.content, listed=bool(marks.get("listed")))
+        return {"role": "tool", "tool_call_id": result.call, "content": content or ""}
+
+    def _text(self, part: rq.Text) -> list[Object]:
+        own, marks = self.own(part.extra)
+        if marks.get("is_document"):
+            return [{"type": "document", "document": {**marks.get("document", {}), "data": part.text}}]
+        if not part.text and not marks.get("empty"):
+            self.lose("empty")
+            return []
+        return [{"type": "text", "text": part.text, **own}]
+
+    def _json(self, part: rq.Json) -> list[Object]:
+        """An object is a document, which the answer can cite."""
+        own, marks = self.own(part.extra)
+        try:
+            value = _decode(part.json)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            value = None
+        if isinstance(value, dict) or marks.get("is_document"):
+            return [{"type": "document", "document": {**marks.get("document", {}), "data": value}, **own}]
+        self.lose("json-result")
+        return [{"type": "text", "text": part.json}]
+
+    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+        own, _ = self.own(part.extra)
+        if part.form != "full":
+            self.lose("redacted" if part.form == "redacted" else "form")
+        return [{"type": "thinking", "thinking": part.text, **own}] if part.text or own else []
+
+    def _file(self, part: rq.File) -> list[Object]:
+        own, marks = self.own(part.extra)
+        if not part.media.startswith("image/") or not (part.url or part.data):
+            self.lose("file", part.media)
+            return [{"type": "text", "text": f"[{part.name or part.media}]({part.url})" if part.url else f"[{part.name or part.media}]"}]
+        url = part.url or f"data:{part.media};base64,{part.data}"
+        return [{"type": "image_url", "image_url": url if marks.get("bare") else {"url": url, **own}}]
+
+    def _opaque(self, part: rq.Opaque) -> list[Object]:
+        if part.protocol == NAME:
+            return [part.data]
+        self.lose("opaque")
+        words = salvage(part.data)
+        return [{"type": "text", "text": words}] if words else []
+
+    def _source(self, _: rq.Source) -> list[Object]:
+        self.lose("source")
+        return []
+
+    def _ask(self, _: rq.Ask) -> list[Object]:
+        self.lose("approval")
+        return []
+
+    # ── tools ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _tool(self, tool: rq.Tool) -> list[Object]:
+        own, marks = self.own(tool.extra)
+        if tool.cache:
+            self.lose("cache")
+        if "tool" in own:
+            return [own["tool"]]
+        if tool.kind in ("provider", "unknown"):
+            self.lose("tool", tool.name)
+            return []
+        if tool.strict is not None:
+            self.lose("strict")
+        function: Object = {"name": tool.name}
+        if tool.description:
+            function["description"] = tool.description
+        if tool.kind == "custom":
+            self.carry("free-text")
+            function["parameters"] = schema_of(tool)
+        elif tool.schema is not None:
+            function["parameters"] = tool.schema
+        function.update({key: value for key, value in own.items() if key != "beside"})
+        add(function, marks.get("also"))
+        return [{"type": "function", "function": function, **own.get("beside", {})}]
+
+    def _choice(self, choice: rq.ToolChoice, body: Object) -> None:
+        self.own(choice.extra)
+        if choice.names:
+            self.lose("allowed")
+        if choice.mode == "auto":
+            self.lose("auto")
+        else:
+            body["tool_choice"] = _CHOICES[choice.mode]
+
+    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.File: _file, rq.Opaque: _opaque,
+        rq.Source: _source, rq.Ask: _ask,
+    }  # fmt: skip
+
+
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+    """A request as the body of a Chat call."""
+    writer = Writer()
+    writer.body = writer.write(request, quirks or Quirks())
+    return writer

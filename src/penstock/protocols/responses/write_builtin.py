@@ -1,0 +1,51 @@
+"""Calls of built-in tools, and what the client answers → their items again: as they were, but for what was changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import request as rq
+from penstock.pick import as_object
+from penstock.protocols.responses.request_builtin import read_output
+from penstock.protocols.responses.tools import ANSWERS, LATE, given
+
+if TYPE_CHECKING:
+    from penstock.pick import Object
+
+
+def call_item(call: rq.Call, item: Object) -> Object:
+    """The item of a call that the client runs."""
+    tool = LATE.get(item.get("type", ""))
+    if tool is not None and given(item, tool) != call.json:
+        try:
+            item = {**item, **as_object(msgspec.json.decode(call.json))}
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return _named(item, call.id)
+    return _named(item, call.id)
+
+
+def _named(item: Object, call: str) -> Object:
+    """The item with the id of its call, which may have been mapped."""
+    for key in ("call_id", "id"):
+        if item.get(key):
+            return item if item[key] == call or key == "id" else {**item, key: call}
+    return {**item, "call_id": call}
+
+
+def output_item(result: rq.Result, item: Object) -> Object:
+    """The item of what the client answered. Words that were changed are put in place of the old ones."""
+    if item.get("type") in ANSWERS and read_output(item) != result.content:
+        words = "\n".join(_words(part) for part in result.content)
+        output: Any = words
+        if item["type"] == "shell_call_output":
+            outcome = {"type": "exit", "exit_code": int(result.failed)}
+            output = [{"stdout": words, "stderr": "", "outcome": outcome}]
+        if isinstance(item.get("output"), str | list):
+            item = {**item, "output": output}
+    return _named(item, result.call)
+
+
+def _words(part: rq.ResultPart) -> str:
+    return part.text if type(part) is rq.Text else part.json if type(part) is rq.Json else ""

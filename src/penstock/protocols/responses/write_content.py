@@ -1,0 +1,168 @@
+"""Canonical parts → Responses content; what providers differ in, and the table of what has no place here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from penstock import request as rq
+from penstock.carrying import Holds
+from penstock.media import sniff
+from penstock.protocols.responses.request_content import CONTENT, HINT
+from penstock.protocols.responses.speech import NAME
+from penstock.writing import Draft, Losses, add, salvage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from penstock.pick import Object
+
+LOSSES: Losses = {
+    "approval": "an approval is left out",
+    "budget": "a budget of reasoning tokens is sent as an effort",
+    "cache": "a cache point is left out",
+    "cut-call": "a call that never became whole is left out",
+    "json-result": "a JSON value in a tool result is sent as its text",
+    "logprobs": "log probabilities of an earlier answer are left out",
+    "name": "the name of whoever speaks is left out",
+    "opaque": "state of another protocol is left out; what it says in words is sent as text",
+    "reasoning": "reasoning that this provider did not seal is left out",
+    "setting": "a setting without a word here is left out: {}",
+    "source": "a citation in an earlier answer is left out",
+    "tool": "a tool that another provider runs is left out: {}",
+}
+HOLDS = Holds(NAME, failed=False, assistant_files=False)
+
+
+class Quirks(msgspec.Struct, frozen=True):
+    """What providers of this protocol differ in."""
+
+    instructions: bool = True  # the system prompt goes there, and not into the input
+    system: Literal["system", "developer"] = "system"  # the role of system messages in the input
+    reasoning: Literal["drop", "summary", "content", "text"] = "drop"  # what becomes of reasoning without its seal
+    sealed: bool = False  # ask for reasoning that can be sent back without being stored
+    cache: bool = False  # cache points are understood
+    more: tuple[str, ...] = ()  # which of the settings that only some have: frequency_penalty, seed, stop …
+
+
+class Content(Draft):
+    """Content being written. State: whether the request was one of this protocol when it was read."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(self, quirks: Quirks) -> None:
+        super().__init__()
+        self.quirks = quirks
+        self.native = False
+
+    def content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
+        """A string where that says it all."""
+        if not listed:
+            if not parts:
+                return ""
+            only = parts[0]
+            if len(parts) == 1 and type(only) is rq.Text and not (only.extra or only.cache or only.refusal):
+                return only.text
+        return self.parts(parts)
+
+    def parts(self, parts: Iterable[rq.AnyPart | rq.ResultPart]) -> list[Object]:
+        """A list of content parts."""
+        return [made for part in parts for made in self.part(part)]
+
+    def part(self, part: Any) -> list[Object]:
+        """A part as what it is here: mostly one, sometimes none."""
+        made = self.kinds[type(part)](self, part)
+        if part.cache and made and type(part) is not rq.Opaque:
+            self.hint(part, made[-1])
+        return made
+
+    def hint(self, part: rq.Part | rq.Tool, made: Object, *, fits: bool = True) -> None:
+        """A cache point, if it is understood and there is a place for one."""
+        if not part.cache or HINT in made:
+            return
+        if self.quirks.cache and fits:
+            made[HINT] = {"mode": "explicit"}
+        else:
+            self.lose("cache")
+
+    def _text(self, part: rq.Text) -> list[Object]:
+        if part.extra is None:
+            return [{"type": "input_text", "text": part.text}]
+        own, marks = self.own(part.extra)
+        if part.refusal:
+            made: Object = {"type": "refusal", "refusal": part.text, **own}
+        else:
+            made = {"type": marks.get("kind", "input_text"), "text": part.text, **own}
+        add(made, marks.get("also"))
+        return [made]
+
+    def _json(self, part: rq.Json) -> list[Object]:
+        self.lose("json-result")
+        return [{"type": "input_text", "text": part.json}]
+
+    def _opaque(self, part: rq.Opaque) -> list[Object]:
+        if part.protocol == NAME and part.kind.startswith(CONTENT):
+            return [part.data]
+        self.lose("opaque")
+        words = salvage(part.data)
+        return [{"type": "input_text", "text": words}] if words else []
+
+    def _source(self, _: rq.Source) -> list[Object]:
+        self.lose("source")
+        return []
+
+    def _misplaced(self, part: Any) -> list[Object]:
+        """A part that no message of this role may hold: told in words."""
+        self.lose("opaque")
+        words = salvage(msgspec.to_builtins(part))
+        return [{"type": "input_text", "text": words}] if words else []
+
+    # ── files ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _file(self, part: rq.File) -> list[Object]:
+        own, marks = self.own(part.extra)
+        kind = marks.get("kind") or ("input_image" if part.media.startswith("image/") else "input_file")
+        made: Object = {"type": kind}
+        if kind == "input_audio":
+            made[kind] = {"data": part.data, **marks.get("audio", {})}
+        elif kind == "input_image":
+            self._image(part, marks, made)
+        else:
+            self._document(part, marks, made)
+        made.update(own)
+        add(made, marks.get("also"))
+        return [made]
+
+    def _image(self, part: rq.File, marks: Object, made: Object) -> None:
+        address = marks.get("url") or part.url or _inline(part)
+        if address:
+            made["image_url"] = address
+        if part.id:
+            made["file_id"] = part.id
+        if not self.native:
+            made["detail"] = "auto"
+        made.update(marks.get("as_it_was", {}))
+
+    def _document(self, part: rq.File, marks: Object, made: Object) -> None:
+        if part.data:
+            made["file_data"] = part.data if "bare" in marks else marks.get("url") or _inline(part)
+        if part.url:
+            made["file_url"] = part.url
+        if part.id:
+            made["file_id"] = part.id
+        if part.name or (part.data and "kind" not in marks):
+            made["filename"] = part.name or f"file.{part.media.rpartition('/')[2]}"
+
+    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _text, rq.Json: _json, rq.File: _file, rq.Opaque: _opaque, rq.Source: _source,
+        rq.Ask: _misplaced, rq.Reasoning: _misplaced, rq.Call: _misplaced, rq.Result: _misplaced,
+    }  # fmt: skip
+
+
+def _inline(part: rq.File) -> str:
+    if not part.data:
+        return ""
+    media = part.media if not part.media.endswith("/*") else sniff(part.data) or "image/png"
+    return f"data:{media};base64,{part.data}"
