@@ -61,7 +61,7 @@ format: .venv/.stamp-dev ## put the code in order: ruff's fixes and its formatte
 
 .PHONY: bench
 bench: .venv/.stamp-node ## measure, and write benchmarks/results.md
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks --write $(ARGS)
 
 # Keeps the pins that still fit; make lock ARGS=--upgrade takes the newest of everything.
 COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import peers, sse, translate
+from benchmarks import peers, sse, stages, translate
 
 RESULTS = Path(__file__).parent / "results.md"
-SECTIONS = {"translate": translate.report, "sse": sse.report, "peers": peers.report}
+SECTIONS = {"translate": translate.report, "stages": stages.report, "sse": sse.report, "peers": peers.report}
 
 
 def processor() -> str:

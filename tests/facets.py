@@ -52,7 +52,8 @@ def facets(turn: rq.Turn) -> Facets:
 
 
 def _call(call: rq.Call) -> tuple[str, str, Any, str]:
-    return call.id, call.name, call.json if call.form == "text" else arguments(call.json), call.form
+    given = call.json if call.form == "text" else arguments(call.json)
+    return call.id, call.name, {} if given is None else given, call.form
 
 
 def _tokens(logprobs: Any) -> list[Any]:
@@ -111,7 +112,8 @@ def _end(turn: rq.Turn) -> Facets:
         "written": (usage and usage.written) or None,
         "reasoned": (usage and usage.reasoning) or None,
         "steps": [(step.step, step.input, step.output) for step in turn.steps],
-        "finish": finish and finish.reason,
+        # A stop after calls is a wish to have them run, whatever the word.
+        "finish": "calls" if finish and finish.reason == "stop" and turn.calls else finish and finish.reason,
         "others": finish and finish.others,
         "fault": fault and fault.message,
         "fault-kind": fault and fault.kind,
@@ -119,11 +121,15 @@ def _end(turn: rq.Turn) -> Facets:
 
 
 def changed(before: Iterable[AnyEvent], after: Iterable[AnyEvent], *, settled: bool = False) -> set[str]:
-    """The facets in which two streams of events differ; `settled` leaves out what was only said on the way."""
+    """The facets in which two streams of events differ.
+
+    `settled` leaves out what was only said on the way, and the order of what ran beside it.
+    """
     left, right = [facets(turn) for turn in fold(before)], [facets(turn) for turn in fold(after)]
     if settled:
         for each in (*left, *right):
-            each["results"] = [row[:3] for row in each["results"] if not row[3]]
+            each["results"] = sorted([row[:3] for row in each["results"] if not row[3]], key=repr)
+            each["provider-calls"] = sorted(each["provider-calls"], key=repr)
             each["data"] = [row[:3] for row in each["data"] if not row[3]]
     if len(left) != len(right):
         return {"turns"}

@@ -36,13 +36,20 @@ def ours(turn: Turn) -> Outcome:
         reasoning=turn.reasoning,
         refusal=turn.refusal,
         calls=[_called(call) for call in turn.calls],
-        finish=turn.finish.reason if turn.finish else None,
+        finish=_finish(turn),
         usage={name: getattr(usage, name) for name in COUNTS} if usage else dict.fromkeys(COUNTS),
         error=turn.fault.message if turn.fault else None,
     )
     for source in turn.sources:
         outcome.link(source.url or None, source.title or None)
     return outcome
+
+
+def _finish(turn: Turn) -> str | None:
+    """A stop after calls is a wish to have them run, whatever the word."""
+    if turn.finish is None:
+        return None
+    return "calls" if turn.finish.reason == "stop" and turn.calls else turn.finish.reason
 
 
 def _called(call: Call) -> Called:

@@ -2,7 +2,7 @@
 
 The counterpart of `tests.facets` for the way in. `extra` is no facet: it is for its own protocol, and what it says that
 matters to others has a word. Taken as the same: adjacent tool messages and one with all their results; adjacent system
-messages and one with all their parts; no tool choice and `auto`; no answer format and `text`; no input schema and one
+messages and one with all their parts; no tool choice and `auto`; no answer format and `text`; a schema without a name and `answer`; no input schema and one
 without properties; no arguments and `{}`.
 """
 
@@ -178,7 +178,8 @@ def _settings(asked: rq.Settings) -> Facets:
     found = {f"settings.{name}": getattr(asked, name) for name in asked.__struct_fields__}
     form = asked.format
     found["settings.format"] = None if form is None or form.kind == "text" else (form.kind, form.schema)
-    found["settings.format-name"] = form and (form.name, form.description, form.strict)
+    named = form is not None and form.kind == "schema"
+    found["settings.format-name"] = (form.name or "answer", form.description, form.strict) if form is not None and named else None
     return found
 
 

@@ -186,6 +186,7 @@ FRAGMENTS = st.sampled_from([*FIELDS, *VALUES, *ENDS, *FRAMES])
 @given(st.lists(FRAGMENTS, max_size=24).map(b"".join), st.lists(st.integers(0, 200)))
 @example(b"data: x\n\n: c\n\n", [])
 @example(b"data: x\n\ndata: \n\n", [])
+@example(b"event: n\n data: x\n\n", [])
 def test_sse_agrees_with_the_reference(body: bytes, cuts: list[int]) -> None:
     frames, last_id, retry = reference(body)
     places = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})

@@ -16,7 +16,7 @@ from penstock.fold import Fold
 from penstock.framing import PARSERS, WRITERS
 from penstock.grammar import ATOMS, FREE, PARTS, TERMINALS
 from tests import facets, running
-from tests.cases import cases
+from tests.cases import Case, cases
 from tools import losses
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def test_the_grammar_has_a_place_for_every_event() -> None:
 def test_every_loss_happens_in_some_case(target: str) -> None:
     """And no other: a report that is not written down is a KeyError."""
     versions = [target, *(f"{target}@{version}" for version in running.row(target).versions)]
-    reported = {key for name in versions for case in cases() for key in _reported(name, case.expected())}
+    reported = {key for name in versions for case in cases() for key in _reported(name, case)}
     assert set(protocols.encoder(target).losses) - reported == set()
 
 
-def _reported(target: str, events: list[ev.AnyEvent]) -> set[str]:
-    encoder = protocols.encoder(target)
-    running.encoded(encoder, events, sequential=running.row(target).sequential)
+def _reported(target: str, case: Case) -> set[str]:
+    encoder = protocols.encoder(target, **case.about.get("targets", {}).get(target, {}))
+    running.encoded(encoder, case.expected(), sequential=running.row(target).sequential)
     codes = [finding.code for finding in encoder.diagnostics]
     return {code.removeprefix("loss-") for code in codes if code.startswith("loss-")}
 

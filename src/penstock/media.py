@@ -1,9 +1,12 @@
-"""Media: data URLs, and the type that the bytes themselves show. Nothing is fetched and nothing decoded."""
+"""Media: data URLs, bytes as JSON has them, the type that the bytes themselves show. Nothing is fetched."""
 
 from __future__ import annotations
 
 import binascii
 import re
+from typing import Any
+
+from penstock import pick
 
 SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -31,7 +34,7 @@ def of_url(url: str, default: str) -> tuple[str, str, str]:
     head, _, data = url[5:].partition(",")
     media, *marks = head.split(";")
     if "base64" not in marks:
-        plain = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), data.encode())
+        plain = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), data.encode("utf-8", "replace"))
         data = binascii.b2a_base64(plain, newline=False).decode()
     return media or "text/plain", "", data
 
@@ -40,7 +43,7 @@ def sniff(data: str) -> str:
     """The media type that the first bytes of base64 data show, or nothing."""
     try:
         head = binascii.a2b_base64(data[:64])
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         return ""
     return next((media for sign, media in SIGNS if head.startswith(sign)), "") or _boxed(head)
 
@@ -52,3 +55,27 @@ def _boxed(head: bytes) -> str:
     if head[4:8] == b"ftyp":
         return BRANDS.get(head[8:12], "video/mp4")
     return "video/webm" if head.startswith(b"\x1aE\xdf\xa3") else ""
+
+
+def packed(value: Any) -> tuple[str, str]:
+    """Base64 of bytes that JSON has as numbers, and how: a `list`, a byte array that became an `object`, a `buffer`.
+
+    A ValueError if they are no bytes.
+    """
+    held = pick.as_object(value)
+    form = "buffer" if held.get("type") == "Buffer" else "object" if isinstance(value, dict) else "list"
+    numbers: Any = held.get("data") if form == "buffer" else list(held.values()) if form == "object" else value
+    known = pick.listed({"": numbers}, "")
+    if known != numbers or any(type(number) is not int for number in known):
+        raise ValueError(form)
+    return binascii.b2a_base64(bytes(known), newline=False).decode(), form
+
+
+def unpacked(data: str, form: str) -> Any:
+    """Base64 in one of the forms of `packed`; as it is if that is no form."""
+    if form not in ("list", "object", "buffer"):
+        return data
+    numbers = list(binascii.a2b_base64(data))
+    if form == "buffer":
+        return {"type": "Buffer", "data": numbers}
+    return numbers if form == "list" else {str(place): number for place, number in enumerate(numbers)}

@@ -16,6 +16,7 @@ from penstock.diagnostics import Diagnostics
 from penstock.jsontext import clean
 
 if TYPE_CHECKING:
+    from penstock import request as rq
     from penstock.events import Extra
     from penstock.pick import Object
 
@@ -98,6 +99,12 @@ def salvage(data: Any) -> str:
         for key, value in cast("Object", data).items()
     ]
     return "\n".join(words for words in found if words)
+
+
+def told(file: rq.File) -> str:
+    """A file that has no place here, as a line of text."""
+    name = f"[{file.name or file.media}]"
+    return f"{name}({file.url})" if file.url else name
 
 
 def effort_of(budget: int) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from penstock import pick
 from penstock.errors import BadRequest
-from penstock.media import of_url, sniff
+from penstock.media import of_url, packed, sniff, unpacked
 
 if TYPE_CHECKING:
     from penstock import request as rq
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 TAGS = ("data", "url", "reference", "text")  # {"type": tag, tag: value}, since version 7
 TAGGED, HEAD = "tagged ", "head "
 EXPECTED = "base64, an address, bytes or a reference"
-_BYTE = 256
 
 
 class Held(NamedTuple):
@@ -37,12 +35,9 @@ def read_data(value: Any, said: str = "", default: str = "") -> Held:
     """Data in any form. Its type: as `said`, as its address has it, as its bytes show it, or the default."""
     if isinstance(value, str):
         return _of_text(value, said, default)
-    if isinstance(value, list):
-        data = _packed(value)
-        return Held(_media(said, "", data, default), data=data, form="list")
-    if not isinstance(value, dict):
-        raise BadRequest(EXPECTED, value)
-    return _of_object(cast("Object", value), said, default)
+    if isinstance(value, dict):
+        return _of_object(cast("Object", value), said, default)
+    return _bytes(value, said, default)
 
 
 def _of_text(value: str, said: str, default: str) -> Held:
@@ -67,8 +62,7 @@ def _of_object(value: Object, said: str, default: str) -> Held:
         return inner._replace(form=TAGGED + inner.form)
     if tag != "Buffer" and value and all(isinstance(name, str) for name in value.values()):
         return Held(_media(said, "", "", default), reference=value)
-    data = _packed(value.get("data") if tag == "Buffer" else list(value.values()))
-    return Held(_media(said, "", data, default), data=data, form="buffer" if tag == "Buffer" else "object")
+    return _bytes(value, said, default)
 
 
 def _media(said: str, inside: str, data: str, default: str) -> str:
@@ -79,15 +73,12 @@ def _media(said: str, inside: str, data: str, default: str) -> str:
     return found or (f"{said}/*" if said and "/" not in said else said or default)
 
 
-def _packed(numbers: Any) -> str:
-    """Bytes that were written as numbers."""
-    if not isinstance(numbers, list):
-        raise BadRequest(EXPECTED, numbers)
-    known = pick.listed({"": numbers}, "")
-    for number in known:
-        if type(number) is not int or not 0 <= number < _BYTE:
-            raise BadRequest("bytes as numbers", number)
-    return base64.b64encode(bytes(known)).decode()
+def _bytes(value: Any, said: str, default: str) -> Held:
+    try:
+        data, form = packed(value)
+    except ValueError:
+        raise BadRequest(EXPECTED, value) from None
+    return Held(_media(said, "", data, default), data=data, form=form)
 
 
 def write_data(file: rq.File, form: str = "", reference: Object | None = None) -> Any:
@@ -108,12 +99,7 @@ def write_data(file: rq.File, form: str = "", reference: Object | None = None) -
 def _spelled(file: rq.File, form: str) -> Any:
     if form.startswith(HEAD) or form == "data-url":
         return f"{form.removeprefix(HEAD) if form.startswith(HEAD) else f'data:{file.media};base64'},{file.data}"
-    if form not in ("list", "object", "buffer"):
-        return file.data
-    numbers = list(base64.b64decode(file.data))
-    if form == "buffer":
-        return {"type": "Buffer", "data": numbers}
-    return numbers if form == "list" else {str(place): number for place, number in enumerate(numbers)}
+    return unpacked(file.data, form)
 
 
 def first_id(reference: Object | None) -> str:

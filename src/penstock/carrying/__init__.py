@@ -6,8 +6,8 @@ address and no role ever comes out of a text, because texts are written by users
 """
 
 from penstock.carrying.inputs import grammar_of, input_of, json_of, schema_of
-from penstock.carrying.marks import CARRIERS, Holds
+from penstock.carrying.marks import CARRIERS, EMPTY, Holds
 from penstock.carrying.restore import restored
 from penstock.carrying.stow import stowed
 
-__all__ = ["CARRIERS", "Holds", "grammar_of", "input_of", "json_of", "restored", "schema_of", "stowed"]
+__all__ = ["CARRIERS", "EMPTY", "Holds", "grammar_of", "input_of", "json_of", "restored", "schema_of", "stowed"]

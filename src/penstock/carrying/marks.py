@@ -1,10 +1,12 @@
-"""The marks, and which of them a protocol needs. Leans on nothing."""
+"""The marks, and which of them a protocol needs."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import msgspec
+
+from penstock import request as rq
 
 CARRIERS: Final = {
     "failed": "that a tool failed is said in its text",
@@ -13,6 +15,7 @@ CARRIERS: Final = {
     "refusal": "that a text is a refusal is said in the text",
     "provider-call": "a tool that another provider ran is told as a call with its result, which nobody runs again",
     "free-text": "a tool of free text is offered as a function of one string",
+    "empty": "a user who says nothing says that in a mark",
     "mid-system": "a system message inside the conversation is said by the user, between two marks",
     "odd-input": "an input that is no JSON object is sent as a string inside of one",
 }
@@ -20,10 +23,17 @@ OPEN: Final = "<ps:"  # how every mark in a text begins
 FAILED: Final = "<ps:tool-failed/>"
 REFUSED: Final = "<ps:refused/>"
 SILENT: Final = "<ps:no-result/>"
+EMPTY: Final = "<ps:empty/>"
 FILE: Final = '<ps:tool-file n="{}"/>'
 MADE: Final = '<ps:made-file at="{}"/>'
+ALONE: Final = '<ps:made-turn n="{}"/>'  # the same, where the model said nothing else
 SYSTEM: Final = ("<ps:system>", "</ps:system>")  # parts of their own, before and behind those of the message
 RAN: Final = "ran_"  # begins the id of a call that a provider ran
+
+
+def lasting(part: rq.AnyPart) -> bool:
+    """Whether a part of a turn is of a kind that every protocol carries, and can be counted by."""
+    return isinstance(part, rq.Call | rq.Result) or (type(part) is rq.Text and bool(part.text))
 
 
 class Holds(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying.marks import FAILED, FILE, MADE, OPEN, RAN, REFUSED, SILENT
+from penstock.carrying.marks import ALONE, EMPTY, FAILED, FILE, MADE, OPEN, RAN, REFUSED, SILENT, lasting
 from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Restoring:
             elif message.role == "assistant":
                 self._turn(message)
             elif message.role != "user" or not self._files(message):
-                self._made.append(message)
+                self._made.append(_emptied(message) if message.role == "user" else message)
                 self._inside = False
         return self._made
 
@@ -89,14 +89,27 @@ class _Restoring:
         results = _numbered(message, FILE)
         if results:
             return self._lay_results(results)
+        alone = _numbered(message, ALONE)
+        if alone:
+            self._alone([file for _, file in alone])
+            return True
         made, turn = _numbered(message, MADE), self._last_turn()
         if not made or turn is None:
             return False
-        for place, file in sorted(made.items()):
-            turn.parts.insert(place, file)
+        for count, file in reversed(made):
+            turn.parts.insert(_behind(turn.parts, count), file)
         return True
 
-    def _lay_results(self, files: dict[int, rq.File]) -> bool:
+    def _alone(self, files: list[rq.File]) -> None:
+        """Files that were a turn of their own, or all of it that lasts."""
+        last = self._made[-1] if self._made else None
+        if last is not None and last.role == "assistant" and not any(map(lasting, last.parts)):
+            last.parts += files
+        else:
+            self._made.append(rq.Message("assistant", [*files]))
+
+    def _lay_results(self, numbered: list[tuple[int, rq.File]]) -> bool:
+        files = dict(numbered)
         marks = {FILE.format(number): number for number in files}
         spots: dict[int, tuple[rq.Result, int]] = {}
         for message in reversed(self._made):
@@ -113,18 +126,32 @@ class _Restoring:
         return True
 
 
-def _numbered(message: rq.Message, form: str) -> dict[int, rq.File]:
-    """The files of a message by the numbers in their marks; none if it holds anything else."""
+def _emptied(message: rq.Message) -> rq.Message:
+    only = message.parts[0] if len(message.parts) == 1 else None
+    return replace(message, parts=[]) if type(only) is rq.Text and only.text == EMPTY else message
+
+
+def _behind(parts: list[rq.AnyPart], count: int) -> int:
+    """The place behind so many parts that last."""
+    for place, part in enumerate(parts):
+        if not count:
+            return place
+        count -= lasting(part)
+    return len(parts)
+
+
+def _numbered(message: rq.Message, form: str) -> list[tuple[int, rq.File]]:
+    """The files of a message with the numbers in their marks; none if it holds anything else."""
     head, _, tail = form.partition("{}")
     marks, files = message.parts[::2], message.parts[1::2]
-    found: dict[int, rq.File] = {}
+    found: list[tuple[int, rq.File]] = []
     for mark, file in zip(marks, [*files, None], strict=False):
         if type(file) is not rq.File or type(mark) is not rq.Text or not mark.text.startswith(head):
-            return {}
+            return []
         number = mark.text[len(head) :].removesuffix(tail)
         if not (number.isascii() and number.isdigit() and len(number) < len(head)):
-            return {}
-        found[int(number)] = file
+            return []
+        found.append((int(number), file))
     return found
 
 
@@ -141,11 +168,11 @@ def _take(turn: rq.Message, ran: list[rq.Result]) -> None:
     calls = {result.call for result in ran}
     for place, part in enumerate(turn.parts):
         if type(part) is rq.Call and part.id in calls:
-            turn.parts[place] = replace(part, id=part.id[len(RAN) :], by="provider")
+            turn.parts[place] = replace(part, id=part.id[len(RAN) :], by="provider", extra=None)
     for result in ran:
         only = result.content[0] if len(result.content) == 1 else None
         words = only.text if type(only) is rq.Text else ""
         if words != SILENT:
             # what a provider's tool gave is a JSON value, whichever way it went
             content: list[rq.ResultPart] = [rq.Json(words)] if is_json(words) else result.content
-            turn.parts.append(replace(result, call=result.call[len(RAN) :], by="provider", content=content))
+            turn.parts.append(replace(result, call=result.call[len(RAN) :], by="provider", content=content, extra=None))

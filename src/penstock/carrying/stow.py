@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying.marks import FAILED, FILE, MADE, RAN, REFUSED, SILENT, Holds
+from penstock.carrying.marks import ALONE, FAILED, FILE, MADE, RAN, REFUSED, SILENT, Holds, lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,8 +44,8 @@ def _fits_turn(message: rq.Message, holds: Holds) -> bool:
 
 
 def _made(file: rq.File, holds: Holds) -> bool:
-    """Whether it is a file of the assistant's that has no place, and not one that this protocol described itself."""
-    return not holds.assistant_files and holds.protocol not in (file.extra or ())
+    """Whether it is a file of the assistant's that has no place; not if this protocol's client had one for it."""
+    return not holds.assistant_files and "said" not in (file.extra or {}).get(holds.protocol, {}).get("_", ())
 
 
 def _ran(part: rq.Call | rq.Result, protocol: str) -> bool:
@@ -100,6 +100,8 @@ class _Stowing:
             self._flush()
             if message.role == "assistant":
                 self._made += self._turn(message)
+                if self._pictures and not any(type(part) is rq.Call for part in message.parts):
+                    self._flush()  # no results to wait for
             else:
                 self._made.append(message)
         self._flush()
@@ -133,10 +135,11 @@ class _Stowing:
 
     def _turn(self, message: rq.Message) -> list[rq.Message]:
         parts: list[rq.AnyPart] = []
-        for place, part in enumerate(message.parts):
+        mark = MADE if any(map(lasting, message.parts)) else ALONE
+        for part in message.parts:
             if type(part) is rq.File and _made(part, self._holds):
                 self._carry("assistant-file")
-                self._pictures += rq.Text(MADE.format(place)), part
+                self._pictures += rq.Text(mark.format(sum(map(lasting, parts)))), part
             elif type(part) is rq.Text and part.refusal and not self._holds.refusals:
                 self._carry("refusal")
                 parts.append(replace(part, text=f"{REFUSED}\n{part.text}", refusal=False))
@@ -146,7 +149,7 @@ class _Stowing:
         if any(isinstance(part, rq.Call | rq.Result) and _ran(part, self._holds.protocol) for part in parts):
             self._carry("provider-call")
             return _Spreading(message, self._holds.protocol).rows()
-        return [message]
+        return [message] if parts or not self._pictures else []
 
 
 def _marked(content: Sequence[rq.ResultPart], mark: str) -> list[rq.ResultPart]:

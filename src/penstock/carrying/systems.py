@@ -29,7 +29,8 @@ def told_apart(parts: list[rq.AnyPart]) -> list[tuple[rq.Role, list[rq.AnyPart]]
     while place < len(parts):
         end = _end(parts, place) if _is(parts[place], SYSTEM[0]) else 0
         if end:
-            rows += [("user", parts[start:place])] if start < place else []
+            if start < place:
+                rows.append(("user", parts[start:place]))
             rows.append(("system", parts[place + 1 : end]))
             start = place = end + 1
         else:

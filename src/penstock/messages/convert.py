@@ -144,7 +144,8 @@ class _Run:
     def _mended(self, request: rq.Request) -> rq.Request:
         """What the profile demands. One look tells which of the rules there is anything for."""
         profile, notes = self.profile, self.notes
-        request = pairing.pair(request, notes, orphans=self._options.get("orphans", "text"))
+        orphans = self._options.get("orphans", "text")
+        request = pairing.pair(request, notes, orphans=orphans, named=profile.answers)
         seen = survey(request)
         if not self._strict and not (seen.plain and texts.written(request.tools)):
             request = texts.mend_texts(request, notes)
@@ -152,9 +153,9 @@ class _Run:
             request = images.check_media(request, notes)
             request = images.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
         request = self._spoken(request, blank=seen.blank)
-        if not seen.fit_names(profile.names):
+        if seen.wrapped or not profile.names.fit(seen.names):
             request, self.restore.names = names.map_names(request, profile, notes)
-        if not seen.fit_ids(profile.ids):
+        if not profile.ids.fit(seen.ids):
             request, self.restore.ids = ids.map_ids(request, profile.ids, notes)
         return caching.limit_points(request, profile.points, notes) if seen.hints > profile.points > 0 else request
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SIZE = 8  # letters of a digest behind a readable name
@@ -38,9 +38,15 @@ class Rule(msgspec.Struct, frozen=True):
     def fits(self, word: str) -> bool:
         return _whole(self).fullmatch(word) is not None
 
-    def matcher(self) -> Callable[[str], object]:
-        """A function that gives something true for a word that fits."""
-        return _whole(self).fullmatch
+    def fit(self, words: Collection[str]) -> bool:
+        """Whether all of them fit; for many words at once that is cheaper."""
+        if not self.strict or not words:
+            return True
+        if self.exact or self.first:
+            return all(map(_whole(self).fullmatch, words))
+        if self.limit and (len(max(words, key=len)) > self.limit or "" in words):
+            return False
+        return not self.chars or _strange(self).search("".join(words)) is None
 
 
 PLAIN = Rule("A-Za-z0-9_-", limit=64)  # what most targets take as the name of a tool

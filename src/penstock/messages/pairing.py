@@ -26,22 +26,25 @@ _CALLS = frozenset({rq.Call})
 ORPHAN = "[A result of the tool {}, whose call is not part of this conversation]"
 
 
-def pair(request: rq.Request, notes: Diagnostics, *, orphans: Orphans = "text") -> rq.Request:
-    """The request with calls and results in pairs. `orphans`: what becomes of a result without a call."""
-    messages = _straight(request.messages)
+def pair(request: rq.Request, notes: Diagnostics, *, orphans: Orphans = "text", named: bool = True) -> rq.Request:
+    """The request with calls and results in pairs. `orphans`: what becomes of a result without a call.
+
+    Not `named`: results that are in order are not given the names of their tools, for targets that do not say them.
+    """
+    messages = _straight(request.messages, named=named)
     if messages is None:
         messages = _Mending(request.messages, notes, orphans).mended()
     return with_messages(request, messages)
 
 
-def _straight(messages: list[rq.Message]) -> list[rq.Message] | None:
+def _straight(messages: list[rq.Message], *, named: bool) -> list[rq.Message] | None:
     """The messages with the names of results filled in; None if anything else must be done."""
     made: list[rq.Message] | None = None
     seen: set[str] = set()
     waiting: dict[str, rq.Call] = {}
     for place, message in enumerate(messages):
         if message.role == "tool":
-            parts = _named(message.parts, waiting)
+            parts = _named(message.parts, waiting, named=named)
             if parts is None:
                 return None
             if parts is not message.parts:
@@ -65,14 +68,14 @@ def _called(message: rq.Message, seen: set[str], waiting: dict[str, rq.Call]) ->
     return True
 
 
-def _named(parts: list[rq.AnyPart], waiting: dict[str, rq.Call]) -> list[rq.AnyPart] | None:
+def _named(parts: list[rq.AnyPart], waiting: dict[str, rq.Call], *, named: bool) -> list[rq.AnyPart] | None:
     """The results with their names; None if one answers no call that is waiting."""
     made: list[rq.AnyPart] | None = None
     for place, part in enumerate(parts):
         call = waiting.pop(part.call, None) if type(part) is rq.Result else None
         if call is None or type(part) is not rq.Result:
             return None
-        if part.name != call.name or part.form != call.form:
+        if part.form != call.form or (named and part.name != call.name):
             made = list(parts) if made is None else made
             made[place] = replace(part, name=call.name, form=call.form)
     return parts if made is None else made

@@ -25,6 +25,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = ""
     ids: Rule = ANYTHING
     names: Rule = ANYTHING
+    answers: bool = True  # results say the names of their tools
     custom: bool = False  # tools of free text
     namespaces: bool = False  # tools in groups
     system: System = "keep"  # what becomes of system messages inside the conversation
@@ -45,13 +46,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 PROFILES: dict[str, Profile] = {
     row.protocol: row
     for row in (
-        Profile(protocol="openai-chat", ids=Rule(limit=40), names=PLAIN, custom=True, holding=Holding(USERS)),
         Profile(
-            protocol="responses", ids=Rule(limit=64), names=PLAIN, custom=True, namespaces=True, min_output=16,
+            protocol="openai-chat", ids=Rule(limit=40), names=PLAIN, answers=False, custom=True,
             holding=Holding(USERS),
         ),
         Profile(
-            protocol="anthropic", ids=Rule("A-Za-z0-9_-", limit=64), names=PLAIN, opens=True, empty="drop", points=4,
+            protocol="responses", ids=Rule(limit=64), names=PLAIN, answers=False, custom=True, namespaces=True,
+            min_output=16, holding=Holding(USERS),
+        ),
+        Profile(
+            protocol="anthropic", ids=PLAIN, names=PLAIN, answers=False, opens=True, empty="drop", points=4,
             min_output=1, inside=True, holding=Holding(USERS),
         ),
         Profile(
@@ -59,8 +63,8 @@ PROFILES: dict[str, Profile] = {
             holding=Holding(USERS | {"assistant"}),
         ),
         Profile(
-            protocol="bedrock", ids=PLAIN, names=PLAIN, opens=True, alternate=True, empty="drop", points=4,
-            holding=Holding(USERS),
+            protocol="bedrock", ids=PLAIN, names=PLAIN, answers=False, opens=True, alternate=True, empty="drop",
+            points=4, holding=Holding(USERS),
         ),
         Profile(
             protocol="cohere", names=Rule("A-Za-z0-9_", limit=64, first="A-Za-z_"), empty="drop",

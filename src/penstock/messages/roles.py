@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying.marks import SYSTEM
+from penstock.carrying.systems import said_by_user
 from penstock.messages.walking import with_messages
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def _front(messages: list[rq.Message]) -> int:
 
 
 def _by_user(message: rq.Message) -> rq.Message:
-    before, behind = SYSTEM
-    return rq.Message("user", [rq.Text(before), *message.parts, rq.Text(behind)])
+    return rq.Message("user", said_by_user(message.parts))
 
 
 def fill_empty(request: rq.Request, how: Empty, notes: Diagnostics) -> rq.Request:

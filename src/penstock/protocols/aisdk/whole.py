@@ -82,7 +82,7 @@ class _Book:
             self._said[f"{noun} {part['id']}" if "id" in part else f"{noun} at {len(self.content)}"] = fresh
             self.content.append(fresh)
             block = fresh
-        block["text"] += str(part.get("text", part.get("textDelta", "")))
+        block["text"] += pick.text(part, "text", "textDelta")
         for key, value in _metadata(part).items():
             block.setdefault("providerMetadata", {}).setdefault(key, {}).update(value)
 

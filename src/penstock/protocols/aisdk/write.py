@@ -221,12 +221,13 @@ class Writer(Draft):
     def _file(self, file: rq.File) -> list[Object]:
         if file.id and not file.url and not file.data and not split(file.extra, NAME)[1].get("reference"):
             self.lose("file-id")
-        return [write_file(file, "data")]
+        made = write_file(file, "data")
+        return [{**made, "type": "file"} if made["type"] == "reasoning-file" and self._version < CUSTOM else made]
 
     def _opaque(self, part: rq.Opaque) -> list[Object]:
         if part.protocol == NAME and part.kind != "custom":
             return [part.data]
-        if part.protocol == NAME or self._version >= CUSTOM:
+        if self._version >= CUSTOM:
             return [write_custom(part)]
         self.lose("opaque")
         return []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying import stowed
+from penstock.carrying import EMPTY, stowed
 from penstock.protocols.anthropic.request_blocks import NAME
 from penstock.protocols.anthropic.write_blocks import LOSSES, Blocks, Quirks
 from penstock.protocols.anthropic.write_settings import write_settings
@@ -75,11 +75,9 @@ class Writer(Blocks):
         results, self._results = self._results, None
         extra, role, parts = message.extra, message.role, message.parts
         if extra is None and not message.name and role != "system":
-            content = self.content(parts)
+            content = self.content(parts) or self._silence(role)
             if content:
                 made.append({"role": role, "content": content})
-            else:
-                self.lose("empty")
             return
         if message.name:
             self.lose("name")
@@ -97,10 +95,18 @@ class Writer(Blocks):
         content: Any = self.content(message.parts, listed="listed" in marks)
         if not message.parts and "also" in marks:
             content = marks["also"]["content"]
-        elif not content and split(message.extra, NAME) == ({}, {}):
-            self.lose("empty")
-            return
-        made.append({"role": message.role, "content": content, **own})
+        elif not content and NAME not in (message.extra or ()):
+            content = self._silence(message.role)
+        if content or NAME in (message.extra or ()):
+            made.append({"role": message.role, "content": content, **own})
+
+    def _silence(self, role: str) -> str:
+        """A message may not be empty here: only the user's keeps its place, because turns alternate around it."""
+        if role == "user":
+            self.carry("empty")
+            return EMPTY
+        self.lose("empty")
+        return ""
 
 
 def _first(messages: list[rq.Message]) -> int:

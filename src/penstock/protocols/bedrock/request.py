@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import reading
 from penstock import request as rq
 from penstock.carrying import grammar_of, restored
-from penstock.carrying.inputs import INPUT
+from penstock.carrying.free import free_calls
+from penstock.carrying.marks import OPEN
 from penstock.carrying.systems import told_apart
 from penstock.errors import BadRequest
 from penstock.protocols.bedrock.blocks import NAME
@@ -34,7 +35,7 @@ def read_request(body: Object) -> rq.Request:
     settings, marks = read_settings(body)
     config = reading.table(body, "toolConfig")
     tools, choice = _tools(config)
-    _free(messages, tools)
+    free_calls(messages, tools)
     own = rest(body, _REQUEST)
     beside = rest(config, {"tools", "toolChoice"})
     if beside:
@@ -49,7 +50,7 @@ def _system(body: Object) -> list[rq.Message]:
         return []
     if not isinstance(given, list):
         raise BadRequest("a list of blocks", given, "system")
-    return [rq.Message("system", read_blocks(cast("list[Any]", given), "system", "user"))]
+    return [rq.Message("system", read_blocks(given, "system", "user"))]  # pyright: ignore[reportUnknownArgumentType]
 
 
 def read_message(message: Object) -> list[rq.Message]:
@@ -60,7 +61,7 @@ def read_message(message: Object) -> list[rq.Message]:
     given = message.get("content")
     if not isinstance(given, list):
         raise BadRequest("a list of blocks", given, "content")
-    parts = read_blocks(cast("list[Any]", given), "content", role)
+    parts = read_blocks(given, "content", role)  # pyright: ignore[reportUnknownArgumentType]
     extra = keep(NAME, rest(message, {"role", "content"}))
     if role == "assistant":
         return [rq.Message("assistant", parts, extra=extra)]
@@ -71,16 +72,29 @@ def _user(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
     results: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Result]
     others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
     if not results:
-        first, *more = told_apart(parts)
+        first, *more = _apart(parts)
         return [rq.Message(*first, extra=extra), *(rq.Message(*row) for row in more)]
     made = [rq.Message("tool", results, extra=extra)]
     if others:
         places = [place for place, part in enumerate(parts) if type(part) is not rq.Result]
-        first, *more = told_apart(others)
+        first, *more = _apart(others)
         mixed = places if places[0] < len(results) and not more else None
         made += [rq.Message(*first, extra=keep(NAME, {}, joined=True, places=mixed))]
         made += [rq.Message(*row) for row in more]
     return made
+
+
+def _apart(parts: list[rq.AnyPart]) -> list[tuple[rq.Role, list[rq.AnyPart]]]:
+    """What had to be joined because nobody may speak twice in a row: carried files, the user, the system."""
+    files = 0
+    while files + 1 < len(parts) and _carries(parts[files], parts[files + 1]):
+        files += 2
+    rows = told_apart(parts[files:]) if files < len(parts) else []
+    return [("user", parts[:files]), *rows] if files else rows or [("user", parts)]
+
+
+def _carries(mark: rq.AnyPart, file: rq.AnyPart) -> bool:
+    return type(file) is rq.File and type(mark) is rq.Text and mark.text.startswith(OPEN)
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -139,14 +153,3 @@ def _choice(given: Object) -> rq.ToolChoice | None:
         name = reading.inside(given, "tool", lambda said: reading.needed(said, "name"))
         return rq.ToolChoice("tool", [name])
     return rq.ToolChoice("auto" if kind == "auto" else "required")
-
-
-def _free(messages: list[rq.Message], tools: list[rq.Tool]) -> None:
-    """Calls of tools that take free text, which this protocol can only say as an object of one string."""
-    names = {tool.name for tool in tools if tool.kind == "custom"}
-    calls = [part for message in messages for part in message.parts if type(part) is rq.Call] if names else []
-    for call in calls:
-        if call.name in names and call.by == "client":
-            given = reading.parse(call.json.encode())
-            if given.keys() == {INPUT} and isinstance(given[INPUT], str):
-                call.json, call.form = given[INPUT], "text"

@@ -19,6 +19,7 @@ from penstock.pick import text as pick_text
 from penstock.protocols.bedrock.blocks import NAME
 from penstock.protocols.bedrock.formats import kind_of, media_of
 from penstock.reading import keep, rest
+from penstock.writing import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +46,11 @@ def read_blocks(blocks: list[Any], key: str, role: str) -> list[rq.AnyPart]:
     return made
 
 
-def _spell(part: Any, point: Object) -> None:
+def _spell(part: rq.AnyPart, point: Object) -> None:
     """Keep what else a cache point says."""
-    if rest(point, {"type"}) and hasattr(part, "extra"):
-        own = (part.extra or {}).get(NAME, {})
-        part.extra = {NAME: {**own, "_": {**own.get("_", {}), "point": point}}}
+    if rest(point, {"type"}) and not isinstance(part, rq.Opaque):
+        own, marks = split(part.extra, NAME)
+        part.extra = {NAME: {**own, "_": {**marks, "point": point}}}
 
 
 def cache_of(point: Any) -> str:
@@ -180,9 +181,9 @@ def bytes_of(value: Any, key: str) -> str:
         try:
             value = bytes(cast("Object", value)["data"])
         except (TypeError, ValueError):
-            raise BadRequest("bytes", value, key) from None
+            raise BadRequest("bytes", [], key) from None
     if not isinstance(value, bytes | bytearray):
-        raise BadRequest("base64", value, key)
+        raise BadRequest("base64", cast("object", value), key)
     return b2a_base64(value, newline=False).decode()
 
 

@@ -107,6 +107,8 @@ class Writer(Blocks):
             made: Object = own["tool"]
         elif tool.kind in ("provider", "unknown"):
             self.lose("tool", tool.name)
+            if tool.cache:
+                self.lose("cache")
             return []
         else:
             more = {key: value for key, value in own.items() if key != "beside"}
@@ -114,10 +116,12 @@ class Writer(Blocks):
         return [made, point(tool.cache, marks)] if tool.cache else [made]
 
     def _function(self, tool: rq.Tool, marks: Object) -> Object:
+        if tool.namespace:
+            self.lose("namespace")
         made: Object = {"name": tool.name}
         if tool.description or marks.get("empty"):
             made["description"] = tool.description
-        schema = tool.schema
+        schema: Object | None = tool.schema
         if tool.kind == "custom":
             self.carry("free-text")
             schema = schema_of(tool)

@@ -13,7 +13,7 @@ from penstock.carrying import Holds, input_of
 from penstock.media import sniff
 from penstock.protocols.bedrock.blocks import NAME
 from penstock.protocols.bedrock.formats import kind_of, media_of
-from penstock.writing import Draft, Losses, salvage, split
+from penstock.writing import Draft, Losses, salvage, split, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +25,9 @@ LOSSES: Losses = {
     "any-json": "an answer of any JSON cannot be asked for and is not",
     "approval": "an approval is left out",
     "budget": "a budget of reasoning tokens, or whether to show them, is sent as the model's family can say it",
-    "cache": "a cache point inside of a tool result is left out",
+    "cache": "a cache point inside of a tool result, or on what is left out, is left out too",
     "cut-call": "a call that never became whole is left out",
-    "document-name": "the name of a document is changed, or made up, to be one that is allowed",
+    "document-name": "a document gets a name that is allowed, any other file none",
     "effort": "an effort is sent as a budget of reasoning tokens, or as the nearest word",
     "empty": "an empty text, and a message without content, is left out",
     "file": "a file of a kind or at a place that cannot be sent is told as a line of text: {}",
@@ -37,6 +37,7 @@ LOSSES: Losses = {
     "media": "the type of a file is guessed, or it is sent as plain text: {}",
     "merge": "messages of one role in a row become one",
     "name": "the name of who speaks is left out",
+    "namespace": "which group a tool is of is left out",
     "no-tools": "that no tool may be called cannot be said: tools are left out, unless there have been calls",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
     "setting": "a setting without a word here is left out: {}",
@@ -172,10 +173,12 @@ class Blocks(Draft):
         kind, form = self._form(part, marks)
         if not kind or (not part.data and not part.url.startswith("s3://")):
             self.lose("file", part.media)
-            return [{"text": f"[{part.name or part.media}]({part.url})" if part.url else f"[{part.name or part.media}]"}]
+            return [{"text": told(part)}]
         made: Object = {"format": form} if form else {}
         if kind == "document":
             made["name"] = self._name(part.name, own=NAME in (part.extra or ()))
+        elif part.name:
+            self.lose("document-name")
         if part.url:
             source: Object = {"s3Location": {"uri": part.url, **marks.get("link", {})}}
         else:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import grammar_of, restored
-from penstock.carrying.inputs import INPUT
+from penstock.carrying import grammar_of, json_of, restored
+from penstock.carrying.free import free_calls
+from penstock.carrying.inputs import RAW
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.media import of_url
 from penstock.protocols.cohere.reading import NAME
-from penstock.protocols.cohere.version1 import PLAN
 from penstock.protocols.cohere.request1 import read_request1
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings
+from penstock.protocols.cohere.version1 import PLAN
 from penstock.reading import keep, rest, unsaid
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def read_request(body: Object) -> rq.Request:
         return read_request1(body)
     messages = reading.rows(body, "messages", read_message, need=True)
     tools = reading.rows(body, "tools", read_tool)
-    _free(messages, tools)
+    free_calls(messages, tools)
     settings, marks = read_settings(body)
     also = unsaid(body, _REQUEST)
     if body.get("stream") is False:
@@ -62,12 +63,13 @@ def read_message(message: Object) -> rq.Message:
     """One message of any role."""
     role = reading.word(message, "role", ROLES)
     content = message.get("content")
-    parts = read_content(content, role)
+    parts: list[rq.AnyPart] = read_content(content, role)
     marks: Object = {"listed": isinstance(content, list) and len(parts) == 1}
     if role == "tool":
         result = rq.Result(reading.needed(message, "tool_call_id"), "", cast("list[rq.ResultPart]", parts))
         result.extra = keep(NAME, {}, **marks)
-        parts, marks = [result], {}
+        parts = [result]
+        marks = {}
     elif role == "assistant":
         plan = reading.text(message, "tool_plan")
         said = [rq.Reasoning(plan, extra=PLAN)] if plan else []
@@ -84,7 +86,7 @@ def read_content(content: Any, role: str) -> list[rq.AnyPart]:
         return []
     if not isinstance(content, list):
         raise BadRequest("a string or a list of parts", content, "content")
-    return reading.each(cast("list[Any]", content), _part if role != "tool" else _result_part, "content")
+    return reading.each(content, _part if role != "tool" else _result_part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
 
 def read_call(call: Object) -> rq.Call:
@@ -92,6 +94,8 @@ def read_call(call: Object) -> rq.Call:
     said = reading.table(call, "function")
     try:
         name, json = reading.needed(said, "name"), reading.text(said, "arguments")
+        if RAW in json:
+            json = json_of(reading.parse(json.encode()))
     except BadRequest as error:
         raise error.at("function") from None
     own = rest(call, {"id", "type", "function"})
@@ -137,16 +141,6 @@ def _image(part: Object) -> rq.File:
 
 
 _PARTS: dict[str, Callable[[Object], rq.AnyPart]] = {"text": _text, "thinking": _thinking, "image_url": _image}
-
-
-def _free(messages: list[rq.Message], tools: list[rq.Tool]) -> None:
-    """Calls of tools that take free text, which this protocol can only say as an object of one string."""
-    names = {tool.name for tool in tools if tool.kind == "custom"}
-    calls = [part for message in messages for part in message.parts if type(part) is rq.Call] if names else []
-    for call in calls:
-        given = reading.parse(call.json.encode()) if call.name in names and call.json else {}
-        if given.keys() == {INPUT} and isinstance(given[INPUT], str):
-            call.json, call.form = given[INPUT], "text"
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────

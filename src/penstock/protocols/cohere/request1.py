@@ -19,11 +19,10 @@ from penstock.reading import Pairs, keep, rest, unsaid
 if TYPE_CHECKING:
     from penstock.pick import Object
 
+_ROLES: dict[str, rq.Role] = {"SYSTEM": "system", "USER": "user", "CHATBOT": "assistant", "TOOL": "tool"}
 ROLES: dict[str, rq.Role] = {
-    role: canonical
-    for word, canonical in (("SYSTEM", "system"), ("USER", "user"), ("CHATBOT", "assistant"), ("TOOL", "tool"))
-    for role in (word, word.capitalize(), word.lower())
-}  # type: ignore[assignment]
+    role: made for word, made in _ROLES.items() for role in (word, word.capitalize(), word.lower())
+}
 TYPES: dict[str, str] = {
     "str": "string", "string": "string", "int": "integer", "integer": "integer", "float": "number",
     "number": "number", "bool": "boolean", "boolean": "boolean", "list": "array", "array": "array", "dict": "object",

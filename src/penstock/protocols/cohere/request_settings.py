@@ -30,8 +30,8 @@ def read_format(given: Object) -> rq.Format | None:
     kind = given.get("type")
     if kind is None or kind == "text":
         return None if kind is None else rq.Format()
-    schema = given.get("json_schema", given.get("schema"))
-    return rq.Format("schema", schema=schema) if isinstance(schema, dict) else rq.Format("json")
+    key = "json_schema" if "json_schema" in given else "schema"
+    return rq.Format("json") if given.get(key) is None else rq.Format("schema", schema=reading.table(given, key))
 
 
 def read_settings(body: Object) -> tuple[rq.Settings, Object]:

@@ -13,7 +13,7 @@ from penstock.protocols.cohere.losses import HOLDS, LOSSES, Quirks
 from penstock.protocols.cohere.reading import NAME
 from penstock.protocols.cohere.write1 import write_request1
 from penstock.protocols.cohere.write_settings import write_settings
-from penstock.writing import Draft, add, salvage
+from penstock.writing import Draft, add, salvage, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +78,8 @@ class Writer(Draft):
             elif type(part) is rq.Reasoning and (part.extra or {}).get(NAME, {}).get("kind") == "tool_plan":
                 made["tool_plan"] = made.get("tool_plan", "") + part.text
             else:
+                if "tool_calls" in made:
+                    self.lose("order")
                 said.append(part)
         content = self._content(said, listed=bool(marks.get("listed")))
         if content:
@@ -104,7 +106,11 @@ class Writer(Draft):
         given, carried = input_of(call)
         if carried:
             self.carry(carried)
-        function = {"name": call.name, "arguments": as_json(given) if carried else call.json, **own.get("function", {})}
+        function = {
+            "name": call.name,
+            "arguments": as_json(given) if carried or not call.json else call.json,
+            **own.get("function", {}),
+        }
         typed = {} if marks.get("untyped") else {"type": "function"}
         more = {key: value for key, value in own.items() if key != "function"}
         made.setdefault("tool_calls", []).append({"id": call.id, **typed, "function": function, **more})
@@ -137,15 +143,22 @@ class Writer(Draft):
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
         own, _ = self.own(part.extra)
-        if part.form != "full":
-            self.lose("redacted" if part.form == "redacted" else "form")
+        if part.extra is not None and NAME not in part.extra:
+            self.lose("reasoning-state")
+        if part.form == "summary":
+            self.lose("form")
         return [{"type": "thinking", "thinking": part.text, **own}] if part.text or own else []
 
     def _file(self, part: rq.File) -> list[Object]:
         own, marks = self.own(part.extra)
         if not part.media.startswith("image/") or not (part.url or part.data):
             self.lose("file", part.media)
-            return [{"type": "text", "text": f"[{part.name or part.media}]({part.url})" if part.url else f"[{part.name or part.media}]"}]
+            return [
+                {
+                    "type": "text",
+                    "text": told(part),
+                }
+            ]
         url = part.url or f"data:{part.media};base64,{part.data}"
         return [{"type": "image_url", "image_url": url if marks.get("bare") else {"url": url, **own}}]
 
@@ -177,6 +190,8 @@ class Writer(Draft):
             return []
         if tool.strict is not None:
             self.lose("strict")
+        if tool.namespace:
+            self.lose("namespace")
         function: Object = {"name": tool.name}
         if tool.description:
             function["description"] = tool.description

@@ -12,7 +12,7 @@ from penstock.pick import as_object, table
 from penstock.protocols.cohere.reading import NAME
 from penstock.protocols.cohere.request1 import to_schema
 from penstock.protocols.cohere.write_settings import write_settings
-from penstock.writing import add, salvage, split
+from penstock.writing import add, salvage, split, told
 
 if TYPE_CHECKING:
     from penstock.pick import Object
@@ -87,7 +87,7 @@ class _History:
                 texts.append(part.text)
             elif type(part) is rq.File:
                 self._draft.lose("file", part.media)
-                texts.append(f"[{part.name or part.media}]({part.url})" if part.url else f"[{part.name or part.media}]")
+                texts.append(told(part))
             elif type(part) is rq.Opaque:
                 self._draft.lose("opaque")
                 texts += [words for words in (salvage(part.data),) if words]
@@ -152,7 +152,6 @@ def _definitions(tool: rq.Tool, draft: Writer) -> Object:
         word = said.get("type")
         if not isinstance(word, str) or said.keys() - {"type", "description"}:
             draft.lose("schema")
-        made[name] = {
-            "description": said.get("description", ""), "type": _WORDS.get(str(word), "str"), "required": name in needed,
-        }  # fmt: skip
+        kind = _WORDS.get(str(word), "str")
+        made[name] = {"description": said.get("description", ""), "type": kind, "required": name in needed}
     return made

@@ -29,10 +29,7 @@ def write_settings(asked: rq.Settings, marks: Object, draft: Draft, body: Object
         "response_format": _format(asked.format, marks.get("format", {}), draft),
         "thinking": _thinking(asked, marks.get("thinking", {}), draft),
     }  # fmt: skip
-    body.update({key: value for key, value in said.items() if value})
-    body.update({key: value for key, value in said.items() if value == 0 and value is not False})
-    if asked.logprobs is False:
-        body["logprobs"] = False
+    body.update({key: value for key, value in said.items() if value is not None and value != {}})
 
 
 def _thinking(asked: rq.Settings, was: Object, draft: Draft) -> Object:
@@ -40,6 +37,8 @@ def _thinking(asked: rq.Settings, was: Object, draft: Draft) -> Object:
         draft.lose("effort")
     elif (asked.budget, asked.thoughts) == read_thinking(was):
         return was
+    if asked.thoughts is not None and (asked.budget is not None or asked.effort):
+        draft.lose("setting", "thoughts")
     budget = budget_of(asked.effort) if asked.budget is None and asked.effort else asked.budget
     if budget is None:
         return {} if asked.thoughts is None else {"type": "enabled" if asked.thoughts else "disabled"}

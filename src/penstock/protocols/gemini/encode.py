@@ -27,7 +27,7 @@ LOSSES: Losses = {
     "data": "an application's own data has no part",
     "provider-call": "another provider's own tool run has no part here",
     "cut-call": "a call that never became whole is not written",
-    "text-call": "free text for a tool is written as its argument `input`",
+    "text-call": "free text for a tool, or input that is no object, is written as its argument `input`",
     "approval": "a request for approval has no part",
     "opaque": "another protocol's opaque state is not written",
     "text-state": "what another protocol keeps with a text is not written",
@@ -216,7 +216,7 @@ class GeminiEncoder(Encoder):
         if event.by == "provider":
             self._ran(self._choice_of[event.index], tools.run(event))
             return
-        if event.form == "text":
+        if event.form == "text" or not event.json.lstrip().startswith("{"):
             self.lose("text-call")
         self._waiting[event.index] = _encode(tools.function_call(event))
         self._release()

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import reading
 from penstock import request as rq
 from penstock.carrying import restored
+from penstock.carrying.free import free_calls
 from penstock.carrying.systems import told_apart
 from penstock.errors import BadRequest
 from penstock.protocols.gemini.own import NAME
+from penstock.protocols.gemini.request_interactions import is_interaction, read_interaction
 from penstock.protocols.gemini.request_parts import Parts
 from penstock.protocols.gemini.request_settings import read_settings
-from penstock.protocols.gemini.request_tools import freed, read_choice, read_tools
+from penstock.protocols.gemini.request_tools import read_choice, read_tools
 from penstock.protocols.gemini.spelling import keys
 from penstock.reading import keep, rest, unsaid
 
@@ -31,10 +33,13 @@ _CONTENT = frozenset({"role", "parts"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body. The model is named in the URL; some bodies say it again."""
+    if is_interaction(body):
+        return read_interaction(body)
     outer, body = _unwrapped(keys(body))
     parts = Parts()
     tools = read_tools(body)
     messages = [*_system(body.get("systemInstruction"), parts), *_contents(body.get("contents"), parts)]
+    free_calls(messages, tools)
     config = reading.table(body, "toolConfig")
     settings, more, marks = read_settings(reading.table(body, "generationConfig"))
     choice, beside = read_choice(keys(config))
@@ -49,7 +54,7 @@ def read_request(body: Object) -> rq.Request:
         **marks,
     )
     return rq.Request(
-        model, freed(restored(messages), tools), tools, choice, settings, extra=extra, diagnostics=parts.diagnostics
+        model, restored(messages), tools, choice, settings, extra=extra, diagnostics=parts.diagnostics
     )  # fmt: skip
 
 
@@ -86,7 +91,7 @@ def _contents(given: Any, parts: Parts) -> list[rq.Message]:
     if not isinstance(given, list):
         raise BadRequest("a list", given, "contents")
     reader = _Contents(parts)
-    rows = reading.each(cast("list[Any]", given), reader.read, "contents")
+    rows = reading.each(given, reader.read, "contents")  # pyright: ignore[reportUnknownArgumentType]
     return [message for row in rows for message in row]
 
 

@@ -6,6 +6,7 @@ in `extra`, as the decoder's do, so that the made-up id is not sent back.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import reading
@@ -13,7 +14,6 @@ from penstock import request as rq
 from penstock.carrying import json_of
 from penstock.carrying.inputs import RAW
 from penstock.diagnostics import Diagnostic
-from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.media import sniff
 from penstock.protocols.gemini.calls import CODE, tool_name
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 _BYTES = "application/octet-stream"
+_WEB_DATA = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 _WEB = str.maketrans("-_", "+/")  # Base64 for addresses, which some clients send, and everybody else's
 
 
@@ -137,7 +138,7 @@ def _text(part: Object) -> rq.Text | rq.Reasoning:
 def read_blob(said: Object, around: Object) -> rq.File:
     """A file by its bytes."""
     data = reading.text(said, "data")
-    web = "-" in data or "_" in data
+    web = ("-" in data or "_" in data) and _WEB_DATA.fullmatch(data) is not None
     if web:
         data = data.translate(_WEB)
         data += "=" * (-len(data) % 4)

@@ -5,15 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec.structs import replace
-
 from penstock import reading
 from penstock import request as rq
 from penstock.carrying import grammar_of
-from penstock.carrying.inputs import INPUT
 from penstock.errors import BadRequest
-from penstock.pick import as_object
 from penstock.protocols.gemini.own import NAME
 from penstock.protocols.gemini.schema import to_json
 from penstock.protocols.gemini.spelling import keys
@@ -85,26 +80,6 @@ def _schema(said: Object) -> tuple[Object | None, Any]:
     given = reading.table(said, "parameters")
     schema = to_json(given)
     return schema, True if schema is given else given
-
-
-def freed(messages: list[rq.Message], tools: list[rq.Tool]) -> list[rq.Message]:
-    """Calls of tools that take free text, with that text again. Changes what the reader has just made."""
-    names = {tool.name for tool in tools if tool.kind == "custom"}
-    if not names:
-        return messages
-    for message in messages:
-        message.parts = [
-            _free(part) if type(part) is rq.Call and part.name in names and part.by == "client" else part
-            for part in message.parts
-        ]
-    return messages
-
-
-def _free(call: rq.Call) -> rq.Call:
-    given = as_object(msgspec.json.decode(call.json))
-    if given.keys() == {INPUT} and isinstance(given[INPUT], str):
-        return replace(call, json=given[INPUT], form="text")
-    return call
 
 
 def read_choice(config: Object) -> tuple[rq.ToolChoice | None, Object]:

@@ -45,7 +45,7 @@ def _listed(value: Any, files: int) -> list[Object] | None:
     items = cast("Object", value).get(CONTENT) if isinstance(value, dict) and len(cast("Object", value)) == 1 else None
     if not isinstance(items, list):
         return None
-    fine = all(_item(item, files) for item in cast("list[Any]", items))
+    fine = all(_item(item, files) for item in items)  # pyright: ignore[reportUnknownVariableType]
     return cast("list[Object]", items) if fine else None
 
 

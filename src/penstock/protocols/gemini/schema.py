@@ -48,7 +48,9 @@ def _renamed(schema: Object) -> Object:
 
 def _below(key: str, value: Any, depth: int) -> Any:
     if key in _LISTED:
-        made: Any = [to_json(one, depth) if isinstance(one, dict) else one for one in listed({"": value}, "")]
+        made: Any = [
+            to_json(as_object(one), depth) if isinstance(one, dict) else one for one in listed({"": value}, "")
+        ]
         return made if made != value else value
     if not isinstance(value, dict):
         return value

@@ -11,6 +11,7 @@ from penstock import request as rq
 from penstock.carrying import Holds, stowed
 from penstock.carrying.systems import said_by_user
 from penstock.protocols.gemini.own import NAME
+from penstock.protocols.gemini.write_interactions import write_interaction
 from penstock.protocols.gemini.write_parts import LOSSES, PartWriter, Quirks
 from penstock.protocols.gemini.write_settings import write_settings
 from penstock.protocols.gemini.write_tools import write_choice, write_tools
@@ -33,6 +34,8 @@ class Writer(PartWriter):
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.own(request.extra)
+        if "interaction" in marks:
+            return write_interaction(request, self)
         messages = stowed(
             request.messages, Holds(NAME, refusals=False, result_files=self.quirks.result_files), self.carry
         )

@@ -12,7 +12,7 @@ from penstock.media import sniff
 from penstock.protocols.gemini.calls import TRACES
 from penstock.protocols.gemini.own import NAME
 from penstock.protocols.gemini.responses import write_response
-from penstock.writing import Draft, Losses, split
+from penstock.writing import Draft, Losses, split, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 LOSSES: Losses = {
     "opaque": "state of another protocol is left out",
-    "redacted": "reasoning that only another provider can read is left out",
+    "reasoning-state": "signed or encrypted reasoning of another protocol is sent as its words alone",
     "form": "that reasoning is a summary is not said",
     "traces": "a tool that ran and left nothing but traces is left out",
     "source": "a citation in an earlier answer is left out",
     "approval": "an approval is left out",
     "cut-call": "a call that never became whole is left out",
-    "file-id": "a file that only another provider has is said as a line of text with its name",
+    "file": "a file that only another provider has is told as a line of text: {}",
     "media": "the type of a file that does not tell it is guessed",
     "cache": "a cache point is left out: caching is automatic here, or a content of its own",
     "name": "the name of who speaks is left out",
@@ -35,9 +35,10 @@ LOSSES: Losses = {
     "system-join": "system messages at the beginning become one instruction",
     "call-id": "ids of calls are left out: results answer calls by name and order",
     "tool": "a tool that another provider runs is left out",
+    "namespace": "which group a tool is of is left out",
     "strict": "that a tool's input must follow its schema is not said",
     "schema": "words of a schema that this API does not know are left out",
-    "schema-name": "name, description and strictness of an answer's schema are left out",
+    "format": "name, description and strictness of an answer's schema are left out",
     "effort": "an effort without a level here is sent as the nearest one, or as a budget",
     "budget": "a budget of reasoning tokens beside an effort is left out",
     "setting": "a setting without a word here is left out: {}",
@@ -101,9 +102,10 @@ class PartWriter(Draft):
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
         own, marks = self.own(part.extra)
+        if part.extra is not None and NAME not in part.extra:
+            self.lose("reasoning-state")
         if part.form == "redacted":
             if not own:
-                self.lose("redacted")
                 return []
             return [own] if marks.get("bare") else [{"text": "", **own}]
         if part.form != "full":
@@ -176,7 +178,8 @@ class PartWriter(Draft):
             elif isinstance(part, rq.Opaque) and part.protocol != NAME:
                 self.lose("opaque")
             elif isinstance(part, rq.File) and not part.url and not part.data:
-                kept.append(rq.Text(self._file(part)[0]["text"]))
+                self.lose("file", part.media)
+                kept.append(rq.Text(told(part)))
             else:
                 kept.append(part)
                 if isinstance(part, rq.Text | rq.Json):
@@ -194,8 +197,8 @@ class PartWriter(Draft):
     def _file(self, part: rq.File) -> list[Object]:
         own, marks = self.own(part.extra)
         if not part.url and not part.data:
-            self.lose("file-id")
-            return [{"text": f"[{part.name or part.id or part.media}]"}]
+            self.lose("file", part.media)
+            return [{"text": told(part)}]
         kind = "fileData" if part.url else "inlineData"
         named: Object = {"displayName": part.name} if part.name else {}
         media = {} if marks.get("untyped") else {"mimeType": self._media(part)}

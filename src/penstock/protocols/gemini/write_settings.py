@@ -58,7 +58,7 @@ def _format(form: rq.Format, marks: Object, draft: PartWriter) -> Object:
     if form.kind == "text":
         return {"responseMimeType": "text/plain"}
     if form.name or form.description or form.strict is not None:
-        draft.lose("schema-name")
+        draft.lose("format")
     made: Object = {} if marks.get("untyped") else {"responseMimeType": "application/json"}
     was = marks.get("schema")
     if form.schema is None:

@@ -42,8 +42,10 @@ def write_tools(tools: Iterable[rq.Tool], draft: PartWriter) -> list[Object]:
 
 
 def _function(tool: rq.Tool, own: Object, marks: Object, draft: PartWriter) -> Object:
-    if tool.strict:
+    if tool.strict is not None:
         draft.lose("strict")
+    if tool.namespace:
+        draft.lose("namespace")
     made: Object = {"name": tool.name}
     if tool.description or marks.get("empty"):
         made["description"] = tool.description
@@ -61,7 +63,9 @@ def _parameters(schema: Object, marks: Object, draft: PartWriter) -> Object:
         return {"parameters": schema}
     if was and to_json(was) == schema:
         return {"parameters": was}
-    whole = schema if "type" in schema or not schema.keys().isdisjoint(("$ref", "anyOf")) else {"type": "object", **schema}
+    whole = (
+        schema if "type" in schema or not schema.keys().isdisjoint(("$ref", "anyOf")) else {"type": "object", **schema}
+    )
     if draft.quirks.schemas == "subset":
         return {"parameters": to_subset(whole, lambda: draft.lose("schema"))}
     return {"parametersJsonSchema": whole}

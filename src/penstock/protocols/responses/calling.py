@@ -108,7 +108,7 @@ class Calling(Speaking):
 
     def _result(self, event: ev.Result) -> None:
         own = self._own(event.extra)
-        item, run = pick.table(own, "item"), self._runs.get(pick.text(own, "id"))
+        item, run = _kept(own), self._runs.get(pick.text(own, "id"))
         if item:
             entry = self._runs.get(pick.text(item, "id"))
             if entry is None or entry.done:
@@ -173,9 +173,15 @@ class Calling(Speaking):
     }  # fmt: skip
 
 
+def _kept(own: dict[str, Any]) -> dict[str, Any]:
+    """The item as it was. An ordinary call is never kept so: what claims to be one would be run by the client."""
+    item = pick.table(own, "item")
+    return item if pick.text(item, "type") not in ("", "function_call") else {}
+
+
 def _told(own: dict[str, Any]) -> dict[str, Any]:
     """The item in our own extra. A custom call there is the provider's: it gets the type that nobody would run."""
-    item = pick.table(own, "item")
+    item = _kept(own)
     if item.get("type") != "custom_tool_call":
         return item
     return {**{key: value for key, value in item.items() if key != "input"}, "type": "x_search_call",

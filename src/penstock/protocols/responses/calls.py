@@ -104,7 +104,7 @@ class Calls:
         self._open(slot)
         part = self._ledger.find(slot.number)
         if part is not None:
-            self._end(slot, part, whole=whole)
+            self._end(slot, part, whole=whole and (part.form == "json" or slot.word is not None))
 
     # ── the ledger ────────────────────────────────────────────────────────────────────────────────
 

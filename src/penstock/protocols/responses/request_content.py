@@ -101,7 +101,7 @@ def addressed(given: str, media: str) -> tuple[rq.File, str]:
 
 def _file(part: Object) -> rq.File:
     name, data, url = (reading.text(part, key) for key in ("filename", "file_data", "file_url"))
-    media = DOCUMENTS.get((name or url).rpartition(".")[2].lower(), "application/pdf")
+    media = media_of(name or url)
     bare = bool(data) and not data.startswith("data:")
     if bare:
         made, odd = rq.File(sniff(data) or media, data=data), ""
@@ -110,9 +110,20 @@ def _file(part: Object) -> rq.File:
     made.url, made.id, made.cache = url, reading.text(part, "file_id"), hinted(part)
     if not (data or url or made.id):
         raise BadRequest("a string", None, "file_data")
-    made.name = name
-    made.extra = _about(part, _FILE, kind="input_file", url=odd, bare=bare)
+    unnamed = bool(data) and name == nameless(made.media)
+    made.name = "" if unnamed else name
+    made.extra = _about(part, _FILE, kind="input_file", url=odd, bare=bare, unnamed=unnamed)
     return made
+
+
+def media_of(name: str) -> str:
+    """The type of a document that a name or an address shows."""
+    return DOCUMENTS.get(name.rpartition(".")[2].lower(), "application/pdf")
+
+
+def nameless(media: str) -> str:
+    """The name of a file that has none, because one is asked for."""
+    return f"file.{media.rpartition('/')[2]}"
 
 
 def _audio(part: Object) -> rq.File:

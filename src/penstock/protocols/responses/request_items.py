@@ -15,7 +15,7 @@ from penstock.errors import BadRequest
 from penstock.jsontext import is_json
 from penstock.protocols.responses import request_builtin as built
 from penstock.protocols.responses.request_content import read_content
-from penstock.protocols.responses.request_said import MESSAGE, read_said, read_thoughts
+from penstock.protocols.responses.request_said import MESSAGE, NEXT, read_said, read_thoughts
 from penstock.protocols.responses.request_tools import read_tools
 from penstock.protocols.responses.speech import NAME
 from penstock.protocols.responses.tools import ANSWERS, EARLY, LATE
@@ -53,10 +53,10 @@ class Items:
 
     # ── whose turn it is ──────────────────────────────────────────────────────────────────────────
 
-    def _speak(self, parts: list[rq.AnyPart]) -> None:
-        """The assistant says more."""
+    def _speak(self, parts: list[rq.AnyPart], id: str = "") -> None:
+        """The assistant says more, in the same message unless the item's id says otherwise."""
         last = self.messages[-1] if self.messages else None
-        if last is None or last.role != "assistant":
+        if last is None or last.role != "assistant" or id.partition("_")[2].startswith(NEXT[1:]):
             self.messages.append(rq.Message("assistant", parts))
             return
         for part in parts:
@@ -76,7 +76,7 @@ class Items:
     def _message(self, item: Object) -> None:
         role, content = reading.word(item, "role", ROLES), item.get("content")
         if role == "assistant":
-            self._speak(read_said(item))
+            self._speak(read_said(item), reading.text(item, "id"))
             return
         parts = read_content(content, "content")
         made = rq.Message(role, parts)
@@ -119,7 +119,7 @@ class Items:
         cut = status == "incomplete" and (custom or not is_json(given or ""))
         name, id = reading.needed(item, "name"), reading.text(item, "id")  # noqa: A001 — as the part calls it
         extra = keep(NAME, rest(item, _CALL), status=status, also=unsaid(item, _CALL), loose="call_id" not in item)
-        self._speak([rq.Call(call, name, given or "", "client", form, cut, item=id, extra=extra)])
+        self._speak([rq.Call(call, name, given or "", "client", form, cut, item=id, extra=extra)], id)
 
     def _output(self, item: Object) -> None:
         output = item.get("output")

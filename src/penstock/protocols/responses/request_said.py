@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 MADE = "msg_ps"  # begins the ids that were made up for messages without one
+NEXT = "_psn"  # stands in a made-up id, behind its kind, where another message of the assistant begins
 MESSAGE = frozenset({"type", "role", "content", "id", "status"})
 _REASONING = frozenset({"type", "id", "summary", "content", "status"})
 _TEXT = frozenset({"type", "text", "annotations"})
@@ -48,7 +49,7 @@ def read_said(item: Object) -> list[rq.AnyPart]:
     for part in parts:
         if type(part) is rq.Text or type(part) is rq.File:
             part.item = "" if "id" in marks.get("head", ()) else id
-            _mark(part, marks)
+            _mark(part, marks if type(part) is rq.Text else {**marks, "said": True})
             marks = {"more": True}
     return parts
 

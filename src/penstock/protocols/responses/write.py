@@ -9,6 +9,7 @@ from penstock.carrying import stowed
 from penstock.jsontext import as_json
 from penstock.protocols.responses.request import LOGPROBS, MORE, read_format
 from penstock.protocols.responses.speech import NAME
+from penstock.protocols.responses.write_builtin import undrawn
 from penstock.protocols.responses.write_content import HOLDS, LOSSES, Quirks
 from penstock.protocols.responses.write_items import Items
 from penstock.protocols.responses.write_tools import write_choice, write_tools
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LOSSES", "NAME", "Quirks", "Writer", "write_request"]
 SEALED = "reasoning.encrypted_content"
 TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
+_FORMS: dict[str, Object] = {"text": {"type": "text"}, "json": {"type": "json_object"}}
 _PLAIN = (
     ("temperature", "temperature"), ("top_p", "top_p"), ("parallel_tool_calls", "parallel_calls"), ("user", "user"),
     ("prompt_cache_key", "cache_key"), ("store", "store"), ("max_output_tokens", "max_output"),
@@ -34,7 +36,7 @@ class Writer(Items):
         own, marks = self.own(request.extra)
         self.native = "read" in marks
         body: Object = {"model": request.model} if request.model else {}
-        messages = self._instructed(stowed(request.messages, HOLDS, self.carry), body)
+        messages = self._instructed(stowed(undrawn(request.messages), HOLDS, self.carry), body)
         self._asked(messages, marks, body)
         tools = write_tools(self, request.tools)
         if tools:
@@ -94,14 +96,23 @@ class Writer(Items):
                 body[key] = value[0] if key == "stop" and "stop" in marks and len(value) == 1 else value
             else:
                 self.lose("setting", key)
-        if asked.choices is not None:
-            self.lose("setting", "choices")
         if asked.tier in TIERS or (asked.tier and self.native):
             body["service_tier"] = asked.tier
-        elif asked.tier:
-            self.lose("setting", "tier")
         if asked.metadata is not None:
-            body["metadata"] = asked.metadata if self.native else _labels(asked.metadata)
+            body["metadata"] = asked.metadata if self.native else self._labels(asked.metadata)
+        lost = {
+            "choices": asked.choices is not None, "tier": asked.tier and "service_tier" not in body,
+            "logprobs": asked.logprobs is False, "thoughts": asked.thoughts is False,
+        }  # fmt: skip
+        for name in (name for name, is_lost in lost.items() if is_lost):
+            self.lose("setting", name)
+
+    def _labels(self, metadata: Object) -> Object:
+        """Metadata whose values are strings, as they must be here."""
+        if all(isinstance(value, str) for value in metadata.values()):
+            return metadata
+        self.lose("metadata")
+        return {key: value if isinstance(value, str) else as_json(value) for key, value in metadata.items()}
 
     def _thinking(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
         made: Object = dict(own.get("reasoning", {}))
@@ -123,33 +134,27 @@ class Writer(Items):
         if odd is not None and read_format(odd) == asked.format:
             made["format"] = odd
         elif asked.format is not None:
-            made["format"] = _format(asked.format)
+            made["format"] = self._schema(asked.format) if asked.format.kind == "schema" else _FORMS[asked.format.kind]
         if asked.verbosity:
             made["verbosity"] = asked.verbosity
         add(made, marks.get("texts"))
         if made:
             body["text"] = made
 
+    def _schema(self, form: rq.Format) -> Object:
+        if not form.name:
+            self.lose("format")
+        made = said(type="json_schema", name=form.name or "answer", description=form.description)
+        made["schema"] = form.schema or {"type": "object"}
+        if form.strict is not None:
+            made["strict"] = form.strict
+        return made
+
     def _include(self, asked: rq.Settings, body: Object) -> None:
         wanted = [word for word, needed in ((LOGPROBS, asked.logprobs), (SEALED, self.quirks.sealed)) if needed]
         missing = [word for word in wanted if word not in body.get("include", ())]
         if missing:
             body["include"] = [*body.get("include", ()), *missing]
-
-
-def _labels(metadata: Object) -> Object:
-    """Metadata whose values are strings, as they must be here."""
-    return {key: value if isinstance(value, str) else as_json(value) for key, value in metadata.items()}
-
-
-def _format(form: rq.Format) -> Object:
-    if form.kind != "schema":
-        return {"type": "json_object" if form.kind == "json" else "text"}
-    made = said(type="json_schema", name=form.name or "answer", description=form.description)
-    made["schema"] = form.schema or {"type": "object"}
-    if form.strict is not None:
-        made["strict"] = form.strict
-    return made
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:

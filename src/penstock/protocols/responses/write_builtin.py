@@ -5,14 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.pick import as_object
 from penstock.protocols.responses.request_builtin import read_output
+from penstock.protocols.responses.speech import NAME
 from penstock.protocols.responses.tools import ANSWERS, LATE, given
 
 if TYPE_CHECKING:
     from penstock.pick import Object
+
+
+def undrawn(messages: list[rq.Message]) -> list[rq.Message]:
+    """The messages without pictures that a tool drew: they are in the items of its calls."""
+    made: list[rq.Message] | None = None
+    for place, message in enumerate(messages):
+        if message.role == "assistant" and any(type(part) is rq.File and _drawn(part) for part in message.parts):
+            parts = [part for part in message.parts if type(part) is not rq.File or not _drawn(part)]
+            made = made or list(messages)
+            made[place] = replace(message, parts=parts)
+    return made or messages
+
+
+def _drawn(file: rq.File) -> bool:
+    return (file.extra or {}).get(NAME, {}).get("type") == "image_generation_call"
 
 
 def call_item(call: rq.Call, item: Object) -> Object:

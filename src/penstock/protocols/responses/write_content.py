@@ -9,7 +9,7 @@ import msgspec
 from penstock import request as rq
 from penstock.carrying import Holds
 from penstock.media import sniff
-from penstock.protocols.responses.request_content import CONTENT, HINT
+from penstock.protocols.responses.request_content import CONTENT, HINT, media_of, nameless
 from penstock.protocols.responses.speech import NAME
 from penstock.writing import Draft, Losses, add, salvage
 
@@ -23,10 +23,15 @@ LOSSES: Losses = {
     "budget": "a budget of reasoning tokens is sent as an effort",
     "cache": "a cache point is left out",
     "cut-call": "a call that never became whole is left out",
+    "file-name": "the name of an image is left out",
+    "format": "a schema without a name is called `answer`",
     "json-result": "a JSON value in a tool result is sent as its text",
     "logprobs": "log probabilities of an earlier answer are left out",
+    "media": "the type of a document by its address is left out",
+    "metadata": "metadata that are no strings are sent as their JSON",
     "name": "the name of whoever speaks is left out",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
+    "provider-call": "what a tool gave that the provider ran is left out if it is not known how this protocol said it",
     "reasoning": "reasoning that this provider did not seal is left out",
     "setting": "a setting without a word here is left out: {}",
     "source": "a citation in an earlier answer is left out",
@@ -65,6 +70,9 @@ class Content(Draft):
             only = parts[0]
             if len(parts) == 1 and type(only) is rq.Text and not (only.extra or only.cache or only.refusal):
                 return only.text
+            if len(parts) == 1 and type(only) is rq.Json and not only.cache:
+                self.lose("json-result")
+                return only.json
         return self.parts(parts)
 
     def parts(self, parts: Iterable[rq.AnyPart | rq.ResultPart]) -> list[Object]:
@@ -141,6 +149,8 @@ class Content(Draft):
             made["image_url"] = address
         if part.id:
             made["file_id"] = part.id
+        if part.name:
+            self.lose("file-name")
         if not self.native:
             made["detail"] = "auto"
         made.update(marks.get("as_it_was", {}))
@@ -150,10 +160,12 @@ class Content(Draft):
             made["file_data"] = part.data if "bare" in marks else marks.get("url") or _inline(part)
         if part.url:
             made["file_url"] = part.url
+            if media_of(part.name or part.url) != part.media:
+                self.lose("media")
         if part.id:
             made["file_id"] = part.id
-        if part.name or (part.data and "kind" not in marks):
-            made["filename"] = part.name or f"file.{part.media.rpartition('/')[2]}"
+        if part.name or (part.data and ("kind" not in marks or "unnamed" in marks)):
+            made["filename"] = part.name or nameless(part.media)
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text, rq.Json: _json, rq.File: _file, rq.Opaque: _opaque, rq.Source: _source,

@@ -27,10 +27,14 @@ class Items(Said):
 
     def input(self, messages: Iterable[rq.Message]) -> list[Object]:
         """All messages as items."""
+        before = ""
         for message in messages:
             if message.name:
                 self.lose("name")
+            if message.role == "assistant":
+                self.turn(apart=before == "assistant" and not self.native)
             self.roles[message.role](self, message)
+            before = message.role
         return self.items
 
     # ── who speaks ────────────────────────────────────────────────────────────────────────────────
@@ -65,7 +69,6 @@ class Items(Said):
         if not message.parts:
             self.nothing(message)
             return
-        self.texts = {}
         for place, part in enumerate(message.parts):
             self.spoken[type(part)](self, part, place)
 
@@ -87,6 +90,8 @@ class Items(Said):
         item: Object = {"type": "custom_tool_call" if text else "function_call"}
         if call.item and (self.native or NAME in (call.extra or ())):
             item["id"] = call.item
+        elif self.apart:
+            item["id"] = self.mint("ctc" if text else "fc")
         if "loose" not in marks:
             item["call_id"] = call.id
         item["name"] = call.name
@@ -110,7 +115,9 @@ class Items(Said):
     def _ran(self, result: rq.Result, _: int) -> None:
         """A provider's result: the item of its call, which holds it. What a later one replaced is not told."""
         own = self.own(result.extra)[0]
-        if "item" in own and not result.partial:
+        if "item" not in own:
+            self.lose("provider-call")
+        elif not result.partial:
             self.put(own["item"])
 
     def _results(self, message: rq.Message) -> None:

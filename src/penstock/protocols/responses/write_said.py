@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock import request as rq
 from penstock.protocols.responses.request_content import CONTENT
-from penstock.protocols.responses.request_said import MADE
+from penstock.protocols.responses.request_said import NEXT
 from penstock.protocols.responses.speech import NAME
 from penstock.protocols.responses.write_content import Content, Quirks
 from penstock.writing import add, salvage
@@ -30,11 +30,24 @@ class Said(Content):
         self._open: Object | None = None  # the message being spoken
         self._thought: Object | None = None  # the reasoning being written
         self._odd: Object = {}  # fields of it that are written as they were
+        self.apart = False  # the next item begins another message of the assistant, right behind one
 
     def put(self, item: Object) -> None:
         """A whole item; nothing more goes into the one before."""
         self._open = self._thought = None
+        self.apart = False
         self.items.append(item)
+
+    def turn(self, *, apart: bool) -> None:
+        """The assistant begins to speak; `apart` if it has spoken just before, in another message."""
+        self.texts = {}
+        self.apart = apart
+
+    def mint(self, kind: str) -> str:
+        """An id for an item that must have one: always, or where it must be seen that another message begins."""
+        word = NEXT if self.apart else "_ps"
+        self.apart = False
+        return f"{kind}{word}{len(self.items)}"
 
     # ── texts ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -63,10 +76,9 @@ class Said(Content):
             self.put({"type": "message", "role": "assistant", "content": ""})
 
     def picture(self, part: rq.File, _: int) -> None:
-        """A file in what the assistant says; one that a tool drew is in the item of its call."""
+        """A file in what the assistant says."""
         own, marks = self.own(part.extra)
-        if own.get("type") != "image_generation_call":
-            self._spell(part, own, marks, self.part(part))
+        self._spell(part, own, marks, self.part(part))
 
     def _spell(self, part: rq.Text | rq.File, own: Object, marks: Object, made: list[Object]) -> None:
         """Content into the message that is open, or into a new one."""
@@ -78,10 +90,10 @@ class Said(Content):
         elif ours and part.item:  # out of a response
             about = {"phase": own["phase"]} if own.get("phase") else {}
             self._new(_whole(part.item, made, **about))
-        elif type(part) is rq.Text and not part.refusal:
+        elif type(part) is rq.Text and not part.refusal and not self.apart:
             self.put({"type": "message", "role": "assistant", "content": part.text})
         else:
-            self._new(_whole(f"{MADE}{len(self.items)}", made))
+            self._new(_whole(self.mint("msg"), made))
 
     def _headed(self, part: rq.Text | rq.File, head: Object, made: list[Object]) -> Object:
         item: Object = {} if "bare" in head else {"type": "message"}
@@ -119,7 +131,7 @@ class Said(Content):
         elif self._open is not None:
             self._open["content"].append(part.data)
         else:
-            self._new(_whole(f"{MADE}{len(self.items)}", [part.data]))
+            self._new(_whole(self.mint("msg"), [part.data]))
 
     # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
 
@@ -161,7 +173,7 @@ class Said(Content):
         elif way == "text":
             self.put({"type": "message", "role": "assistant", "content": part.text})
         else:
-            item: Object = {"type": "reasoning", "id": f"rs_ps{len(self.items)}", "summary": []}
+            item: Object = {"type": "reasoning", "id": self.mint("rs"), "summary": []}
             kind = "summary_text" if way == "summary" else "reasoning_text"
             self.put({**item, way: [{"type": kind, "text": part.text}]})
 

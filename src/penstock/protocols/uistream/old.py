@@ -56,7 +56,7 @@ def _steps(rows: Iterable[list[Object]]) -> list[Object]:
             called = False
             step = part["step"] if tool else step + 1
         called = called or tool
-        made.append(part)
+        made.append(reading.rest(part, {"step"}) if tool else part)
     return made
 
 

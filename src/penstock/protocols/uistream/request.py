@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 ASIDE = "data"  # version 4's role for what no model is told
 STEERING = "steering-message"
-_KNOWN = settings.KNOWN | {"system"}
+HEAD = ("id", "metadata")  # of a message: what only pages care for
+CHAT = ("id", "trigger", "messageId")  # and of a request
+_KNOWN = settings.KNOWN | {"system", *CHAT}
 _SAID = frozenset({"type", "text"})
 _DONE = frozenset({"type", "text", "state"})
 _WORDS = (METADATA,)
@@ -55,7 +57,8 @@ def read_request(body: Object) -> rq.Request:
         options=options,
         extra=kept(
             NAME, read_options({OPTIONS: {OURS: ours}} if ours else {}), unknown, **spelled, **word,
-            system=bool(system), named=isinstance(body.get("tools"), dict), streamed=streamed is True, aside=reader.aside,
+            system=bool(system), named=isinstance(body.get("tools"), dict), streamed=streamed is True,
+            aside=reader.aside, chat={key: body[key] for key in CHAT if key in body},
         ),
     )  # fmt: skip
 
@@ -87,8 +90,9 @@ class _Reader:
             self.aside.append((self._place - 1, message))
             return []
         first = steps.made[0]
-        rest = reading.rest(message, {"role", "parts"})
-        marks: Object = {"hidden": steps.hidden, "done": steps.done, "count": len(steps.made)}
+        rest = reading.rest(message, {"role", "parts", *HEAD})
+        head = {key: message[key] for key in HEAD if key in message}
+        marks: Object = {"head": head, "hidden": steps.hidden, "done": steps.done, "count": len(steps.made)}
         if old_one:
             marks, rest = {"raw": message, "count": len(steps.made)}, {}
         marks |= split(first.extra, NAME)[1]

@@ -29,7 +29,7 @@ STATES = frozenset({
 _ASKING = ("approval-requested", "approval-responded", "output-denied")
 _KNOWN = frozenset({
     "type", "toolName", "toolCallId", "state", "input", "rawInput", "output", "errorText", "providerExecuted",
-    "preliminary", "approval", RESULT, "step",
+    "preliminary", "approval", RESULT,
 })  # fmt: skip
 _ANSWERED = ("approved", "reason")  # of an approval: what the user said
 _ASKED = {"requestReason": "reason"}  # and what the request said, in the words of model messages
@@ -65,7 +65,7 @@ class ToolPart:
         ours = dress(
             made, part, _KNOWN, (CALL,), NAME, dynamic=dynamic, state=self._state if self._state in _ASKING else "",
             raw=word == "rawInput", also=part["rawInput"] if "rawInput" in part and word == "input" else None,
-            silent=word not in part, unrun=ran is False,
+            silent=part.get(word) is None, unrun=ran is False,
         )  # fmt: skip
         if ran:
             made.by = "provider"
@@ -145,10 +145,10 @@ def write_ask(ask: rq.Ask, part: Object) -> None:
     rest: Object = split(ask.extra, SDK)[0].get("rest", {})
     if ask.approved is None:
         given.update({_UNASKED.get(key, key): said for key, said in rest.items()})
-        before, after = ("input-available",), "approval-requested"
+        before, after = {"input-available"}, "approval-requested"
     else:
         given.update({"approved": ask.approved, **({"reason": rest["reason"]} if "reason" in rest else {})})
-        before, after = ("input-available", "approval-requested"), "approval-responded"
+        before, after = {"input-available", "approval-requested"}, "approval-responded"
     if part["state"] in before:
         part["state"] = after
 

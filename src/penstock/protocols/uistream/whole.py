@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from penstock.framing import Frame
 
-_PLAIN = ("file", "source-url", "source-document")
+_PLAIN = ("file", "source-url", "source-document", "custom")
 _STATES = {
     "tool-input-available": "input-available", "tool-input-error": "output-error",
     "tool-approval-request": "approval-requested", "tool-output-available": "output-available",
@@ -47,10 +47,20 @@ def _grow(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: s
         _speak(parts, known, kind, chunk)
     elif kind.startswith("tool-") and "toolCallId" in chunk:
         _tool(parts, known, kind, chunk)
+    elif kind == "tool-approval-response":
+        _approve(known, chunk)
     elif kind == "start-step":
         parts.append({"type": "step-start"})
     elif (kind.startswith("data-") and not chunk.get("transient")) or kind in _PLAIN:
         parts.append(_placed(parts, known, chunk))
+
+
+def _approve(known: dict[str, dict[str, Any]], chunk: dict[str, Any]) -> None:
+    """The answer to a request for approval stands with the request."""
+    for part in known.values():
+        if pick.text(pick.table(part, "approval"), "id") == chunk.get("approvalId", ""):
+            part["approval"].update({word: chunk[word] for word in ("approved", "reason") if word in chunk})
+            part["state"] = "approval-responded" if part["state"] == "approval-requested" else part["state"]
 
 
 def _placed(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], chunk: dict[str, Any]) -> dict[str, Any]:
@@ -87,6 +97,8 @@ def _tool(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: s
     part["state"] = _STATES.get(kind, part.get("state"))
     if kind == "tool-approval-request":
         part["approval"] = {"id": chunk["approvalId"]}
+    if "output" in kind:
+        part.pop("preliminary", None)  # what this output says of itself counts
     if kind == "tool-input-error":
         part["rawInput"] = chunk["input"]
     else:

@@ -67,7 +67,7 @@ class Writer(Draft):
         own, marks = split(request.extra, NAME)
         self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
         messages = request.messages
-        body: Object = {**own.get("rest", {}), **said(model=request.model)}
+        body: Object = {**marks.get("chat", {}), **own.get("rest", {}), **said(model=request.model)}
         if marks.get("system") and messages and messages[0].role == "system":
             body["system"] = "".join(part.text for part in messages[0].parts if type(part) is rq.Text)
             messages = messages[1:]
@@ -90,7 +90,7 @@ class Writer(Draft):
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _message(self, message: rq.Message) -> None:
-        own, marks = split(message.extra, NAME)
+        own, marks = self.own(message.extra)
         before, self._role = self._role, message.role
         if message.name:
             self.lose("name")
@@ -122,8 +122,8 @@ class Writer(Draft):
                 return
         self._close()
         self._hidden, self._done = marks.get("hidden", []), bool(marks.get("done"))
-        head = own.get("rest") or {"id": f"{self._id}{len(self._made) + 1}"}
-        self._made.append({**head, "role": message.role, "parts": []})
+        head = marks.get("head") or ({} if marks.get("count") else {"id": f"{self._id}{len(self._made) + 1}"})
+        self._made.append({**head, **own.get("rest", {}), "role": message.role, "parts": []})
         if message.role == "assistant" and not marks.get("count"):
             self._made[-1]["parts"].append(STEP)
         self._say(parts)

@@ -70,6 +70,12 @@ def pack(thoughts: list[Thought]) -> dict[str, Any]:
     return metadata
 
 
+def is_packed(metadata: dict[str, Any]) -> bool:
+    """Whether a round was packed here, whatever became of it since."""
+    packed = metadata.get(PACKED)
+    return isinstance(packed, str) and packed.startswith(_MARK)
+
+
 def unpack(metadata: dict[str, Any] | None) -> list[Thought]:
     """The parts of a round out of its metadata; none if it is not ours or was tampered with."""
     packed, text = (metadata or {}).get(PACKED), (metadata or {}).get(COMPLETE)

@@ -1,0 +1,199 @@
+"""Interactions requests → canonical. `write_interactions.py` is the way back, for those that were read here.
+
+The input is a text, contents of one message, or steps: what the user said, what the model thought, said and called, and
+what functions gave. Steps of the model in a row are one message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock import reading
+from penstock import request as rq
+from penstock.errors import BadRequest
+from penstock.jsontext import as_json
+from penstock.protocols.gemini.own import NAME
+from penstock.protocols.gemini.request_settings import LEVELS
+from penstock.reading import keep, rest, unsaid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.pick import Object
+
+MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
+SUMMARIES = {"auto": True, "none": False}
+_REQUEST = frozenset({"model", "input", "system_instruction", "tools", "generation_config", "stream", "store"})
+_CONFIG = frozenset({
+    "temperature", "top_p", "seed", "stop_sequences", "max_output_tokens", "thinking_level", "thinking_summaries",
+    "tool_choice",
+})  # fmt: skip
+
+
+def is_interaction(body: Object) -> bool:
+    return "input" in body and "contents" not in body
+
+
+def read_interaction(body: Object) -> rq.Request:
+    """A request from its parsed body."""
+    system = reading.text(body, "system_instruction")
+    messages, shape = _input(body.get("input"))
+    if system:
+        messages.insert(0, rq.Message("system", [rq.Text(system)]))
+    config = reading.table(body, "generation_config")
+    also = unsaid(body, _REQUEST)
+    if body.get("stream") is False:
+        also["stream"] = False
+    own = rest(body, _REQUEST)
+    odd = {key: value for key, value in config.items() if key not in _CONFIG or _is_odd(key, value)}
+    if odd:
+        own["generation_config"] = odd
+    return rq.Request(
+        reading.text(body, "model"),
+        messages,
+        reading.rows(body, "tools", _tool),
+        _choice(config.get("tool_choice")),
+        _settings(config, reading.flag(body, "store")),
+        stream=reading.flag(body, "stream") or False,
+        extra=keep(NAME, own, interaction=shape, also=also, level=config.get("thinking_level")),
+    )
+
+
+def _is_odd(key: str, value: Any) -> bool:
+    """Whether a known key says something without a canonical word."""
+    if key == "tool_choice":
+        return not isinstance(value, str)
+    known: Any = {"thinking_level": LEVELS, "thinking_summaries": SUMMARIES}.get(key)
+    return known is not None and value not in known
+
+
+def _settings(config: Object, store: bool | None) -> rq.Settings:  # noqa: FBT001 — as it was said
+    level = reading.text(config, "thinking_level")
+    return rq.Settings(
+        max_output=reading.whole(config, "max_output_tokens"),
+        temperature=reading.number(config, "temperature"),
+        top_p=reading.number(config, "top_p"),
+        stop=reading.strings(config, "stop_sequences"),
+        seed=reading.whole(config, "seed"),
+        effort=level if level in LEVELS else "",
+        thoughts=SUMMARIES.get(reading.text(config, "thinking_summaries")),
+        store=store,
+    )
+
+
+def _tool(tool: Object) -> rq.Tool:
+    kind = reading.text(tool, "type")
+    if kind != "function":
+        return rq.Tool(reading.text(tool, "name") or kind, kind="provider", extra={NAME: {"tool": tool}})
+    schema = reading.table(tool, "parameters") if tool.get("parameters") is not None else None
+    extra = keep(NAME, rest(tool, {"type", "name", "description", "parameters"}))
+    return rq.Tool(reading.needed(tool, "name"), reading.text(tool, "description"), schema, extra=extra)
+
+
+def _choice(given: Any) -> rq.ToolChoice | None:
+    if not isinstance(given, str):
+        return None
+    if given not in MODES:
+        raise BadRequest("auto, any, none or validated", given, "generation_config.tool_choice")
+    return rq.ToolChoice(MODES[given], extra=keep(NAME, {}, word=given if given == "validated" else ""))
+
+
+# ── the input ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _input(given: Any) -> tuple[list[rq.Message], str]:
+    """Messages, and which of the forms it was."""
+    if isinstance(given, str):
+        return [rq.Message("user", [rq.Text(given)])], "text"
+    if not isinstance(given, list):
+        raise BadRequest("a string or a list", given, "input")
+    kinds = {cast("Object", one).get("type") for one in given if isinstance(one, dict)}  # pyright: ignore[reportUnknownVariableType]
+    if kinds and kinds <= _CONTENTS.keys():
+        return [rq.Message("user", reading.each(given, _content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
+    messages: list[rq.Message] = []
+    for role, parts in reading.each(given, _step, "input"):  # pyright: ignore[reportUnknownArgumentType]
+        if messages and messages[-1].role == role != "user":
+            messages[-1].parts += parts
+        else:
+            messages.append(rq.Message(role, parts))
+    return messages, "steps"
+
+
+def _step(step: Object) -> tuple[rq.Role, list[rq.AnyPart]]:
+    if step.get("type") is None and step.get("role") in ("user", "model"):
+        said = [rq.Text(step["content"])] if isinstance(step.get("content"), str) else _contents(step)
+        for part in said:
+            _mark(part, turn="text" if isinstance(step.get("content"), str) else "contents")
+        return "user" if step["role"] == "user" else "assistant", said
+    kind = reading.text(step, "type")
+    if kind == "user_input":
+        return "user", _contents(step)
+    read = _STEPS.get(kind)
+    return ("tool" if kind == "function_result" else "assistant"), (
+        [rq.Opaque(NAME, kind, step)] if read is None else read(step)
+    )
+
+
+def _mark(part: rq.AnyPart, **marks: Any) -> None:
+    if not isinstance(part, rq.Opaque):
+        own = (part.extra or {}).get(NAME, {})
+        part.extra = {NAME: {**own, "_": {**own.get("_", {}), **marks}}}
+
+
+def _contents(step: Object) -> list[rq.AnyPart]:
+    return reading.rows(step, "content", _content)
+
+
+def _said(step: Object) -> list[rq.AnyPart]:
+    """What the model said: a step of its own, though it may follow another."""
+    parts = _contents(step)
+    if parts:
+        _mark(parts[0], step=True)
+    return parts
+
+
+def _thought(step: Object) -> list[rq.AnyPart]:
+    words = "".join(reading.rows(step, "summary", lambda piece: reading.text(piece, "text")))
+    own = rest(step, {"type", "summary"})
+    extra = keep(NAME, own, pieces=step.get("summary"))
+    return [rq.Reasoning(words, "summary" if words else "redacted", extra=extra)]
+
+
+def _call(step: Object) -> list[rq.AnyPart]:
+    id, name = reading.needed(step, "id"), reading.needed(step, "name")  # noqa: A001 — as the part calls it
+    extra = keep(NAME, rest(step, {"type", "id", "name", "arguments"}))
+    return [rq.Call(id, name, as_json(reading.table(step, "arguments")), extra=extra)]
+
+
+def _result(step: Object) -> list[rq.AnyPart]:
+    given: Any = step.get("result")
+    content: list[rq.ResultPart]
+    if isinstance(given, str):
+        content = [rq.Text(given)]
+    elif isinstance(given, list):
+        content = cast("list[rq.ResultPart]", reading.each(given, _content, "result"))  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        content = [] if given is None else [rq.Json(as_json(given))]
+    failed = reading.flag(step, "is_error")
+    own = rest(step, {"type", "call_id", "name", "result", "is_error"})
+    extra = keep(NAME, own, listed=isinstance(given, list), said=failed is False)
+    name = reading.text(step, "name")
+    return [rq.Result(reading.needed(step, "call_id"), name, content, failed or False, extra=extra)]
+
+
+def _content(content: Object) -> rq.AnyPart:
+    kind = reading.text(content, "type")
+    if kind == "text":
+        return rq.Text(reading.needed(content, "text"), extra=keep(NAME, rest(content, {"type", "text"})))
+    if kind not in _CONTENTS:
+        return rq.Opaque(NAME, kind, content)
+    media, url, data = (reading.text(content, key) for key in ("mime_type", "uri", "data"))
+    usual = media.partition("/")[0] == kind or (kind == "document" and media.startswith("application/"))
+    extra = keep(NAME, rest(content, {"type", "mime_type", "uri", "data"}), kind="" if usual else kind)
+    return rq.File(media or f"{kind}/*", url, data, extra=extra)
+
+
+_CONTENTS = {"text": "", "image": "", "audio": "", "video": "", "document": ""}
+_STEPS: dict[str, Callable[[Object], list[rq.AnyPart]]] = {
+    "model_output": _said, "thought": _thought, "function_call": _call, "function_result": _result,
+}  # fmt: skip

@@ -1,0 +1,212 @@
+"""What a thin VS Code client sends: the host's messages and tools as JSON → canonical. `write.py` is the way back.
+
+Parts are told by their shape, because the host's classes are gone in JSON; a `kind`, where there is one, has the last
+word. Tool results stand in the user's messages; here they have messages of role `tool`, and what stood beside them
+follows, marked as joined. Parts that hosts keep for themselves are never content. docs/vscode-parts.md has the form.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import pick, reading
+from penstock import request as rq
+from penstock.carrying import json_of, restored
+from penstock.diagnostics import Diagnostics
+from penstock.errors import BadRequest
+from penstock.protocols.vscode import hosted, settings
+from penstock.protocols.vscode.contents import kind_of, read_data, read_tree
+from penstock.protocols.vscode.joining import apart
+from penstock.protocols.vscode.settings import NAME
+from penstock.protocols.vscode.thoughts import note_raw, read_run
+from penstock.protocols.vscode.wire import VERSION
+from penstock.reading import keep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.events import Extra
+    from penstock.pick import Object
+    from penstock.protocols.vscode.thinking import Thought
+
+ROLES: dict[Any, rq.Role] = {
+    1: "user", 2: "assistant", 3: "system", "user": "user", "assistant": "assistant", "system": "system",
+}  # fmt: skip
+_KNOWN = frozenset({
+    "version", "model", "messages", "tools", "toolMode", "modelOptions", "modelConfiguration", "providerOptions",
+    "stream",
+})  # fmt: skip
+_TEXT = frozenset({"kind", "value", "refusal", "$mid"})
+_CALL = frozenset({"kind", "callId", "name", "input", "extra"})
+_RESULT = frozenset({"kind", "callId", "content", "isError", "$mid"})
+
+
+def read_request(body: Object) -> rq.Request:
+    """A request from its parsed body."""
+    notes = Diagnostics("vscode request")
+    version = reading.whole(body, "version")
+    if version is not None and version > VERSION:
+        notes.add("version", f"version {version} of the wire form is newer than this reader")
+    tools = reading.rows(body, "tools", settings.read_tool)
+    reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"), notes)
+    rows = reading.rows(body, "messages", reader.message, need=True)
+    asked, own, marks = settings.read_settings(body)
+    unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
+    streamed = reading.flag(body, "stream")
+    return rq.Request(
+        reading.text(body, "model"),
+        restored(reader.named([message for row in rows for message in row])),
+        tools,
+        settings.read_choice(body),
+        asked,
+        stream=streamed is not False,
+        options=reading.table(body, "providerOptions"),
+        extra=keep(
+            NAME, {**unknown, **own}, **marks, bare=reader.bare, streamed=streamed is True, version=version or "-",
+            tools=body.get("tools") == [],
+        ),
+        diagnostics=list(notes),
+    )  # fmt: skip
+
+
+class _Reader:
+    """One request being read. State: tools of free text, the tool of each call, whether any part names its kind."""
+
+    def __init__(self, custom: frozenset[str], notes: Diagnostics) -> None:
+        self._custom = custom
+        self._notes = notes
+        self._names: dict[str, str] = {}
+        self.bare = True
+
+    def message(self, message: Object) -> list[rq.Message]:
+        role = message.get("role")
+        if isinstance(role, bool) or not isinstance(role, int | str) or role not in ROLES:
+            raise BadRequest("1 (user), 2 (assistant) or 3 (system)", role, "role")
+        content = message.get("content")
+        if isinstance(content, str):
+            units: list[list[rq.AnyPart]] = [[rq.Text(content)]]
+            host: list[tuple[int, Object]] = []
+        else:
+            units, host = self._units(message)
+        own = {key: value for key, value in message.items() if key not in ("role", "content", "name")}
+        spelled = {"host": host, "role": role if isinstance(role, str) else "", "text": isinstance(content, str)}
+        extra = keep(NAME, own, **spelled, marker=hosted.marker(host))
+        return apart(rq.Message(ROLES[role], [], reading.text(message, "name"), extra), units)
+
+    def _units(self, message: Object) -> tuple[list[list[rq.AnyPart]], list[tuple[int, Object]]]:
+        """Content in units, the parts that one element became (a run of thinking is one); and what is the host's."""
+        units: list[list[rq.AnyPart]] = []
+        host: list[tuple[int, Object]] = []
+        given: list[Thought] = []
+        run: list[Object] = []
+        elements = reading.rows(message, "content", lambda part: part, need=True)
+        for place, part in enumerate(elements):
+            kind = kind_of(part)
+            self.bare = self.bare and "kind" not in part
+            try:
+                if kind == "thinking":
+                    run.append(part)
+                    if place + 1 == len(elements) or kind_of(elements[place + 1]) != "thinking":
+                        units += self._thought(run, given, host, place)
+                        run = []
+                elif kind != "data" or not hosted.take(part, place, units, host):
+                    units.append(self._part(kind, part))
+            except BadRequest as error:
+                raise error.at(place).at("content") from None
+        return units, host
+
+    def _thought(
+        self, run: list[Object], given: list[Thought], host: list[tuple[int, Object]], place: int
+    ) -> list[list[rq.AnyPart]]:
+        parts, sound = read_run(run, given)
+        if not sound:
+            self._notes.add("thinking-state", "the state of earlier reasoning was changed on the way and is left out")
+        if not parts:
+            host += enumerate(run, place + 1 - len(run))
+            return []
+        note_raw(parts, run)
+        return [[*parts]]
+
+    def _part(self, kind: str, part: Object) -> list[rq.AnyPart]:
+        if kind == "call":
+            return [self._call(part)]
+        if kind == "result":
+            return [self._result(part)]
+        if kind == "text":
+            made = rq.Text(reading.needed(part, "value"), reading.flag(part, "refusal") or False)
+            made.extra = keep(NAME, reading.rest(part, _TEXT), mid=part.get("$mid"))
+            return [made]
+        if kind == "data":
+            return [read_data(part)]
+        if kind == "tree":
+            return [*read_tree(part, part.get("value"))]
+        return [rq.Opaque(NAME, kind, part)]
+
+    def _call(self, part: Object) -> rq.Call:
+        made = rq.Call(reading.needed(part, "callId"), reading.needed(part, "name"))
+        self._names[made.id] = made.name
+        given = part.get("input")
+        own = {key: value for key, value in part.items() if key not in _CALL or value is None}
+        made.extra = {**_state(part), **(keep(NAME, own, silent=given is None) or {})} or None
+        only = pick.text(pick.as_object(given), "input")
+        if made.name in self._custom and given == {"input": only}:
+            made.json, made.form = only, "text"
+        elif given is not None:
+            made.json = json_of(given)
+        return made
+
+    def _result(self, part: Object) -> rq.Result:
+        content = part.get("content")
+        made = rq.Result(reading.needed(part, "callId"))
+        host: list[tuple[int, Object]] = []
+        if isinstance(content, str):
+            made.content = [rq.Text(content)]
+        elif isinstance(content, list):
+            made.content = self._contents(content, host)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            raise BadRequest("a list of parts", content, "content")
+        made.failed = reading.flag(part, "isError") or False
+        made.extra = keep(
+            NAME, reading.rest(part, _RESULT), unfailed=part.get("isError") is False, text=isinstance(content, str),
+            host=host, mid=part.get("$mid"),
+        )  # fmt: skip
+        return made
+
+    def _contents(self, content: Sequence[Any], host: list[tuple[int, Object]]) -> list[rq.ResultPart]:
+        units: list[list[rq.ResultPart]] = []
+        for place, part in enumerate(content):
+            try:
+                whole = {"value": part} if isinstance(part, str) else reading.as_object(part)
+                if kind_of(whole) != "data" or not hosted.take(whole, place, units, host):
+                    units.append(self._content(whole, string=isinstance(part, str)))
+            except BadRequest as error:
+                raise error.at(place).at("content") from None
+        return [part for unit in units for part in unit]
+
+    def _content(self, part: Object, *, string: bool) -> list[Any]:
+        """One thing that a tool gave; what has no shape of its own is a JSON value."""
+        if string:
+            return [rq.Text(part["value"], extra=keep(NAME, {}, string=True))]
+        kind = kind_of(part)
+        self.bare = self.bare and "kind" not in part
+        if kind == "data":
+            return [read_data(part, inside=True)]
+        return self._part("text", part) if kind == "text" else read_tree(part, part.get("value", part), inside=True)
+
+    def named(self, messages: list[rq.Message]) -> list[rq.Message]:
+        """Every result with its tool's name, wherever its call stands."""
+        for message in messages:
+            if message.role == "tool":
+                for part in message.parts:
+                    if type(part) is rq.Result:
+                        part.name = self._names.get(part.call, "")
+        return messages
+
+
+def _state(part: Object) -> Extra:
+    """The provider's state of a call, if the client kept it."""
+    given = reading.table(part, "extra")
+    for protocol, own in given.items():
+        if not isinstance(own, dict):
+            raise BadRequest("an object", own, protocol).at("extra")
+    return {protocol: {key: own[key] for key in own if key != "_"} for protocol, own in given.items()}

@@ -1,0 +1,45 @@
+"""The benchmarks measure what they say: every contender does the whole work, and figures are made rightly."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import floor, peers, sse, translate
+from benchmarks.timing import Times, table
+from penstock.bridge import bridge
+
+PAIRS = pytest.mark.parametrize("pair", floor.PAIRS, ids=lambda pair: f"{pair.source} to {pair.target}")
+
+
+@PAIRS
+@pytest.mark.parametrize("size", [7, 4096])
+def test_the_floor_and_the_real_thing_say_every_word(pair: floor.Pair, size: int) -> None:
+    chunks = floor.stream(pair, 50, size)
+    assert floor.run(pair, chunks) > 50 * len(" drop")
+    assert b"".join(bridge(pair.source, pair.target).feed(chunks)).count(b" drop") == 50
+    assert translate.ours(pair, chunks, times=2) == 2 * translate.ours(pair, chunks)
+
+
+@pytest.mark.parametrize("shape", sse.SHAPES)
+def test_the_sse_parsers_find_the_same_events(shape: str) -> None:
+    frame = sse.SHAPES[shape]
+    for chunks in (sse.pieces(frame, 20), sse.cut(sse.stream(frame, 20), 64)):
+        assert sse.ours(chunks) == sse.httpx_sse(chunks) == 20
+
+
+@pytest.mark.parametrize("name", peers.SDKS)
+def test_the_sdks_read_the_same_deltas(name: str) -> None:
+    pair, make = peers.SDKS[name]
+    chunks = floor.stream(pair, 20)
+    read = make(chunks)
+    assert [read(), read(), peers.ours(pair.source, chunks)] == [20, 20, 20]
+
+
+def test_a_ratio_is_that_of_the_calm_rounds() -> None:
+    times = Times({"ours": [3.0, 90.0, 30.0, 30.0], "floor": [2.0, 1.0, 10.0, 10.0]})
+    assert times.ratio("ours", "floor") == 1.5
+    assert times.micros("floor", 10) == pytest.approx(1e5)
+
+
+def test_a_table_is_markdown() -> None:
+    assert table(["what", "µs"], [["a", "1"]]) == "| what | µs |\n|---|---:|\n| a | 1 |"
