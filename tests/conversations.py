@@ -25,14 +25,16 @@ PIXEL = base64.b64encode(
 ).decode()  # begins as a PNG does
 PDF = base64.b64encode(b"%PDF-1.4 made up").decode()
 SOUND = base64.b64encode(b"RIFF\x00\x00\x00\x00WAVEfmt ").decode()
-NOTE = base64.b64encode("a plain note – with a dash".encode()).decode()
+NOTE = base64.b64encode("a plain note, très court".encode()).decode()
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=24).filter(
     lambda text: not text.startswith("<ps:")
 )
 names = st.from_regex(r"[a-z][a-z0-9_]{0,11}", fullmatch=True)
 scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | words
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=6)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=6
+)
 objects = st.dictionaries(names, values, max_size=4)
 hints = st.sampled_from(["", "", "", "", "5m", "1h"])
 
@@ -65,11 +67,13 @@ thoughts = st.builds(
 )
 refusals = st.builds(rq.Text, words, refusal=st.just(True))
 sources = st.builds(rq.Source, st.just("https://example.org/source"), words)
-opaques = st.builds(rq.Opaque, st.just("elsewhere"), names, st.builds(lambda said: {"type": "note", "text": said}, words))
+opaques = st.builds(
+    rq.Opaque, st.just("elsewhere"), names, st.builds(lambda said: {"type": "note", "text": said}, words)
+)
 
 
 @st.composite
-def results(draw: Draw, call: rq.Call | None, plain: bool, number: int) -> rq.Result:  # noqa: FBT001 — given by name
+def results(draw: Draw, call: rq.Call | None, plain: bool, number: int) -> rq.Result:
     """What a tool answers: words, JSON, pictures, nothing; or that it failed."""
     kinds = texts | st.builds(rq.Json, objects.map(json.dumps)) | fresh(images)
     if not plain:
@@ -132,7 +136,9 @@ class _Talk:
             given.append(self._draw(results(None, self._plain, self._number())))
         if given:
             apart = self._draw(st.booleans())
-            self.messages += [rq.Message("tool", [one]) for one in given] if apart else [rq.Message("tool", list(given))]
+            self.messages += (
+                [rq.Message("tool", [one]) for one in given] if apart else [rq.Message("tool", list(given))]
+            )
 
     def _ran(self) -> list[rq.AnyPart]:
         id = f"srv_{self._number()}"  # noqa: A001 — as everybody calls it
@@ -151,11 +157,13 @@ grammars = st.none() | st.just({"type": "grammar", "syntax": "lark", "definition
 
 
 @st.composite
-def tools(draw: Draw, plain: bool) -> list[rq.Tool]:  # noqa: FBT001 — given by name
+def tools(draw: Draw, plain: bool) -> list[rq.Tool]:
     """Functions with and without input, tools of free text, tools that a provider runs."""
     made: list[rq.Tool] = []
     for name in draw(st.lists(names, unique=True, max_size=4)):
-        kind = draw(st.sampled_from(["function", "function", "custom"] if plain else ["function", "custom", "provider"]))
+        kind = draw(
+            st.sampled_from(["function", "function", "custom"] if plain else ["function", "custom", "provider"])
+        )
         said = draw(words | st.just(""))
         if kind == "function":
             strict = draw(st.sampled_from([None, None, True, False]))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
     from penstock.framing import Frame
 
-EXAMPLES = 60
+EXAMPLES = 20
 """How many streams are asked about a path before it counts as ignored."""
 Steps = tuple[str, ...]
 
@@ -156,7 +156,7 @@ def _frames(body: bytes) -> list[Frame]:
 
 def ignored(kind: str, protocol: str) -> tuple[set[str], set[str]]:
     """The paths of recorded streams, whole responses or errors that change nothing, and all there are."""
-    source, streamed = recorded.HERE[protocol], kind == "streams"
+    source, streamed = recorded.SOURCES[protocol], kind == "streams"
     reader = stream_reader if streamed else body_reader
     all_frames = recordings(kind, protocol)
     known = _known(all_frames, (keypaths.STOPS if streamed else WHOLE_STOPS).get(protocol, ()))

@@ -46,7 +46,8 @@ def _rows(messages: Iterable[rq.Message], *, solid: bool = False) -> Iterator[tu
 
     `solid` leaves out all parts that some loss may cost.
     """
-    role, parts = "", []
+    role = ""
+    parts: list[Any] = []
     for message in messages:
         said = [part for part in message.parts if not (isinstance(part, rq.Text) and not part.text)]
         if not said or (solid and not _kinds(said)):
@@ -62,7 +63,7 @@ def _rows(messages: Iterable[rq.Message], *, solid: bool = False) -> Iterator[tu
 
 
 def _kinds(parts: Iterable[Any]) -> list[str]:
-    names = {rq.Text: "text", rq.Call: "call", rq.Result: "result"}
+    names: dict[Any, str] = {rq.Text: "text", rq.Call: "call", rq.Result: "result"}
     return [
         "image" if _is_image(part) else names[type(part)] if getattr(part, "by", "") != "provider" else "ran"
         for part in parts
@@ -179,7 +180,9 @@ def _settings(asked: rq.Settings) -> Facets:
     form = asked.format
     found["settings.format"] = None if form is None or form.kind == "text" else (form.kind, form.schema)
     named = form is not None and form.kind == "schema"
-    found["settings.format-name"] = (form.name or "answer", form.description, form.strict) if form is not None and named else None
+    found["settings.format-name"] = (
+        (form.name or "answer", form.description, form.strict) if form is not None and named else None
+    )
     return found
 
 

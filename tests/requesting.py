@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 MAIN = ("openai-chat", "responses", "anthropic", "gemini")
 """The four between which nothing that a conversation needs may get lost."""
+RECORDED = (
+    "openai-chat", "responses", "anthropic", "gemini", "bedrock", "cohere", "ollama", "completions", "uistream",
+)  # fmt: skip
+"""Those of which requests were recorded."""
 PATHS = {
     "_v1_chat_completions": "openai-chat", "_v1_messages": "anthropic", "_v1_messages_count_tokens": "anthropic",
     "_v1_responses": "responses", "streamGenerateContent": "gemini", "generateContent": "gemini",

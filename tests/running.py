@@ -5,7 +5,6 @@ Leans on the public stages alone. The guard is strict here: an unlawful event is
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
@@ -22,17 +21,7 @@ if TYPE_CHECKING:
     from penstock.framing import Frame
     from penstock.stage import Stage
 
-
-
-def _there(folder: str) -> bool:
-    """FOR NOW: whether the folder is more than begun."""
-    try:
-        return hasattr(import_module(f"penstock.protocols.{folder}"), "PROTOCOL")
-    except ImportError:
-        return False
-
-
-NAMES = tuple(name for name, folder in protocols.MODULES.items() if _there(folder))
+NAMES = tuple(protocols.MODULES)
 """Every protocol there is."""
 
 

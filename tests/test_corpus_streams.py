@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.corpus import Entry
 
 pytestmark = [pytest.mark.corpus, pytest.mark.usefixtures("strict")]
-PROTOCOLS = list(recorded.HERE)
+PROTOCOLS = list(recorded.SOURCES)
 MOST_UNKNOWN = 0.02
 SHORT = 1200
 """Up to so many bytes a stream is cut everywhere."""
@@ -42,15 +42,17 @@ def test_streams(protocol: str, record_property: Callable[[str, object], None]) 
     count, unknown, faults = Counter[str](), Counter[str](), dict[str, str]()
     for entry in corpus.streams(protocol):
         frames = [frame for batch in running.batches([entry.body]) for frame in batch]
-        run = running.run(recorded.HERE[protocol], [frames])
+        run = running.run(recorded.SOURCES[protocol], [frames])
         count += Counter(streams=1, bytes=len(entry.body), frames=len(frames), events=len(run.events))
         count["turns"] += sum(type(event) is ev.Start for event in run.events)
         unknown.update(event.name or event.data[:60] for event in run.events if isinstance(event, ev.Unknown))
-        faults |= {entry.name: event.kind for event in run.events if isinstance(event, ev.Fault)}
+        faults.update((entry.name, event.kind) for event in run.events if isinstance(event, ev.Fault))
     record_property("table", _row(protocol, count, unknown.total(), len(faults)))
     assert unknown.total() <= MOST_UNKNOWN * count["frames"]
     assert set(unknown) == set(data("unknown").get(protocol, {}))
-    assert faults == {row["file"]: row["kind"] for row in data("faults").get("fault", ()) if row["file"].startswith(f"{protocol}/")}
+    assert faults == {
+        row["file"]: row["kind"] for row in data("faults").get("fault", ()) if row["file"].startswith(f"{protocol}/")
+    }
 
 
 def _row(protocol: str, count: Counter[str], unknown: int, faults: int) -> str:
@@ -69,7 +71,7 @@ def _places(entry: Entry, size: int) -> list[int]:
 def test_any_cutting_gives_the_same_events(entries: list[Entry]) -> None:
     corpus.corpus_or_skip()
     for entry in entries:
-        source, body = recorded.HERE[entry.protocol], entry.body
+        source, body = recorded.SOURCES[entry.protocol], entry.body
         running.steady(source, body, places=_places(entry, len(body)))
 
 
@@ -82,9 +84,11 @@ def test_whole_responses(protocol: str, record_property: Callable[[str, object],
         events = running.decode_body(recorded.source(entry), entry.body)
         assert sum(type(event) is ev.Start for event in events) == 1, entry.name
         assert not any(isinstance(event, ev.Unknown) for event in events), entry.name
-        faults |= {entry.name: event.kind for event in events if isinstance(event, ev.Fault)}
+        faults.update((entry.name, event.kind) for event in events if isinstance(event, ev.Fault))
     record_property("table", f"{protocol:20}{len(entries):9,} whole responses")
-    assert faults == {row["file"]: row["kind"] for row in data("faults").get("response", ()) if row["file"].startswith(f"{protocol}/")}
+    assert faults == {
+        row["file"]: row["kind"] for row in data("faults").get("response", ()) if row["file"].startswith(f"{protocol}/")
+    }
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -94,7 +98,7 @@ def test_error_bodies(protocol: str, record_property: Callable[[str, object], No
     entries = corpus.errors(protocol)
     for entry in entries:
         said = recorded.error_of(entry)
-        start, fault = running.decode_body(recorded.HERE[protocol], recorded.packed(said))
+        start, fault = running.decode_body(recorded.SOURCES[protocol], recorded.packed(said))
         assert isinstance(start, ev.Start)
         assert isinstance(fault, ev.Fault), entry.name
         assert fault.message == _message(said), entry.name

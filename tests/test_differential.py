@@ -57,7 +57,9 @@ def turns(entry: Entry) -> list[Turn]:
 
 
 def _here(reader: Reader) -> list[Entry]:
-    return [entry for protocol in reader.protocols if protocol in recorded.HERE for entry in corpus.streams(protocol)]
+    return [
+        entry for protocol in reader.protocols if protocol in recorded.SOURCES for entry in corpus.streams(protocol)
+    ]
 
 
 def alike(reader: Reader, entry: Entry) -> frozenset[str]:
@@ -94,7 +96,7 @@ UNIFIED = {"tool-calls": "tool_calls", "content-filter": "content_filter", "erro
 def _asserted() -> Iterator[tuple[Entry, expected.Case]]:
     """The asserted runs that belong to their stream."""
     for entry in corpus.streams():
-        for case in expected.cases(entry.expected) if entry.expected and entry.protocol in recorded.HERE else ():
+        for case in expected.cases(entry.expected) if entry.expected and entry.protocol in recorded.SOURCES else ():
             if case.belongs(entry.payloads()):
                 yield entry, case
 

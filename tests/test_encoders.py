@@ -16,6 +16,7 @@ from penstock.fold import fold
 from penstock.framing import WRITERS
 from tests import corpus, facets, outcomes, recorded, running
 from tests.cases import Case, cases
+from tests.looping import over
 from tests.oracles import anthropic_sdk, google_sdk, openai_chat_sdk, openai_responses
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ CLIENTS = [
     Client("final-snapshot", "responses", openai_responses.outcomes, outcomes.response_counts),
     Client("google-sdk", "gemini", google_sdk.outcomes, outcomes.gemini_counts),
 ]
-CLIENTS = [client for client in CLIENTS if client.target in running.NAMES]
 FIELDS = {"fault": "error", "cached": "usage", "written": "usage", "reasoned": "usage"}
 """A facet's name to that of the field of an outcome, where they differ."""
 BODIES = [name for name in running.targets() if running.row(name).body]
@@ -94,6 +94,7 @@ def beyond(client: Client, events: list[AnyEvent]) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS, ids=[client.name for client in CLIENTS])
 @pytest.mark.parametrize("source", running.sources())
 def test_cases_are_read_as_they_were_meant(source: str, client: Client) -> None:
@@ -110,13 +111,13 @@ def test_cases_are_read_as_they_were_meant(source: str, client: Client) -> None:
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("client", CLIENTS, ids=[client.name for client in CLIENTS])
-@pytest.mark.parametrize("protocol", recorded.HERE)
+@pytest.mark.parametrize("protocol", recorded.SOURCES)
 def test_recorded_streams_are_read_as_they_were_meant(protocol: str, client: Client) -> None:
     corpus.corpus_or_skip()
     found = {
         f"{entry.name} turn {number}": fields
         for entry in _sample(corpus.streams(protocol))
-        if recorded.HERE[protocol] != client.target
+        if recorded.SOURCES[protocol] != client.target
         for number, events in enumerate(turns(recorded.read(entry).events))
         if not beyond(client, events) and (fields := misread(client, events))
     }
@@ -148,7 +149,7 @@ UNWHOLE = {"cuts", "unknown", "spans", "steps"}
 
 
 @pytest.mark.parametrize("target", BODIES)
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+@over(cases())
 def test_bodies_agree_with_streams(case: Case, target: str) -> None:
     for events in turns(case.expected()):
         assert body_differs(target, events) == set()
@@ -156,7 +157,7 @@ def test_bodies_agree_with_streams(case: Case, target: str) -> None:
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("target", BODIES)
-@pytest.mark.parametrize("protocol", recorded.HERE)
+@pytest.mark.parametrize("protocol", recorded.SOURCES)
 def test_bodies_agree_with_recorded_streams(protocol: str, target: str) -> None:
     corpus.corpus_or_skip()
     for entry in _sample(corpus.streams(protocol)):

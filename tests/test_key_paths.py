@@ -40,7 +40,7 @@ def matching(pattern: str, paths: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("protocol", recorded.HERE)
+@pytest.mark.parametrize("protocol", recorded.SOURCES)
 def test_every_path_is_read_or_ignored_for_a_reason(
     protocol: str, kind: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -12,6 +12,7 @@ from penstock import events as ev
 from penstock import protocols
 from tests import corpus, recorded, running
 from tests.cases import Case, cases
+from tests.looping import over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,13 +45,13 @@ def leak(target: str, events: Sequence[AnyEvent]) -> Counter[str]:
 
 @pytest.mark.row("S2")
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("case", [case for case in cases() if provided(case.expected())], ids=lambda case: case.id)
+@over([case for case in cases() if provided(case.expected())])
 def test_in_the_cases(case: Case, target: str) -> None:
     assert leak(target, case.expected()) == Counter()
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("protocol", recorded.HERE)
+@pytest.mark.parametrize("protocol", recorded.SOURCES)
 def test_in_recorded_streams(protocol: str) -> None:
     corpus.corpus_or_skip()
     for entry in corpus.streams(protocol):

@@ -21,6 +21,7 @@ from penstock import request as rq
 from penstock.fold import fold
 from tests import running
 from tests.cases import Case, cases
+from tests.looping import over
 from tests.oracles import openai_responses
 from tests.oracles.outcome import arguments
 
@@ -57,7 +58,7 @@ def _is_event(name: str, rule: dict[str, Any]) -> bool:
     return name.endswith("Event") and "const" in rule.get("properties", {}).get("type", {})
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.protocol != "responses"], ids=lambda case: case.id)
+@over([case for case in CASES if case.protocol != "responses"])
 def test_every_event_has_the_shape_that_the_sdk_declares(case: Case) -> None:
     for payload in payloads(case):
         error = jsonschema.exceptions.best_match(schemas()[payload["type"]].iter_errors(payload))
@@ -68,7 +69,7 @@ def test_every_event_has_the_shape_that_the_sdk_declares(case: Case) -> None:
 @pytest.mark.row("E2")
 @pytest.mark.row("E3")
 @pytest.mark.row("E5")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@over(CASES)
 def test_items_live_and_end_in_order(case: Case) -> None:
     """Announced before anything is said of them, numbered without gaps, done at most once, the same id throughout."""
     items: dict[int, str] = {}
@@ -91,7 +92,7 @@ def test_items_live_and_end_in_order(case: Case) -> None:
 
 
 @pytest.mark.row("E4")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@over(CASES)
 def test_the_snapshot_is_complete_and_equals_what_was_streamed(case: Case) -> None:
     done: dict[int, Any] = {}
     for payload in payloads(case):
@@ -108,7 +109,7 @@ def test_the_snapshot_is_complete_and_equals_what_was_streamed(case: Case) -> No
 
 
 @pytest.mark.row("E7")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@over(CASES)
 def test_the_official_client_reads_the_same_turns(case: Case) -> None:
     events = case.expected()
     body = running.write("responses", events, {"done": False})  # the oracle splits several responses by itself
@@ -124,7 +125,7 @@ def test_the_official_client_reads_the_same_turns(case: Case) -> None:
 
 
 @pytest.mark.row("B19")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@over(CASES)
 def test_a_cut_call_is_never_done_nor_whole(case: Case) -> None:
     """Codex runs a call when its item is done, others when the response is: neither may see half of one."""
     cut = {event.id for event in case.expected() if isinstance(event, ev.CallCut) and event.by == "client"}
@@ -137,7 +138,7 @@ def test_a_cut_call_is_never_done_nor_whole(case: Case) -> None:
                 assert isinstance(arguments(item["arguments"]), str), "half of a call must not parse"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@over(CASES)
 def test_what_the_provider_runs_is_not_offered_to_the_client(case: Case) -> None:
     starts = [event for event in case.expected() if isinstance(event, ev.CallStart) and event.by == "provider"]
     upstream = {event.id for event in starts} - {
@@ -149,7 +150,7 @@ def test_what_the_provider_runs_is_not_offered_to_the_client(case: Case) -> None
             assert item["environment"]["type"].startswith("container"), "only a container of the provider may run it"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@over(CASES)
 def test_a_body_is_the_last_snapshot_without_cut_calls(case: Case) -> None:
     body = protocols.protocol("responses").body
     assert body is not None

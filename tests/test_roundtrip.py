@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import protocols
-from tests import facets, running
+from tests import corpus, facets, recorded, running
 from tests.cases import Case, cases
+from tests.looping import over
 
 if TYPE_CHECKING:
     from penstock.events import AnyEvent
@@ -21,6 +22,7 @@ READ = {"openai-chat": {"think": False}}
 """How our own output is read back: an encoder never writes reasoning between tags, so tags there are text."""
 TARGETS = [name for name in running.targets() if running.row(name).decoder]
 CASES = cases()
+EVERY = 8
 
 
 def silent_losses(target: str, events: list[AnyEvent]) -> set[str]:
@@ -32,6 +34,18 @@ def silent_losses(target: str, events: list[AnyEvent]) -> set[str]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@over(CASES)
 def test_nothing_is_lost_in_silence(case: Case, target: str) -> None:
     assert silent_losses(target, case.expected()) == set()
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("protocol", recorded.SOURCES)
+def test_nothing_of_recorded_streams_is_lost_in_silence(protocol: str) -> None:
+    """Each back to its own protocol; some of them to all the others as well."""
+    corpus.corpus_or_skip()
+    for place, entry in enumerate(corpus.streams(protocol)):
+        said, own = recorded.read(entry).events, recorded.SOURCES[protocol]
+        targets = TARGETS if place % EVERY == 0 else [own] if own in TARGETS else []
+        found = {target: fields for target in targets if (fields := silent_losses(target, said))}
+        assert found == {}, entry.name

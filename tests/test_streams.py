@@ -6,6 +6,7 @@ import pytest
 
 from tests import running
 from tests.cases import Case, cases, lines
+from tests.looping import over
 
 pytestmark = pytest.mark.usefixtures("strict")
 KEYS = {"what", "rows", "source", "options", "diagnostics", "targets"}
@@ -27,7 +28,7 @@ def test_every_protocol_that_is_read_has_cases() -> None:
     assert lacking == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@over(CASES)
 def test_a_case_says_what_it_shows(case: Case) -> None:
     assert case.about["what"]
     assert set(case.about) <= KEYS
@@ -46,12 +47,12 @@ def test_events_in_every_cutting(case: Case) -> None:
     assert running.steady(case.source, case.body, case.framing, case.options) == case.decoded()
 
 
-@pytest.mark.parametrize("case", STREAMED, ids=lambda case: case.id)
+@over(STREAMED)
 def test_the_framing_is_recognised(case: Case) -> None:
     assert running.decode(case.source, case.body, "auto", case.options) == case.decoded()
 
 
-@pytest.mark.parametrize("case", [case for case in STREAMED if "diagnostics" in case.about], ids=lambda case: case.id)
+@over([case for case in STREAMED if "diagnostics" in case.about])
 def test_diagnostics(case: Case) -> None:
     run = running.run(case.source, running.batches([case.body], case.framing), case.options)
     assert run.codes == set(case.about["diagnostics"])

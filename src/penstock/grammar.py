@@ -97,10 +97,17 @@ class Guard:
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         if self._dead:
             return []
+        delta: Any = self._delta
+        index = self._index
+        for event in events:
+            if type(event) is not delta or event.index != index:
+                return self._examine(events)
+        return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
+
+    def _examine(self, events: Sequence[Any]) -> list[Any]:
+        """Judge a batch that is not all more of the same."""
         for place, event in enumerate(events):
             kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
-            if kind is self._delta and event.index == self._index:
-                continue
             wrong = self._grammar.judge(event)
             if wrong:
                 return self._break(list(events[:place]), f"{wrong} at {kind.__name__}")

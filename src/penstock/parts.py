@@ -262,10 +262,8 @@ class Ledger:
                 return
         if part.pieces is not None:
             part.pieces.append(text)
-        if logprobs is None:
-            self.out.append(part.delta(part.index, text))
-        else:
-            self.out.append(part.delta(part.index, text, logprobs))
+        delta = part.delta  # apart from its call, which CPython would take for that of a method
+        self.out.append(delta(part.index, text) if logprobs is None else delta(part.index, text, logprobs))
 
     def settle(self, key: Hashable, whole: str) -> None:
         """A later word on all of a kept part's text: what was not streamed yet is said now, once."""

@@ -107,6 +107,11 @@ def told(file: rq.File) -> str:
     return f"{name}({file.url})" if file.url else name
 
 
+def line(name: str, url: str) -> str:
+    """A file that cannot be sent, in a line of text."""
+    return f"[{name}]({url})" if url else f"[{name}]"
+
+
 def effort_of(budget: int) -> str:
     """The effort that a budget of reasoning tokens amounts to."""
     return next((word for limit, word in EFFORTS if budget <= limit), "high")

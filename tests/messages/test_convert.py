@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock import request as rq
+from penstock.bridge import encoding
 from penstock.errors import BadRequest, UnknownProtocol
 from penstock.fold import fold, unfold
 from penstock.messages.convert import Converted, convert, reader, writer
 from penstock.messages.mapping import NINE
 from penstock.messages.profile import PROFILES, profile_of
 from penstock.messages.state import remember
+from penstock.stage import Pipe
 from penstock.stores import MemoryStore
 from tests.conversations import requests
 from tests.messages.making import REQUESTS
@@ -318,3 +320,50 @@ def test_every_protocol_with_a_profile_exists() -> None:
     assert all(profile_of(name).protocol == name for name in PROFILES)
     assert profile_of("aisdk@5") is PROFILES["aisdk"]
     assert profile_of("events").protocol == "events"
+
+
+# ── an agent keeps its tools ──────────────────────────────────────────────────────────────────────
+
+AGENT: dict[str, Any] = {
+    "model": "m",
+    "input": [
+        {"type": "message", "role": "user", "content": "hi"},
+        {"type": "function_call", "call_id": "c1", "name": "read", "namespace": "fs", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "ok"},
+        {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** x"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": "done"},
+    ],
+    "tools": [
+        {"type": "namespace", "name": "fs", "description": "Files.", "tools": [{"type": "function", "name": "read", "parameters": {"type": "object"}}]},
+        {"type": "custom", "name": "apply_patch", "description": "Patches."},
+        {"type": "local_shell"},
+        {"type": "function", "name": "run", "parameters": {"type": "object"}},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.row("M5")
+@pytest.mark.parametrize("target", ["openai-chat", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
+def test_an_agent_keeps_its_tools_with_any_provider(target: str) -> None:
+    """All four are offered; the model calls each; the agent gets the items that it would have got from its own."""
+    made = convert(AGENT, "responses", target, profile=msgspec.structs.replace(profile_of(target), custom=False))
+    names = [tool.name for tool in made.request.tools]
+    assert names == ["fs__read", "apply_patch", "local_shell", "run"]
+    action = {"type": "exec", "command": ["ls"]}
+    inputs = ['{"path":"a"}', '{"input":"*** y\\n"}', json.dumps({"action": action}), "{}"]
+    calls = [rq.Call(f"x{place}", name, given) for place, (name, given) in enumerate(zip(names, inputs, strict=True))]
+    turn = rq.Turn("t", "m", 1, parts=list(calls), finish=ev.Finish("calls"))
+    pipe = Pipe(*made.restore.stages(), *encoding("responses").stages)
+    sent = b"".join([*pipe.feed(list(unfold(turn))), *pipe.finish()])
+    last = json.loads(sent.rpartition(b"data: {")[2].join([b"{", b""]).partition(b"\n")[0])
+    items = [
+        {key: item.get(key) for key in ("type", "call_id", "name", "namespace", "arguments", "input", "action")}
+        for item in last["response"]["output"]
+    ]
+    said = [{key: value for key, value in item.items() if value is not None} for item in items]
+    assert said == [
+        {"type": "function_call", "call_id": "x0", "name": "read", "namespace": "fs", "arguments": '{"path":"a"}'},
+        {"type": "custom_tool_call", "call_id": "x1", "name": "apply_patch", "input": "*** y\n"},
+        {"type": "local_shell_call", "call_id": "x2", "action": action},
+        {"type": "function_call", "call_id": "x3", "name": "run", "arguments": "{}"},
+    ]

@@ -323,9 +323,9 @@ def test_the_work_grows_with_the_conversation_and_no_faster(hostile: bool) -> No
         calls = [call(f"c{n}") for n in range(size)]
         results = [tool(result("" if hostile else f"c{n}")) for n in reversed(range(size))]
         request = ask(assistant(*calls), *([user("x")] if hostile else []), *results)
-        begin = time.perf_counter()
+        begin = time.process_time()
         mend(request)
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     small, large = min(once(400) for _ in range(5)), min(once(4000) for _ in range(3))
     assert large < 40 * small

@@ -11,6 +11,7 @@ from penstock.errors import FrameTooLarge
 from penstock.framing import KEEP_ALIVE, PARSERS, SseParser
 from tests import facets, running, small
 from tests.cases import Case, cases
+from tests.looping import over
 from tests.small import DONE, chat, delta
 
 SSE = [case for case in small.finished() if case.framing == "sse"]
@@ -71,14 +72,14 @@ def test_every_frame_for_anthropic_names_its_type() -> None:
 
 @pytest.mark.row("A8")
 @pytest.mark.parametrize("mark", [DONE, b"data:[DONE]\n\n", b"data:  [DONE] \n\n", b"event: done\ndata: [DONE]\n\n"])
-@pytest.mark.parametrize("case", SSE, ids=lambda case: case.id)
+@over(SSE)
 def test_an_end_mark_after_the_end_is_tolerated_everywhere(case: Case, mark: bytes) -> None:
     body = case.body + (b"" if case.body.endswith(b"\n\n") else b"\n\n") + mark
     assert running.decode(case.source, body, "sse", case.options) == case.expected()
 
 
 @pytest.mark.row("A9")
-@pytest.mark.parametrize("case", [case for case in cases() if case.streamed], ids=lambda case: case.id)
+@over([case for case in cases() if case.streamed])
 def test_chat_ends_with_one_end_mark_after_a_finish_and_none_after_a_fault(case: Case) -> None:
     said = case.expected()
     data = [frame[1] for frame in running.encode("openai-chat", said)]
@@ -122,7 +123,7 @@ def test_the_last_event_may_be_cut_anywhere() -> None:
 
 
 @pytest.mark.row("A13")
-@pytest.mark.parametrize("case", SSE, ids=lambda case: case.id)
+@over(SSE)
 def test_an_event_that_nobody_knows_is_kept_or_skipped_and_never_fatal(case: Case) -> None:
     news = b'event: weather.report\ndata: {"type":"weather.report","wind":"SW 5"}\n\n'
     for place in _between(case.body):
@@ -131,7 +132,7 @@ def test_an_event_that_nobody_knows_is_kept_or_skipped_and_never_fatal(case: Cas
 
 
 @pytest.mark.row("A14")
-@pytest.mark.parametrize("case", SSE, ids=lambda case: case.id)
+@over(SSE)
 def test_a_broken_frame_costs_itself_alone(case: Case) -> None:
     for place in _between(case.body):
         body = case.body[:place] + BROKEN + case.body[place:]
@@ -148,7 +149,7 @@ def _between(body: bytes) -> list[int]:
 
 
 @pytest.mark.row("A16")
-@pytest.mark.parametrize("case", small.finished(), ids=lambda case: case.id)
+@over(small.finished())
 def test_events_come_while_the_bytes_do(case: Case) -> None:
     """Half of the frames are enough for the events of half of the frames."""
     frames = [frame for batch in running.batches([case.body], case.framing) for frame in batch]

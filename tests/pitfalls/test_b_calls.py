@@ -9,6 +9,7 @@ import pytest
 
 from penstock import events as ev
 from tests import running, small
+from tests.looping import over
 from tests.small import chat, delta, fragment, tool_deltas
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def test_the_number_of_a_block_is_not_that_of_a_call() -> None:
 
 
 @pytest.mark.row("B10")
-@pytest.mark.parametrize("case", CALLED, ids=lambda case: case.id)
+@over(CALLED)
 def test_chat_calls_always_have_their_index(case: Case) -> None:
     heads: dict[tuple[str, int], list[int]] = {}
     for payload in small.sent("openai-chat", case.expected()):
@@ -103,7 +104,7 @@ def test_null_is_absent(empty: str | None) -> None:
 
 
 @pytest.mark.row("B13")
-@pytest.mark.parametrize("case", CALLED, ids=lambda case: case.id)
+@over(CALLED)
 def test_no_null_identity_leaves(case: Case) -> None:
     for call in tool_deltas(small.sent("openai-chat", case.expected())):
         assert all(call[key] for key in ("id", "type") if key in call)
@@ -180,7 +181,7 @@ def test_calls_without_ids_get_the_same_ones_every_time() -> None:
 
 
 @pytest.mark.row("B28")
-@pytest.mark.parametrize("case", small.finished(), ids=lambda case: case.id)
+@over(small.finished())
 def test_a_tool_starts_before_it_is_available_and_that_before_its_output(case: Case) -> None:
     steps = {"tool-input-start": 0, "tool-input-delta": 1, "tool-input-available": 2, "tool-input-error": 2,
              "tool-output-available": 3, "tool-output-error": 3}  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from penstock import events as ev
 from tests import running, small
 from tests.cases import Case, cases
+from tests.looping import over
 from tests.small import chat, delta, fragment
 
 KNOWN = {
@@ -39,7 +40,7 @@ def turns(case: Case) -> list[list[dict[str, Any]]]:
 
 
 @pytest.mark.row("E1")
-@pytest.mark.parametrize("case", FOREIGN, ids=lambda case: case.id)
+@over(FOREIGN)
 def test_nothing_is_said_of_an_item_before_it_is_added_or_after_it_is_done(case: Case) -> None:
     for payloads in turns(case):
         state: dict[Any, str] = {}
@@ -65,7 +66,7 @@ def test_each_item_is_announced_reasoning_first_or_not() -> None:
 
 
 @pytest.mark.row("E3")
-@pytest.mark.parametrize("case", FOREIGN, ids=lambda case: case.id)
+@over(FOREIGN)
 def test_every_text_has_a_part_that_opens_and_closes(case: Case) -> None:
     payloads = [payload for response in turns(case) for payload in response]
     count = Counter(payload["type"] for payload in payloads)
@@ -76,7 +77,7 @@ def test_every_text_has_a_part_that_opens_and_closes(case: Case) -> None:
 
 
 @pytest.mark.row("E4")
-@pytest.mark.parametrize("case", FOREIGN, ids=lambda case: case.id)
+@over(FOREIGN)
 def test_the_final_snapshot_is_what_was_streamed(case: Case) -> None:
     for payloads in turns(case):
         (final,) = [payload["response"] for payload in small.of_type(payloads, *FINAL)]
@@ -92,7 +93,7 @@ def _place(payload: dict[str, Any]) -> int:
 
 
 @pytest.mark.row("E5")
-@pytest.mark.parametrize("case", FOREIGN, ids=lambda case: case.id)
+@over(FOREIGN)
 def test_indices_count_up_and_ids_stay(case: Case) -> None:
     for payloads in turns(case):
         added = small.of_type(payloads, "response.output_item.added")
@@ -106,7 +107,7 @@ def test_indices_count_up_and_ids_stay(case: Case) -> None:
 
 
 @pytest.mark.row("E6")
-@pytest.mark.parametrize("case", FOREIGN, ids=lambda case: case.id)
+@over(FOREIGN)
 def test_a_text_is_said_once(case: Case) -> None:
     for payloads in turns(case):
         streamed: dict[tuple[int, int], str] = {}
@@ -147,7 +148,7 @@ def test_a_text_that_comes_again_in_done_and_completed_is_read_once(where: str) 
 
 @pytest.mark.row("E7")
 @pytest.mark.row("E10")
-@pytest.mark.parametrize("case", [case for case in cases() if case.protocol != "responses"], ids=lambda case: case.id)
+@over([case for case in cases() if case.protocol != "responses"])
 def test_only_standard_events_leave_each_named_by_its_type(case: Case) -> None:
     frames = running.encode("responses", case.expected())
     payloads = small.sent("responses", case.expected())

@@ -9,6 +9,7 @@ import pytest
 from penstock import events as ev
 from tests import small
 from tests.cases import Case, cases
+from tests.looping import over
 from tests.small import chat, delta, fragment
 
 ALL = [case for case in cases() if case.protocol != "anthropic"]
@@ -20,7 +21,7 @@ def blocks(payloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.row("F1")
 @pytest.mark.row("F3")
-@pytest.mark.parametrize("case", ALL, ids=lambda case: case.id)
+@over(ALL)
 def test_blocks_come_one_after_the_other_and_are_numbered_through(case: Case) -> None:
     open_block, number = None, 0
     for payload in small.sent("anthropic", case.expected()):

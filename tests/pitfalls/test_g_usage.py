@@ -8,6 +8,7 @@ import pytest
 
 from penstock import events as ev
 from tests import running, small
+from tests.looping import over
 from tests.small import chat, delta
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def test_usage_is_read(source: str, body: bytes) -> None:
 
 
 @pytest.mark.row("G6")
-@pytest.mark.parametrize("case", small.finished(), ids=lambda case: case.id)
+@over(small.finished())
 def test_no_chunk_says_zero_before_anything_is_known(case: Case) -> None:
     for payload in small.sent("openai-chat", case.expected()):
         assert not payload.get("usage") or not payload["choices"]

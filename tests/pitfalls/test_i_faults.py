@@ -11,6 +11,7 @@ from penstock import events as ev
 from penstock.framing import EventStreamWriter
 from tests import running, small
 from tests.cases import Case, cases
+from tests.looping import over
 from tests.small import DONE, chat, delta
 
 BUSY: dict[str, Any] = {"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}
@@ -37,7 +38,7 @@ def test_an_error_in_mid_stream_is_a_fault_of_its_kind_and_no_success(end: bytes
 
 
 @pytest.mark.row("I2")
-@pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
+@over(FAULTS)
 def test_an_error_leaves_in_the_family_s_own_way(case: Case) -> None:
     """Named `error` for Anthropic, whose SDK looks at the name; an error object for Chat."""
     said = case.expected()
@@ -89,7 +90,7 @@ def test_a_failure_in_mid_stream_is_an_error_frame_and_an_end(target: str) -> No
 
 
 @pytest.mark.row("I13")
-@pytest.mark.parametrize("case", small.finished(), ids=lambda case: case.id)
+@over(small.finished())
 def test_what_follows_the_end_does_not_undo_it(case: Case) -> None:
     """A stream that was completed stays so, whatever the connection does then."""
     frames = [frame for batch in running.batches([case.body], case.framing) for frame in batch]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import running, small
+from tests.looping import over
 from tests.small import chat, delta, fragment
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def test_a_text_ends_before_a_tool_begins_where_the_source_says_so() -> None:
 
 @pytest.mark.row("M1")
 @pytest.mark.parametrize("target", ["uistream", "aisdk"])
-@pytest.mark.parametrize("case", small.finished(), ids=lambda case: case.id)
+@over(small.finished())
 def test_what_opens_closes_before_the_end(case: Case, target: str) -> None:
     opened: list[str] = []
     for payload in small.sent(target, case.expected()):

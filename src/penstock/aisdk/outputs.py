@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock import reading
+from penstock import pick, reading
 from penstock import request as rq
 from penstock.aisdk.documents import first_id, read_data, write_data
-from penstock.aisdk.options import dress, undressed
-from penstock.aisdk.words import SDK, encoded
+from penstock.aisdk.options import OPTIONS, dress, undressed
+from penstock.aisdk.words import OURS, SDK, encoded
 from penstock.errors import BadRequest
 from penstock.writing import split
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DENIED = "Tool call execution denied."  # what the SDK says where nobody gave a reason
 MEDIA_ONLY = 5  # the version whose content lists know text and `media` alone
+CUSTOM, SINCE = "custom", 7  # content of no fixed kind, and since which version
 # kind of content → the field with its data, the field with its name at the provider's
 FILES: dict[str, tuple[str, str]] = {
     "media": ("data", ""), "file": ("data", ""), "image": ("data", ""), "file-data": ("data", ""),
@@ -78,15 +79,18 @@ def read_output(given: Object) -> Output:
 
 def read_content(part: Object) -> rq.ResultPart:
     """One part of an output's list."""
-    kind = part.get("type")
+    kind = reading.needed(part, "type")
     if kind == "text":
         made = rq.Text(reading.needed(part, "text"))
         if not dress(made, part, _TEXT).get("json"):
             return made
         return rq.Json(made.text, extra=made.extra, cache=made.cache)
     if kind in FILES:
-        return _file(part, str(kind))
-    return rq.Opaque(SDK, reading.text(part, "type"), part)
+        return _file(part, kind)
+    held = pick.table(pick.table(pick.table(part, OPTIONS), OURS), "opaque")
+    if kind == CUSTOM and pick.text(held, "protocol"):
+        return rq.Opaque(pick.text(held, "protocol"), pick.text(held, "kind"), held.get("data"))
+    return rq.Opaque(SDK, kind, part)
 
 
 _TEXT = frozenset({"type", "text"})
@@ -155,9 +159,12 @@ def _json(part: rq.Json, _: Draft, __: int) -> list[Object]:
     return [{"type": "text", "text": part.json, **undressed(part, json=True)[0]}]
 
 
-def _opaque(part: rq.Opaque, draft: Draft, _: int) -> list[Object]:
+def _opaque(part: rq.Opaque, draft: Draft, version: int) -> list[Object]:
     if part.protocol == SDK:
         return [part.data]
+    if version >= SINCE:
+        held = {"protocol": part.protocol, "kind": part.kind, "data": part.data}
+        return [{"type": CUSTOM, OPTIONS: {OURS: {"opaque": held}}}]
     draft.lose("opaque")
     return []
 

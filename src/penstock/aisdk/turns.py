@@ -21,6 +21,7 @@ from penstock.aisdk.usage import completed, read_usage
 from penstock.aisdk.words import READS, SDK, encoded, merge, read_error, read_metadata
 from penstock.codec import Decoder
 from penstock.fold import total
+from penstock.jsontext import clean
 from penstock.parts import CUT_OFF
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ _HOUSED = frozenset(
 _COUNTS = frozenset({"usage", "cacheCreationInputTokens", "cacheReadInputTokens"})  # told as usage
 _SHAPES: dict[str, type] = {str(shape.__struct_config__.tag): shape for shape in get_args(tool.Payload)}
 _REFUSALS = frozenset({"AI_InvalidToolArgumentsError", "AI_InvalidToolInputError", "AI_NoSuchToolError"})
+
+
+def _encode(chunk: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(clean(chunk))
 
 
 class TurnDecoder(Decoder):
@@ -198,7 +203,7 @@ class TurnDecoder(Decoder):
     def _whole(self, said: dict[str, Any]) -> bool:
         """A UI message, the result of `generateText`, or an error that is no stream."""
         for chunk in (chunks := whole.chunks(said)):
-            self._fit("", chunk, partial(msgspec.json.encode, chunk))
+            self._fit("", chunk, partial(_encode, chunk))
         return bool(chunks)
 
     def finish(self) -> list[ev.AnyEvent]:

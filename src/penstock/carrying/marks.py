@@ -41,6 +41,7 @@ class Holds(msgspec.Struct, frozen=True):
 
     protocol: str
     failed: bool = True
+    json: bool = True  # a result may be a JSON value
     refusals: bool = True
     result_files: bool = True
     assistant_files: bool = True

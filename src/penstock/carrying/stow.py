@@ -148,7 +148,7 @@ class _Stowing:
         message = replace(message, parts=parts)
         if any(isinstance(part, rq.Call | rq.Result) and _ran(part, self._holds.protocol) for part in parts):
             self._carry("provider-call")
-            return _Spreading(message, self._holds.protocol).rows()
+            return _Spreading(message, self._holds).rows()
         return [message] if parts or not self._pictures else []
 
 
@@ -162,9 +162,10 @@ def _marked(content: Sequence[rq.ResultPart], mark: str) -> list[rq.ResultPart]:
 class _Spreading:
     """A turn in which calls were answered, as calls with results behind them. The client's own calls come last."""
 
-    def __init__(self, message: rq.Message, protocol: str) -> None:
+    def __init__(self, message: rq.Message, holds: Holds) -> None:
         self._message = message
-        self._protocol = protocol
+        self._protocol = holds.protocol
+        self._json = holds.json
         self._answered = {part.call for part in message.parts if type(part) is rq.Result}
         self._rows: list[rq.Message] = []
         self._parts: list[rq.AnyPart] = []
@@ -197,12 +198,15 @@ class _Spreading:
             self._silent = []
 
     def _call(self, call: rq.Call) -> None:
-        self._parts.append(replace(call, id=RAN + call.id, by="client"))
+        self._parts.append(replace(call, id=RAN + call.id, by="client", extra=None))
         if call.id not in self._answered:
             self._silent.append(rq.Result(RAN + call.id, call.name, [rq.Text(SILENT)]))
 
     def _result(self, result: rq.Result) -> None:
         self._speak()
-        result = replace(result, call=RAN + result.call, by="client")
+        content: list[rq.ResultPart] = [
+            rq.Text(part.json) if type(part) is rq.Json and not self._json else part for part in result.content
+        ]
+        result = replace(result, call=RAN + result.call, by="client", content=content, extra=None)
         self._rows.append(rq.Message("tool", [result, *self._silent]))
         self._silent = []

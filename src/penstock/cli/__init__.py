@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "translate": "turn one protocol's stream into another's",
+    "convert": "turn one protocol's request into another's",
     "inspect": "show a stream: its frames, what they mean, what comes of them",
     "serve": "play packaged streams to any client, with no key and no network",
 }
@@ -27,6 +28,7 @@ EXAMPLES = """\
 examples:
   penstock translate --from anthropic --to openai-chat answer.sse
   curl -sN … | penstock translate --to vscode
+  penstock convert --from openai-chat --to anthropic request.json
   penstock inspect answer.sse
 
 `penstock COMMAND --help` tells more about each.

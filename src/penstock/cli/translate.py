@@ -44,11 +44,11 @@ def run(options: Namespace) -> int:
     from penstock import protocols, translate
     from penstock.errors import InputError
 
-    if options.output != "-" and _same(options.file, options.output):
+    if options.output != "-" and same(options.file, options.output):
         raise InputError(f"{options.output}: the output would overwrite the input")
     source = None if options.source == "auto" else protocols.protocol(options.source).decoder
     seen, findings = _Seen(), list[Any]()
-    with reading.opened(options.file) as file, _Output(options.output) as output:
+    with reading.opened(options.file) as file, Output(options.output) as output:
         for chunk in translate(
             reading.chunks(file), options.source, options.target,
             framing=options.framing, shaping=(seen,), on_diagnostic=findings.append,
@@ -57,7 +57,7 @@ def run(options: Namespace) -> int:
         ):  # fmt: skip
             output.write(chunk)
     if not options.quiet:
-        _tell(findings, seen.fault)
+        tell(findings, seen.fault)
     if not reading.understood(seen.kept, findings):
         raise InputError(f"there is nothing of {options.source} in the input")
     return 0
@@ -83,7 +83,7 @@ class _Seen:
         return []
 
 
-class _Output:
+class Output:
     """Standard output, or a file that is opened when there is something to write."""
 
     def __init__(self, name: str) -> None:
@@ -104,7 +104,8 @@ class _Output:
         self._file.flush()
 
 
-def _tell(findings: list[Diagnostic], fault: str) -> None:
+def tell(findings: list[Diagnostic], fault: str = "") -> None:
+    """Findings on standard error, one line each."""
     for row in findings:
         times = f" ({row.count} times)" if row.count > 1 else ""
         print(f"penstock: {row.code}: {plain(row.message)}{times}", file=sys.stderr)
@@ -112,7 +113,8 @@ def _tell(findings: list[Diagnostic], fault: str) -> None:
         print(f"penstock: the stream ends in a fault: {plain(fault)}", file=sys.stderr)
 
 
-def _same(one: str, other: str) -> bool:
+def same(one: str, other: str) -> bool:
+    """Whether two names are of one file."""
     try:
         return os.path.samefile(one, other)  # noqa: PTH121  paths as they were typed
     except OSError:

@@ -44,7 +44,7 @@ class Rule(msgspec.Struct, frozen=True):
             return True
         if self.exact or self.first:
             return all(map(_whole(self).fullmatch, words))
-        if self.limit and (len(max(words, key=len)) > self.limit or "" in words):
+        if self.limit and (max(map(len, words)) > self.limit or "" in words):
             return False
         return not self.chars or _strange(self).search("".join(words)) is None
 

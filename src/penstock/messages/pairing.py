@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.messages.walking import change_list, with_messages
+from penstock.messages.walking import change_list, change_parts, with_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Orphans: TypeAlias = Literal["text", "drop", "keep"]
 UNANSWERED = "no result was recorded"
-_CALLS = frozenset({rq.Call})
+_CALLS, _RESULTS = frozenset({rq.Call}), frozenset({rq.Result})
 ORPHAN = "[A result of the tool {}, whose call is not part of this conversation]"
 
 
@@ -39,27 +39,26 @@ def pair(request: rq.Request, notes: Diagnostics, *, orphans: Orphans = "text", 
 
 def _straight(messages: list[rq.Message], *, named: bool) -> list[rq.Message] | None:
     """The messages with the names of results filled in; None if anything else must be done."""
-    made: list[rq.Message] | None = None
     seen: set[str] = set()
     waiting: dict[str, rq.Call] = {}
-    for place, message in enumerate(messages):
+    unlike = False  # some result is not yet as its call is
+    for message in messages:
         if message.role == "tool":
-            parts = _named(message.parts, waiting, named=named)
-            if parts is None:
-                return None
-            if parts is not message.parts:
-                made = made or list(messages)
-                made[place] = replace(message, parts=parts)
-        elif waiting or not _called(message, seen, waiting):
+            for part in message.parts:
+                call = waiting.pop(part.call, None) if type(part) is rq.Result else None
+                if call is None or type(part) is not rq.Result:
+                    return None
+                unlike = unlike or part.form != call.form or (named and part.name != call.name)
+        elif waiting or (message.role == "assistant" and not _called(message.parts, seen, waiting)):
             return None
-    return None if waiting else made or messages
+    if waiting:
+        return None
+    return _likened(messages) if unlike else messages
 
 
-def _called(message: rq.Message, seen: set[str], waiting: dict[str, rq.Call]) -> bool:
+def _called(parts: list[rq.AnyPart], seen: set[str], waiting: dict[str, rq.Call]) -> bool:
     """Note the calls of a message. False if one cannot stay as it is."""
-    if message.role != "assistant":
-        return True
-    for part in message.parts:
+    for part in parts:
         if type(part) is rq.Call and part.by == "client":
             if part.cut or not part.id or part.id in seen:
                 return False
@@ -68,17 +67,17 @@ def _called(message: rq.Message, seen: set[str], waiting: dict[str, rq.Call]) ->
     return True
 
 
-def _named(parts: list[rq.AnyPart], waiting: dict[str, rq.Call], *, named: bool) -> list[rq.AnyPart] | None:
-    """The results with their names; None if one answers no call that is waiting."""
-    made: list[rq.AnyPart] | None = None
-    for place, part in enumerate(parts):
-        call = waiting.pop(part.call, None) if type(part) is rq.Result else None
-        if call is None or type(part) is not rq.Result:
-            return None
-        if part.form != call.form or (named and part.name != call.name):
-            made = list(parts) if made is None else made
-            made[place] = replace(part, name=call.name, form=call.form)
-    return parts if made is None else made
+def _likened(messages: list[rq.Message]) -> list[rq.Message]:
+    """The messages with results that say the names of their tools, where all else is in order."""
+    calls = {part.id: part for message in messages for part in message.parts if type(part) is rq.Call}
+
+    def likened(result: rq.Result) -> rq.Result:
+        call = calls.get(result.call)
+        if result.by == "provider" or call is None or (result.name, result.form) == (call.name, call.form):
+            return result
+        return replace(result, name=call.name, form=call.form)
+
+    return change_parts(messages, _RESULTS, likened)
 
 
 class _Slot(msgspec.Struct, gc=False):

@@ -30,18 +30,15 @@ def survey(request: rq.Request) -> Survey:
             seen.hints += 1
         if tool.kind != "function" or tool.namespace:
             seen.wrapped = True
-    others: list[Any] = []
-    for message in request.messages:
-        if not message.parts:
-            seen.blank = True
-        _texts(message.parts, others, seen)
-    _others(others, seen)
+    seen.blank = not all(message.parts for message in request.messages)
+    _others(_texts([part for message in request.messages for part in message.parts], seen), seen)
     seen.plain = seen.plain and all(map(str.isascii, seen.ids)) and all(map(str.isascii, seen.names))
     return seen
 
 
-def _texts(parts: list[Any], others: list[Any], seen: Survey) -> None:
-    """Look at the texts, and put what is no text to the others."""
+def _texts(parts: list[Any], seen: Survey) -> list[Any]:
+    """Look at the texts; all others come out."""
+    others: list[Any] = []
     for part in parts:
         if part.cache:
             seen.hints += 1
@@ -53,6 +50,7 @@ def _texts(parts: list[Any], others: list[Any], seen: Survey) -> None:
             seen.plain = False
         if not text or text.isspace():
             seen.blank = True
+    return others
 
 
 def _others(parts: list[Any], seen: Survey) -> None:
@@ -71,9 +69,7 @@ def _others(parts: list[Any], seen: Survey) -> None:
             inside += part.content
         else:
             _odd(part, seen)
-    more: list[Any] = []
-    _texts(inside, more, seen)
-    for part in more:
+    for part in _texts(inside, seen):
         _odd(part, seen)
 
 

@@ -48,7 +48,7 @@ def _about(made: P, block: Object, known: frozenset[str], **marks: Any) -> P:
     if block.get("cache_control") is not None:
         made.cache, hint = cached(block)
     strange = rest(block, known | _HINT)
-    also = unsaid(block, _HINT)
+    also = unsaid(block, _HINT) | marks.pop("also", {})
     if strange or also or hint or marks:
         made.extra = keep(NAME, strange, also=also, hint=hint, **marks)
     return made
@@ -147,7 +147,7 @@ def _filed(block: Object, media: str) -> rq.AnyPart:
         return _other(block)
     made = reading.inside(block, "source", lambda one: read(one, media))
     made.name = reading.text(block, "title")
-    marks: Object = {}
+    marks: Object = {"own": True} if made.id else {}
     if media == "image/*" and not made.media.startswith("image/"):
         marks["kind"] = "image"
     if strange := rest(source, {"type", "media_type", "data", "url", "file_id"}):

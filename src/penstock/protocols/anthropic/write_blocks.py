@@ -11,7 +11,7 @@ from penstock import request as rq
 from penstock.carrying import Holds, input_of
 from penstock.media import sniff
 from penstock.protocols.anthropic.request_blocks import NAME
-from penstock.writing import Draft, Losses, add, salvage, split
+from penstock.writing import Draft, Losses, add, line, salvage, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,13 @@ LOSSES: Losses = {
     "approval": "an approval is left out",
     "budget": "a budget of less than 1024 reasoning tokens is sent as 1024",
     "cache": "a cache point lasts for another time than was asked for: {}",
+    "choice": "which tool to call is left out where there are no tools",
     "cut-call": "a call that never became whole is left out",
     "effort": "an effort without a word here is sent as the nearest: {}",
     "empty": "an empty text, and a message without content, is left out",
     "file": "a file of a kind that cannot be sent is told as a line of text: {}",
+    "file-id": "a file by another provider's id is sent by that id, which nobody else knows",
+    "file-name": "the name of an image is left out",
     "format": "of an answer's schema only the schema is sent",
     "json-result": "a JSON value in a tool result is sent as its text",
     "max-output": "nobody said how long the answer may be, but it must be said: {}",
@@ -59,7 +62,7 @@ class Blocks(Draft):
 
     protocol = NAME
     losses = LOSSES
-    holds = Holds(NAME, refusals=False, assistant_files=False)
+    holds = Holds(NAME, json=False, refusals=False, assistant_files=False)
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
@@ -161,10 +164,14 @@ class Blocks(Draft):
         source = self._source_of(part, own=bool(own or marks))
         if source is None:
             self.lose("file", part.media)
-            return [{"type": "text", "text": f"[{part.name or part.media}]({part.url})"}]
+            return [{"type": "text", "text": line(part.name or part.media, part.url)}]
         made: Object = {"type": kind, "source": {**source, **marks.get("source", {})}}
         if part.name and kind == "document":
             made["title"] = part.name
+        elif part.name:
+            self.lose("file-name")
+        if part.id and NAME not in (part.extra or ()):
+            self.lose("file-id")
         made.update(own)
         add(made, marks.get("also"))
         return [made]

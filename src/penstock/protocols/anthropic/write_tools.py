@@ -61,6 +61,9 @@ def write_choice(draft: Blocks, request: rq.Request, body: Object) -> None:
     choice, parallel = request.choice, request.settings.parallel_calls
     if choice is None and parallel is None:
         return
+    if choice is not None and "tools" not in body:
+        draft.lose("choice")
+        choice = None
     mode = "auto" if choice is None else choice.mode
     if parallel is not None and (mode == "none" or (choice is None and not body.get("tools"))):
         draft.lose("setting", "parallel_calls")

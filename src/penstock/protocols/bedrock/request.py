@@ -86,11 +86,18 @@ def _user(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
 
 def _apart(parts: list[rq.AnyPart]) -> list[tuple[rq.Role, list[rq.AnyPart]]]:
     """What had to be joined because nobody may speak twice in a row: carried files, the user, the system."""
-    files = 0
-    while files + 1 < len(parts) and _carries(parts[files], parts[files + 1]):
-        files += 2
-    rows = told_apart(parts[files:]) if files < len(parts) else []
-    return [("user", parts[:files]), *rows] if files else rows or [("user", parts)]
+    rows: list[tuple[rq.Role, list[rq.AnyPart]]] = []
+    start = place = 0
+    while place < len(parts):
+        end = place
+        while end + 1 < len(parts) and _carries(parts[end], parts[end + 1]):
+            end += 2
+        if end > place:
+            rows += told_apart(parts[start:place]) if start < place else []
+            rows.append(("user", parts[place:end]))
+            start = end
+        place = max(place + 1, end)
+    return [*rows, *told_apart(parts[start:])] if start < len(parts) or not rows else rows
 
 
 def _carries(mark: rq.AnyPart, file: rq.AnyPart) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import request as rq
-from penstock.carrying import schema_of, stowed
+from penstock.carrying import EMPTY, schema_of, stowed
 from penstock.carrying.systems import said_by_user
 from penstock.protocols.bedrock.write_blocks import LOSSES, Blocks, Quirks, point
 from penstock.protocols.bedrock.write_settings import write_settings
@@ -63,6 +63,9 @@ class Writer(Blocks):
                 self.carry("mid-system")
                 parts = said_by_user(parts)
             blocks = self.blocks(parts)
+            if not blocks and message.role == "user" and self._last in ("", "assistant"):
+                self.carry("empty")  # a user's keeps its place, because turns alternate around it
+                blocks = [{"text": EMPTY}]
             if blocks:
                 self._say(message.role, blocks, {**own}, marks.get("places"), made)
             else:

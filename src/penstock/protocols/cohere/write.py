@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying import input_of, schema_of, stowed
+from penstock.carrying import EMPTY, input_of, schema_of, stowed
 from penstock.jsontext import as_json
 from penstock.protocols.cohere.losses import HOLDS, LOSSES, Quirks
 from penstock.protocols.cohere.reading import NAME
@@ -33,7 +34,7 @@ class Writer(Draft):
 
     def write(self, request: rq.Request, quirks: Quirks) -> Object:
         own, marks = self.own(request.extra)
-        messages = stowed(request.messages, HOLDS, self.carry)
+        messages = stowed([self._sendable(message) for message in request.messages], HOLDS, self.carry)
         if (quirks.version or marks.get("version")) == 1:
             return write_request1(request, messages, self)
         body: Object = {"model": request.model} if request.model else {}
@@ -52,6 +53,26 @@ class Writer(Draft):
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
+    def _sendable(self, message: rq.Message) -> rq.Message:
+        """Files that have no place anywhere are told where they stand, before the others are moved."""
+        if message.role == "tool":
+            return replace(message, parts=[self._told(part) for part in message.parts])
+        if message.role == "assistant" and any(type(part) is rq.File and not _is_image(part) for part in message.parts):
+            parts = [self._line(part) if type(part) is rq.File else part for part in message.parts]
+            return replace(message, parts=parts)
+        return message
+
+    def _told(self, part: rq.AnyPart) -> rq.AnyPart:
+        if type(part) is not rq.Result or all(type(one) is not rq.File or _is_image(one) for one in part.content):
+            return part
+        return replace(part, content=[self._line(one) if type(one) is rq.File else one for one in part.content])
+
+    def _line(self, file: rq.File) -> rq.File | rq.Text:
+        if _is_image(file):
+            return file
+        self.lose("file", file.media)
+        return rq.Text(told(file))
+
     def _message(self, message: rq.Message) -> list[Object]:
         own, marks = self.own(message.extra)
         if message.name:
@@ -61,13 +82,19 @@ class Writer(Draft):
         elif message.role == "assistant":
             made = [{**self._turn(message.parts, marks), **own}]
         else:
-            content = self._content(message.parts, listed=bool(marks.get("listed")))
+            content = self._content(message.parts, listed=bool(marks.get("listed"))) or self._silence(message)
             made = [{"role": message.role, "content": content, **own}] if content else []
-            if not made:
-                self.lose("empty")
         for one in made:
             add(one, marks.get("also"))
         return made
+
+    def _silence(self, message: rq.Message) -> str:
+        """A user's message keeps its place, because turns alternate around it."""
+        if message.role == "user":
+            self.carry("empty")
+            return EMPTY
+        self.lose("empty")
+        return ""
 
     def _turn(self, parts: list[rq.AnyPart], marks: Object) -> Object:
         made: Object = {"role": "assistant"}
@@ -106,17 +133,16 @@ class Writer(Draft):
         given, carried = input_of(call)
         if carried:
             self.carry(carried)
-        function = {
-            "name": call.name,
-            "arguments": as_json(given) if carried or not call.json else call.json,
-            **own.get("function", {}),
-        }
+        json = as_json(given) if carried or not call.json else call.json
+        function = {"name": call.name, "arguments": json, **own.get("function", {})}
         typed = {} if marks.get("untyped") else {"type": "function"}
         more = {key: value for key, value in own.items() if key != "function"}
         made.setdefault("tool_calls", []).append({"id": call.id, **typed, "function": function, **more})
 
     def _result(self, result: rq.Result) -> Object:
         _, marks = self.own(result.extra)
+        if result.cache:
+            self.lose("cache")
         content = self._content(result.content, listed=bool(marks.get("listed")))
         return {"role": "tool", "tool_call_id": result.call, "content": content or ""}
 
@@ -151,7 +177,7 @@ class Writer(Draft):
 
     def _file(self, part: rq.File) -> list[Object]:
         own, marks = self.own(part.extra)
-        if not part.media.startswith("image/") or not (part.url or part.data):
+        if not _is_image(part):
             self.lose("file", part.media)
             return [
                 {
@@ -217,6 +243,10 @@ class Writer(Draft):
         rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.File: _file, rq.Opaque: _opaque,
         rq.Source: _source, rq.Ask: _ask,
     }  # fmt: skip
+
+
+def _is_image(file: rq.File) -> bool:
+    return file.media.startswith("image/") and bool(file.url or file.data)
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock.codec import Decoder, Encoder, Losses, Protocol
@@ -63,12 +64,16 @@ class EventsDecoder(Decoder):
             self._calls[event.index][1].append(event.json)
 
     def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:
-        start, _ = self._calls.pop(event.index, (None, None))
-        if start is None:
+        known = self._calls.pop(event.index, None)
+        if known is None:
             self._any(event)
             return
+        start, pieces = known
         same = (event.id, event.name, event.by, event.form) == (start.id, start.name, start.by, start.form)
-        self._any(self._judged(start, event.json, event.extra, whole=same and type(event) is ev.CallEnd))
+        end = self._judged(start, event.json, event.extra, whole=same and type(event) is ev.CallEnd)
+        if isinstance(end, ev.CallCut) and pieces:
+            end = replace(end, json="".join(pieces))  # what was streamed is what there is of it
+        self._any(end)
 
     def _judged(self, start: ev.CallStart, json: str, extra: Extra | None, *, whole: bool) -> ev.CallEnd | ev.CallCut:
         call = start.choice, start.id

@@ -31,6 +31,7 @@ _CONFIG = frozenset({
 
 
 def is_interaction(body: Object) -> bool:
+    """Whether a body is for the Interactions API."""
     return "input" in body and "contents" not in body
 
 

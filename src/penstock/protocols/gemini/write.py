@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import request as rq
-from penstock.carrying import Holds, stowed
+from penstock.carrying import EMPTY, Holds, stowed
 from penstock.carrying.systems import said_by_user
 from penstock.protocols.gemini.own import NAME
 from penstock.protocols.gemini.write_interactions import write_interaction
@@ -116,8 +116,11 @@ class Writer(PartWriter):
         parts = [one for part in said for one in self.part(part)]
         role = "model" if message.role == "assistant" else "user"
         if not parts:
-            self.lose("empty")
-            return
+            if message.role != "user":
+                self.lose("empty")
+                return
+            self.carry("empty")  # a user's keeps its place, because turns alternate around it
+            parts = [{"text": EMPTY}]
         content: Object = {"role": _role(marks, role), "parts": _single(parts, marks), **own}
         if not content["role"]:
             del content["role"]

@@ -46,11 +46,12 @@ def write_interaction(request: rq.Request, draft: PartWriter) -> Object:
 def _config(request: rq.Request) -> Object:
     asked, choice = request.settings, request.choice
     words = {known: word for word, known in SUMMARIES.items()}
+    word = None if choice is None else split(choice.extra, NAME)[1].get("word") or _WORDS.get(choice.mode)
     said: Object = {
-        "temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed, "stop_sequences": asked.stop or None,
-        "max_output_tokens": asked.max_output, "thinking_level": asked.effort or None,
+        "temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed,
+        "stop_sequences": asked.stop or None, "max_output_tokens": asked.max_output,
+        "thinking_level": asked.effort or None, "tool_choice": word,
         "thinking_summaries": None if asked.thoughts is None else words[asked.thoughts],
-        "tool_choice": None if choice is None else split(choice.extra, NAME)[1].get("word") or _WORDS.get(choice.mode),
     }  # fmt: skip
     return {key: value for key, value in said.items() if value is not None}
 
@@ -105,7 +106,7 @@ def _turn(part: Any, form: str, *, user: bool, made: list[Object], draft: PartWr
         made.append({"role": "user" if user else "model", "content": [_content(part, draft)]})
 
 
-def _thought(part: rq.Reasoning, own: Object, marks: Object, _: PartWriter) -> Object:
+def _thought(_part: rq.Reasoning, own: Object, marks: Object, _: PartWriter) -> Object:
     pieces = {"summary": marks["pieces"]} if "pieces" in marks else {}
     return {"type": "thought", **pieces, **own}
 

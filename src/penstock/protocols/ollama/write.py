@@ -95,6 +95,8 @@ class Writer(Draft):
 
     def _result(self, result: rq.Result) -> Object:
         _, marks = self.own(result.extra)
+        if result.cache:
+            self.lose("cache")
         name = result.name or self._names.get(result.call, "")
         made: Object = {"role": "tool", **self._said(result.content)}
         if name and not marks.get("nameless"):

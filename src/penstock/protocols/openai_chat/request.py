@@ -139,7 +139,7 @@ def _said(message: Object) -> rq.Message:
 
 
 _CALLING = frozenset({"role", "content", "tool_calls"})
-_CALL = frozenset({"id", "type", "function", "custom"})
+_CALL = frozenset({"id", "type", "function", "custom", "cache_control"})
 
 
 def read_call(call: Object) -> rq.Call:
@@ -163,7 +163,8 @@ def _odd_call(made: rq.Call, call: Object, said: Object, field: str) -> None:
     made.cache = cached(call) or ""
     made.extra = keep(
         NAME, {**rest(call, _CALL), **_if(function=rest(said, {"name", field}))}, untyped="type" not in call,
-        unnamed="id" not in call, given=None if isinstance(said.get(field), str) else {"as": said.get(field)},
+        hint={"cache_control": call["cache_control"]} if made.cache else None, unnamed="id" not in call,
+        given=None if isinstance(said.get(field), str) else {"as": said.get(field)},
     )  # fmt: skip
 
 

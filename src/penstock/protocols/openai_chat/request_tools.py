@@ -75,10 +75,13 @@ def _custom(tool: Object, said: Object) -> rq.Tool:
     schema = None
     if form.get("type") == "grammar":
         schema = {"type": "grammar", "syntax": grammar.get("syntax"), "definition": grammar.get("definition")}
-    fields = {"tool": rest(tool, {"type", "custom"}), "custom": rest(said, {"name", "description"})}
+    fields = {"tool": rest(tool, {"type", "custom"}), "custom": rest(said, {"name", "description", "format"})}
     made = rq.Tool(reading.needed(said, "name"), reading.text(said, "description"), schema, "custom")
     made.extra = keep(
-        NAME, {key: value for key, value in fields.items() if value}, also=unsaid(said, {"name", "description"})
+        NAME,
+        {key: value for key, value in fields.items() if value},
+        also=unsaid(said, {"name", "description"}),
+        format=form,
     )
     return made
 
@@ -103,9 +106,8 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
         made = rq.ToolChoice(reading.word(body, key, MODES))
     else:
         made = reading.inside(body, key, _chosen)
-    plain = isinstance(choice, str) and choice != "any"
-    own = None if plain and key == "tool_choice" else {"choice": choice, "key": key}
-    made.extra = {NAME: {"_": own}} if own else None
+    usual = choice == made.mode or choice == {"type": "function", "function": {"name": "".join(made.names)}}
+    made.extra = None if usual and key == "tool_choice" else {NAME: {"_": {"choice": {key: choice}}}}
     return made
 
 

@@ -128,7 +128,7 @@ class Writer(Parts):
         if not call.json and not text and call.extra is None:
             said["arguments"] = "{}"
         if call.cache:
-            self.hint(call, made, self.own(call.extra)[0])
+            self.hint(call, made, self.own(call.extra)[1])
         body.setdefault("tool_calls", []).append(made)
 
     def _odd_call(self, made: Object, said: Object, own: Object, marks: Object) -> None:

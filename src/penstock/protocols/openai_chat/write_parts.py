@@ -9,9 +9,9 @@ import msgspec
 from penstock import request as rq
 from penstock.carrying import Holds
 from penstock.media import sniff
-from penstock.protocols.openai_chat.request_parts import SOUNDS
+from penstock.protocols.openai_chat.request_parts import DOCUMENTS, SOUNDS
 from penstock.protocols.openai_chat.request_thoughts import FORMATS, NAME
-from penstock.writing import Draft, Losses, add, salvage, split
+from penstock.writing import Draft, Losses, add, line, salvage, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +25,8 @@ LOSSES: Losses = {
     "cache": "a cache point is left out",
     "cut-call": "a call that never became whole is left out",
     "file": "a file by its address is sent as a line of text with it",
+    "file-id": "a file by another provider's id is sent by that id, which nobody else knows",
+    "file-name": "the name of a file is left out",
     "json-result": "a JSON value in a tool result is sent as its text",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
     "order": "what a message says behind its calls is sent before them, and all that it thought before both",
@@ -40,6 +42,10 @@ _FORMS = {media: form for form, media in SOUNDS.items()} | {
     "audio/x-wav": "wav",
     "audio/wave": "wav",
 }
+
+
+_ENDINGS = {media: ending for ending, media in DOCUMENTS.items()}
+_NAMED = ("file", "document_url", "text")
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -69,15 +75,24 @@ class Parts(Draft):
         super().__init__()
         self.quirks = quirks
         self.holds = Holds(
-            NAME, failed=False, assistant_files=False, result_files=quirks.result_files, file_urls=quirks.file_urls
+            NAME,
+            failed=False,
+            json=False,
+            assistant_files=False,
+            result_files=quirks.result_files,
+            file_urls=quirks.file_urls,
         )
 
     def content(self, parts: Sequence[rq.AnyPart], *, listed: bool = False, hinted: bool = False) -> str | list[Object]:
         """A message's content: a string where that says it all. `hinted`: the last cache point is the message's."""
         if len(parts) == 1 and not listed:
             only = parts[0]
-            if type(only) is rq.Text and only.extra is None and not only.refusal and (not only.cache or hinted):
-                return only.text
+            if type(only) is rq.Text and only.extra is None and not only.refusal:
+                if not only.cache or hinted:
+                    return only.text
+                if not self.quirks.cache:
+                    self.lose("cache")
+                    return only.text
         if not parts and not listed:
             return ""
         if hinted:
@@ -137,7 +152,11 @@ class Parts(Draft):
     def _file(self, part: rq.File) -> list[Object]:
         own, marks = self.own(part.extra)
         inner = {key: value for key, value in own.items() if key != "beside"}
+        if part.id and NAME not in (part.extra or ()):
+            self.lose("file-id")
         kind, said = self._filed(part, marks)
+        if part.name and kind not in _NAMED:
+            self.lose("file-name")
         made: Object = {"type": kind}
         if kind == "text":
             return [{**made, "text": said}]
@@ -168,7 +187,7 @@ class Parts(Draft):
             return "input_audio", {"data": part.data, "format": marks.get("format") or form}
         if part.url and not self.quirks.file_urls and kind != "file":
             self.lose("file")
-            return "text", f"[{part.name or part.media}]({part.url})"
+            return "text", line(part.name or part.media, part.url)
         return "file", _uploaded(part, part.data if "bare" in marks and part.data else address, own="kind" in marks)
 
     def _opaque(self, part: rq.Opaque) -> list[Object]:
@@ -247,5 +266,5 @@ def _uploaded(part: rq.File, address: str, *, own: bool) -> Object:
     if part.id:
         made["file_id"] = part.id
     if part.name or (address and not own):
-        made["filename"] = part.name or f"file.{part.media.rpartition('/')[2]}"
+        made["filename"] = part.name or f"file.{_ENDINGS.get(part.media, 'bin')}"
     return made

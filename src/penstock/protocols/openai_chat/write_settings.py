@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.protocols.openai_chat.request_settings import read_reasoning
+from penstock.protocols.openai_chat.request_settings import MARKED, read_reasoning
 from penstock.writing import effort_of, said
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def write_settings(draft: Parts, asked: rq.Settings, own: Object, marks: Object,
         if value is not None and value != "":
             body[key] = value
     if asked.max_output is not None:
-        body[draft.quirks.limit or marks.get("limit") or "max_tokens"] = asked.max_output
-        if not draft.quirks.limit:
-            body.update(marks.get("also_limit", {}))
+        _limit(draft, asked.max_output, marks, body)
     if asked.seed is not None:
         body[marks.get("seed") or draft.quirks.seed] = asked.seed
     if asked.stop:
@@ -39,8 +37,16 @@ def write_settings(draft: Parts, asked: rq.Settings, own: Object, marks: Object,
         body["response_format"] = marks["format"]["as"] if "format" in marks else _format(asked.format)
     if asked.top_k is not None:
         _top_k(draft, asked.top_k, marks, body)
-    if not (own.keys() & {"thinking", "enable_thinking"}) or asked.effort:
+    if not own.keys() & MARKED:
         _thinking(draft, asked, marks, body)
+    elif asked.effort:
+        body["reasoning_effort"] = asked.effort
+
+
+def _limit(draft: Parts, most: int, marks: Object, body: Object) -> None:
+    body[draft.quirks.limit or marks.get("limit") or "max_tokens"] = most
+    if not draft.quirks.limit:
+        body.update(marks.get("also_limit", {}))
 
 
 def _top_k(draft: Parts, top_k: int, marks: Object, body: Object) -> None:
@@ -65,9 +71,9 @@ def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> 
     if asked.thoughts is not None:
         draft.lose("setting", "thoughts")
     effort = asked.effort
-    if not effort and asked.budget is not None:
+    if asked.budget is not None:
         draft.lose("budget")
-        effort = effort_of(asked.budget)
+        effort = effort_of(asked.budget) if not effort or not asked.budget else effort
     if effort and word:
         body[word] = effort
     elif effort:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.protocols.openai_chat.request_tools import read_choice
 from penstock.writing import add, said
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def _function(tool: rq.Tool) -> Object:
 def _custom(tool: rq.Tool, own: Object, marks: Object) -> Object:
     custom = said(name=tool.name, description=tool.description)
     grammar = tool.schema or {}
-    if grammar.get("definition"):
+    if "format" in marks:
+        custom["format"] = marks["format"]
+    elif grammar.get("definition"):
         rules = {"syntax": grammar.get("syntax"), "definition": grammar["definition"]}
         custom["format"] = {"type": "grammar", "grammar": rules}
     custom.update(own.get("custom", {}))
@@ -71,9 +74,10 @@ def write_choice(draft: Parts, choice: rq.ToolChoice | None, body: Object) -> No
     """Which tool may or must be called, as it was said where it was said here."""
     if choice is None:
         return
-    marks = draft.own(choice.extra)[1]
-    if "choice" in marks:
-        body[marks["key"]] = marks["choice"]
+    given: Object = draft.own(choice.extra)[1].get("choice", {})
+    meant = read_choice(given)
+    if meant is not None and (meant.mode, meant.names) == (choice.mode, choice.names):
+        body.update(given)
     else:
         body["tool_choice"] = _chosen(choice)
 

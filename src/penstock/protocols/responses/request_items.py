@@ -24,12 +24,20 @@ from penstock.reading import keep, rest, unsaid
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import By, CallForm
+    from penstock.events import By, CallForm, Extra
     from penstock.pick import Object
 
 ROLES: dict[str, rq.Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_SAID = MESSAGE - {"content"}
+_PLAIN = frozenset({"type", "role", "content"})
+_SPELLED: dict[tuple[bool, bool], Extra | None] = {  # by: the content is a list, the type is said
+    (listed, typed): keep(NAME, {}, listed=listed, bare=not typed)
+    for listed in (True, False)
+    for typed in (True, False)
+}
 _CALL = frozenset({"type", "id", "call_id", "name", "arguments", "input", "status"})
 _OUTPUT = frozenset({"type", "id", "call_id", "name", "output", "status"})
+_ANSWERED = _OUTPUT - {"output"}
 
 
 class Items:
@@ -78,13 +86,14 @@ class Items:
         if role == "assistant":
             self._speak(read_said(item), reading.text(item, "id"))
             return
-        parts = read_content(content, "content")
-        made = rq.Message(role, parts)
-        if type(content) is not str or len(item) != 3 or "type" not in item or item["role"] == "developer":  # noqa: PLR2004 — type, role and words
+        made = rq.Message(role, read_content(content, "content"))
+        if item.keys() <= _PLAIN and item["role"] != "developer":  # nothing but who speaks and what
+            made.extra = _SPELLED[type(content) is list, "type" in item]
+        else:
             made.extra = keep(
                 NAME, rest(item, MESSAGE), role=item["role"] if item["role"] == "developer" else "",
                 bare="type" not in item, listed=isinstance(content, list), id=item.get("id"), status=item.get("status"),
-                also=unsaid(item, MESSAGE - {"content"}),
+                also=unsaid(item, _SAID),
             )  # fmt: skip
         self.messages.append(made)
 
@@ -114,26 +123,34 @@ class Items:
                 [rq.Call(call, reading.text(item, "name"), given or "", "provider", extra={NAME: {"item": item}})]
             )
             return
-        status = item.get("status")
         form: CallForm = "text" if custom else "json"
+        status = item.get("status")
         cut = status == "incomplete" and (custom or not is_json(given or ""))
         name, id = reading.needed(item, "name"), reading.text(item, "id")  # noqa: A001 — as the part calls it
-        extra = keep(NAME, rest(item, _CALL), status=status, also=unsaid(item, _CALL), loose="call_id" not in item)
-        self._speak([rq.Call(call, name, given or "", "client", form, cut, item=id, extra=extra)], id)
+        made = rq.Call(call, name, given or "", "client", form, cut, item=id)
+        if item.keys() <= _CALL and all(item.values()):
+            made.extra = {NAME: {"_": {"status": status}}} if status else None
+        else:
+            about = {"status": status, "also": unsaid(item, _CALL), "loose": not item.get("call_id")}
+            made.extra = keep(NAME, rest(item, _CALL), **about)
+        self._speak([made], id)
 
     def _output(self, item: Object) -> None:
         output = item.get("output")
         custom = item["type"] == "custom_tool_call_output"
+        call, name = reading.text(item, "call_id"), reading.text(item, "name")
+        if type(output) is str and output and call and len(item) == 3 and not custom:  # noqa: PLR2004 — type, call and words
+            self._answer(rq.Result(call, "", [rq.Text(output)]))
+            return
         inside: list[rq.ResultPart] = [
             part for part in read_content(output, "output") if isinstance(part, rq.ResultPart)
         ]
-        name = reading.text(item, "name")
         extra = keep(
             NAME, rest(item, _OUTPUT), id=item.get("id"), status=item.get("status"), listed=isinstance(output, list),
-            named=bool(name), also=unsaid(item, _OUTPUT - {"output"}), kind=item["type"] if custom else "",
+            named=bool(name), loose=not call, also=unsaid(item, _ANSWERED), kind=item["type"] if custom else "",
         )  # fmt: skip
         form: CallForm = "text" if custom else "json"
-        self._answer(rq.Result(reading.text(item, "call_id"), name, inside, form=form, extra=extra))
+        self._answer(rq.Result(call, name, inside, form=form, extra=extra))
 
     def _built_call(self, item: Object) -> None:
         call = built.read_call(item)

@@ -15,14 +15,17 @@ from penstock.protocols.responses.speech import NAME
 from penstock.reading import keep, rest, unsaid
 
 if TYPE_CHECKING:
-    from penstock.events import ReasoningForm
+    from penstock.events import Extra, ReasoningForm
     from penstock.pick import Object
 
 MADE = "msg_ps"  # begins the ids that were made up for messages without one
 NEXT = "_psn"  # stands in a made-up id, behind its kind, where another message of the assistant begins
 MESSAGE = frozenset({"type", "role", "content", "id", "status"})
+_SAID = MESSAGE - {"content"}
+_UNCITED: Extra = {NAME: {"_": {"also": {"annotations": []}}}}
 _REASONING = frozenset({"type", "id", "summary", "content", "status"})
 _TEXT = frozenset({"type", "text", "annotations"})
+_WORDS = frozenset({"type", "text"})
 _FORMS: tuple[tuple[str, ReasoningForm, str], ...] = (
     ("summary", "summary", "summary_text"), ("content", "full", "reasoning_text"),
 )  # fmt: skip
@@ -31,12 +34,7 @@ _FORMS: tuple[tuple[str, ReasoningForm, str], ...] = (
 def read_said(item: Object) -> list[rq.AnyPart]:
     """The parts of a message of the assistant's."""
     content, id = item.get("content"), reading.text(item, "id")  # noqa: A001 — as the part calls it
-    head = {
-        "shape": "string" if isinstance(content, str) else "list", "bare": "type" not in item,
-        "status": item.get("status"), "fields": rest(item, MESSAGE), "also": unsaid(item, MESSAGE - {"content"}),
-        "id": id if id.startswith(MADE) else "",
-    }  # fmt: skip
-    marks: Object = {"head": {key: value for key, value in head.items() if value}}
+    marks: Object = {"head": _head(item, id)}
     if isinstance(content, str):
         parts: list[rq.AnyPart] = [rq.Text(content)]
         if not content:
@@ -52,6 +50,22 @@ def read_said(item: Object) -> list[rq.AnyPart]:
             _mark(part, marks if type(part) is rq.Text else {**marks, "said": True})
             marks = {"more": True}
     return parts
+
+
+def _head(item: Object, id: str) -> Object:
+    """What an item says of itself, and how."""
+    head: Object = {"shape": "string" if isinstance(item.get("content"), str) else "list"}
+    if "type" not in item:
+        head["bare"] = True
+    if id.startswith(MADE):
+        head["id"] = id
+    if item.get("status"):
+        head["status"] = item["status"]
+    if not item.keys() <= MESSAGE:
+        head["fields"] = rest(item, MESSAGE)
+    if also := unsaid(item, _SAID):
+        head["also"] = also
+    return head
 
 
 def _listed(item: Object) -> list[rq.AnyPart]:
@@ -74,6 +88,8 @@ def _part(part: Object) -> list[rq.AnyPart]:
     kind = part.get("type")
     if kind not in ("output_text", "input_text", "text"):
         return [read_part(part)]
+    if kind == "output_text" and len(part) == 3 and part.get("annotations") == []:  # noqa: PLR2004 — as most are
+        return [rq.Text(reading.needed(part, "text"), extra=_UNCITED)]
     extra = keep(NAME, rest(part, _TEXT), also=unsaid(part, _TEXT), kind=kind if kind != "output_text" else "")
     return [rq.Text(reading.needed(part, "text"), extra=extra), *reading.rows(part, "annotations", _cited)]
 
@@ -96,7 +112,7 @@ def read_thoughts(item: Object) -> list[rq.AnyPart]:
     for key, form, kind in _FORMS:
         rows = reading.rows(item, key, reading.as_object)
         parts += [rq.Reasoning(_words(row, key, place), form, item=id) for place, row in enumerate(rows)]
-        if any(len(row) != 2 or row.get("type") != kind for row in rows):  # noqa: PLR2004 — the type and the words
+        if any(row.keys() != _WORDS or row["type"] != kind for row in rows):
             odd[key] = rows
     if not parts:
         parts.append(rq.Reasoning("", "redacted", item=id))

@@ -39,9 +39,9 @@ def _function(tool: Object) -> rq.Tool:
     if isinstance(tool.get("function"), dict):
         return _nested(tool)
     made = _described(tool)
-    unknown, also = rest(tool, _FUNCTION), unsaid(tool, _FUNCTION)
-    if unknown or also or "type" not in tool:
-        made.extra = keep(NAME, unknown, also=also, untyped="type" not in tool)
+    if not (tool.keys() <= _FUNCTION and made.description and made.schema and "type" in tool):
+        marks = {"also": unsaid(tool, _FUNCTION), "untyped": "type" not in tool}
+        made.extra = keep(NAME, rest(tool, _FUNCTION), **marks)
     return made
 
 

@@ -117,9 +117,9 @@ class Writer(Items):
     def _thinking(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
         made: Object = dict(own.get("reasoning", {}))
         effort = asked.effort
-        if not effort and asked.budget is not None:
+        if asked.budget is not None:
             self.lose("budget")
-            effort = effort_of(asked.budget)
+            effort = effort if effort and asked.budget else effort_of(asked.budget)
         if effort:
             made["effort"] = effort
         if asked.thoughts:

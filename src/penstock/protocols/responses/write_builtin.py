@@ -48,7 +48,7 @@ def _named(item: Object, call: str) -> Object:
     for key in ("call_id", "id"):
         if item.get(key):
             return item if item[key] == call or key == "id" else {**item, key: call}
-    return {**item, "call_id": call}
+    return {**item, "call_id": call} if call else item
 
 
 def output_item(result: rq.Result, item: Object) -> Object:

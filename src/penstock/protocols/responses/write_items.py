@@ -92,7 +92,7 @@ class Items(Said):
             item["id"] = call.item
         elif self.apart:
             item["id"] = self.mint("ctc" if text else "fc")
-        if "loose" not in marks:
+        if "loose" not in marks or call.id != call.item:
             item["call_id"] = call.id
         item["name"] = call.name
         item["input" if text else "arguments"] = call.json or ("" if text or marks else "{}")
@@ -133,7 +133,9 @@ class Items(Said):
         if "item" in own:
             return output_item(result, own["item"])
         text = result.form == "text" or result.call in self._free or "kind" in marks
-        item: Object = {"type": "custom_tool_call_output" if text else "function_call_output", "call_id": result.call}
+        item: Object = {"type": "custom_tool_call_output" if text else "function_call_output"}
+        if result.call or "loose" not in marks:
+            item["call_id"] = result.call
         item.update({key: marks[key] for key in ("id", "status") if key in marks})
         if "named" in marks:
             item["name"] = result.name

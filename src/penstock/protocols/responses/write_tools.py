@@ -42,6 +42,7 @@ def _tool(draft: Content, tool: rq.Tool, own: Object, marks: Object) -> Object |
         return own["tool"]  # type: ignore[no-any-return]
     if tool.kind in ("provider", "unknown"):
         draft.lose("tool", tool.name)
+        draft.hint(tool, {}, fits=False)
         return None
     made = _custom(tool) if tool.kind == "custom" else _function(draft, tool)
     if "nested" in marks:

@@ -28,7 +28,7 @@ def is_old(message: Object) -> bool:
 
 
 def _is_old(part: Object) -> bool:
-    kind = part.get("type")
+    kind = pick.text(part, "type")
     return kind in KINDS or (kind == "reasoning" and "details" in part) or (kind == "file" and "data" in part)
 
 
@@ -51,7 +51,7 @@ def _steps(rows: Iterable[list[Object]]) -> list[Object]:
     step, called = 0, False
     for part in (part for row in rows for part in row):
         tool = "toolCallId" in part
-        if (tool and part["step"] != step) or (called and part["type"] == "text"):
+        if (tool and part["step"] != step) or (called and part.get("type") == "text"):
             made.append(STEP)
             called = False
             step = part["step"] if tool else step + 1
@@ -83,7 +83,8 @@ def _invocation(given: Object) -> list[Object]:
     state = _STATES.get(reading.text(given, "state"), "output-available" if "result" in given else "input-available")
     part: Object = {
         "type": f"tool-{reading.needed(given, 'toolName')}", "toolCallId": reading.needed(given, "toolCallId"),
-        "state": state, "input": given.get("args"), "step": reading.whole(given, "step") or 0,
+        "state": state, "step": reading.whole(given, "step") or 0,
+        **({"input": given["args"]} if "args" in given else {}),
     }  # fmt: skip
     return [{**part, "output": given.get("result")} if state == "output-available" else part]
 

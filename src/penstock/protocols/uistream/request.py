@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock import pick, reading
 from penstock import request as rq
 from penstock.aisdk import settings
 from penstock.aisdk.messages import read_custom, read_file, read_reasoning, read_text
 from penstock.aisdk.options import METADATA, OPTIONS, dress, kept, note, read_options
 from penstock.aisdk.words import OPAQUE, OURS
+from penstock.errors import BadRequest
 from penstock.protocols.uistream import old
 from penstock.protocols.uistream.tools import NAME, ToolPart
 from penstock.writing import split
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 ASIDE = "data"  # version 4's role for what no model is told
 STEERING = "steering-message"
+ORPHAN = (NAME, "result")  # opaque state that is a result without its call
 HEAD = ("id", "metadata")  # of a message: what only pages care for
 CHAT = ("id", "trigger", "messageId")  # and of a request
 _KNOWN = settings.KNOWN | {"system", *CHAT}
@@ -70,7 +74,7 @@ class _Reader:
         self._custom = custom
         self._count = 0
         self._place = 0
-        self.aside: list[tuple[int, Object]] = []
+        self.aside: list[list[Any]] = []
 
     def read(self, body: Object) -> list[rq.Message]:
         self._count = len(pick.listed(body, "messages"))
@@ -79,7 +83,7 @@ class _Reader:
     def _message(self, message: Object) -> list[rq.Message]:
         self._place += 1
         if message.get("role") == ASIDE:
-            self.aside.append((self._place - 1, message))
+            self.aside.append([self._place - 1, message])
             return []
         role = reading.word(message, "role", ROLES)
         old_one = old.is_old(message)
@@ -87,7 +91,7 @@ class _Reader:
         steps = _Steps(role, self._custom)
         steps.read(message if parts is None else {"parts": parts})
         if not steps.made:
-            self.aside.append((self._place - 1, message))
+            self.aside.append([self._place - 1, message])
             return []
         first = steps.made[0]
         rest = reading.rest(message, {"role", "parts", *HEAD})
@@ -111,7 +115,7 @@ class _Steps:
         self._role: rq.Role = role
         self._custom = custom
         self.made: list[rq.Message] = []
-        self.hidden: list[tuple[int, Object]] = []
+        self.hidden: list[list[Any]] = []
         self.done = False
         self._place = 0
         self._begin()
@@ -150,10 +154,11 @@ class _Steps:
         elif kind.startswith("data-") and kind != OPAQUE:
             self._hide(part)
         else:
-            self._said.append(self.kinds.get(kind, _Steps._other)(self, part))
+            made = self.kinds.get(kind, _Steps._other)(self, part)
+            (self._results if type(made) is rq.Result else self._said).append(made)
 
     def _hide(self, part: Object) -> None:
-        self.hidden.append((self._place - 1, part))
+        self.hidden.append([self._place - 1, part])
 
     def _steer(self, part: Object) -> None:
         """What the user said between two steps."""
@@ -191,9 +196,14 @@ class _Steps:
         dress(made, part, known, _WORDS, NAME)
         return made
 
-    def _opaque(self, part: Object) -> rq.Opaque:
+    def _opaque(self, part: Object) -> rq.Opaque | rq.Result:
         data = reading.table(part, "data")
         protocol, kind = reading.text(data, "protocol"), reading.text(data, "kind")
+        if (protocol, kind) == ORPHAN:
+            try:
+                return msgspec.convert(data.get("data"), rq.Result)
+            except msgspec.ValidationError:
+                raise BadRequest("a result", data.get("data"), "data.data") from None
         return rq.Opaque(protocol or NAME, kind or OPAQUE, data.get("data") if protocol and kind else part)
 
     def _custom_part(self, part: Object) -> rq.Opaque:

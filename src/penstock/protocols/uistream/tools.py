@@ -43,7 +43,7 @@ class ToolPart:
     def __init__(self, part: Object, custom: frozenset[str]) -> None:
         self._part = part
         self._state = part.get("state")
-        if self._state not in STATES:
+        if not isinstance(self._state, str) or self._state not in STATES:
             raise BadRequest(f"one of {', '.join(sorted(STATES))}", self._state, "state")
         self.whole = self._state != "input-streaming"
         self.asks: list[rq.AnyPart] = []
@@ -65,12 +65,12 @@ class ToolPart:
         ours = dress(
             made, part, _KNOWN, (CALL,), NAME, dynamic=dynamic, state=self._state if self._state in _ASKING else "",
             raw=word == "rawInput", also=part["rawInput"] if "rawInput" in part and word == "input" else None,
-            silent=part.get(word) is None, unrun=ran is False,
+            silent=word not in part, unrun=ran is False,
         )  # fmt: skip
         if ran:
             made.by = "provider"
             note(made, SDK, ran=True)
-        if part.get(word) is not None:
+        if word in part:
             give_input(made, part[word], free=name in custom or ours.get("form") == "text", protocol=NAME)
         return made
 
@@ -101,6 +101,7 @@ class ToolPart:
         else:
             return
         made.extra = kept(NAME, noted, {}, flat=part.get("preliminary") is False)
+        made.cache = noted.cache
         if self._state in _ASKING:
             note(made, SDK, denied=True)
         elif made.by == "provider":

@@ -17,7 +17,7 @@ from penstock.aisdk.messages import reasoning_words, write_custom, write_file
 from penstock.aisdk.options import METADATA, undressed, write_options
 from penstock.aisdk.words import OPAQUE, OURS, SDK
 from penstock.protocols.uistream.old import STEP
-from penstock.protocols.uistream.request import STEERING
+from penstock.protocols.uistream.request import ORPHAN, STEERING
 from penstock.protocols.uistream.tools import NAME, write_ask, write_call, write_result
 from penstock.writing import Draft, Losses, said, split
 
@@ -31,8 +31,7 @@ LOSSES: Losses = {
     "cut-call": "a call that never became whole is left out",
     "failure": "that a tool failed which gave more than a text is said by our own mark alone",
     "name": "the name of who speaks is left out",
-    "opaque": "opaque state inside a tool's result is left out",
-    "orphan-result": "a result without its call is left out",
+    "moved": "a result goes to its call, wherever it stood",
     "refusal": "that a text is a refusal is said by our own mark alone",
     "result-url": "a file in a result by its address is a line of text",
     "source": "a citation inside a tool's result is left out",
@@ -60,6 +59,7 @@ class Writer(Draft):
         self._calls: dict[str, Object] = {}
         self._hidden: list[Any] = []
         self._role = ""  # of the message before
+        self._step: set[str] = set()  # the calls of the step that is under way
         self._done = False
         self._skip = 0
 
@@ -96,6 +96,7 @@ class Writer(Draft):
             self.lose("name")
         if self._skip and marks.get("more"):
             self._skip -= 1
+            self._role = ""  # nothing goes on after a message that is given back as it was
             return
         self._skip = 0
         if message.role == "tool":
@@ -113,7 +114,7 @@ class Writer(Draft):
         if "raw" in marks:
             self._close()
             self._made.append(marks["raw"])
-            self._skip = marks["count"] - 1
+            self._skip, self._role = marks["count"] - 1, ""
             return
         parts = message.parts
         if message.role == "user" and not marks.get("count"):  # answers of another protocol's go to their calls
@@ -145,11 +146,13 @@ class Writer(Draft):
         self._hidden = []
 
     def _results(self, message: rq.Message) -> None:
-        for part in message.parts:
-            if type(part) is rq.Result:
-                self._result(part)
+        orphans = [made for part in message.parts if type(part) is rq.Result for made in self._result(part)]
+        if orphans:
+            self._close()
+            self._made.append({"id": f"{self._id}{len(self._made) + 1}", "role": "assistant", "parts": orphans})
 
     def _say(self, parts: list[rq.AnyPart]) -> None:
+        self._step = {part.id for part in parts if type(part) is rq.Call} or self._step
         to = self._made[-1]["parts"]
         for part in parts:
             to += self.kinds[type(part)](self, part)
@@ -174,10 +177,14 @@ class Writer(Draft):
         return [self._calls[call.id]]
 
     def _result(self, result: rq.Result) -> list[Object]:
-        if result.call in self._calls:
-            write_result(result, self._calls[result.call], self)
-        else:
-            self.lose("orphan-result")
+        if result.call not in self._calls:
+            protocol, kind = ORPHAN
+            return self._opaque(rq.Opaque(protocol, kind, msgspec.to_builtins(result)))
+        part = self._calls[result.call]
+        near = self._made[-1]["parts"][-1:] == [part] if result.by == "provider" else result.call in self._step
+        if not near:
+            self.lose("moved")
+        write_result(result, part, self)
         return []
 
     def _ask(self, ask: rq.Ask) -> bool:
@@ -207,7 +214,7 @@ class Writer(Draft):
         return [{**rest, "type": "source-document", **named, "title": source.title, **file}]
 
     def _opaque(self, part: rq.Opaque) -> list[Object]:
-        if part.protocol == NAME:
+        if part.protocol == NAME and (part.protocol, part.kind) != ORPHAN:
             return [part.data]
         if part.protocol == SDK and part.kind == "custom":
             return [write_custom(part, NAME)]

@@ -33,8 +33,8 @@ _DATA = frozenset({"kind", "mimeType", "data", "url", "id", "name", "$mid"})
 def kind_of(part: Object) -> str:
     """What a part is, by its `kind` or its shape; a `tree` is a value of no shape we know, `unknown` nothing at all."""
     kind = part.get("kind")
-    if kind in KINDS:
-        return str(kind)
+    if isinstance(kind, str) and kind in KINDS:
+        return kind
     if "callId" in part:
         return "result" if "content" in part else "call"
     if "mimeType" in part:
@@ -83,28 +83,33 @@ def read_data(part: Object, *, inside: bool = False) -> Any:
         data, form = "", ""
     else:
         data, form = read_bytes(part)
-    bare = mime.partition(";")[0]
-    text = text_in(data) if bare.startswith("text/") or bare == JSON or bare.endswith("+json") else None
+    text = text_in(data) if _legible(mime) else None
     rest, mid = reading.rest(part, _DATA), part.get("$mid")
-    if text is None or (text and base64_of(text) != data):
+    if text is None or "name" in part or base64_of(text) != data:  # a name makes a document of it
         made: Any = rq.File(
             mime, reading.text(part, "url"), data, name=reading.text(part, "name"), id=reading.text(part, "id")
         )
         made.extra = keep(NAME, rest, form=form, mid=mid)
     elif mime == CITATION and is_json(text):
         made = _source(text, form, rest, mid)
-    elif inside and is_json(text) and not bare.startswith("text/"):
+    elif inside and is_json(text) and not mime.startswith("text/"):
         made = rq.Json(text, extra=keep(NAME, rest, form=form, mid=mid, mime="" if mime == JSON else mime))
     else:
         made = rq.Text(text, extra=keep(NAME, rest, form=form, mid=mid, mime=mime))
     return made
 
 
+def _legible(mime: str) -> bool:
+    """Whether a model can be given it as text."""
+    bare = mime.partition(";")[0]
+    return bare.startswith("text/") or bare == JSON or bare.endswith("+json")
+
+
 def write_data(part: Any, marks: Object) -> Object:
     """A file, a value or a text as a data part."""
     if type(part) is rq.File:
         mime, data = part.media, part.data
-        place = said(url=part.url, id=part.id, name=part.name)
+        place = {**said(url=part.url, id=part.id), **({"name": part.name} if part.name or _legible(mime) else {})}
     else:
         text = part.json if type(part) is rq.Json else part.text
         mime, data, place = marks.get("mime") or JSON, base64_of(text), {}

@@ -7,7 +7,7 @@ for the model either.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock import reading
 from penstock.protocols.vscode.contents import CACHE, ours, read_bytes, text_in
@@ -22,7 +22,7 @@ MARKER = "stateful_marker"
 EPHEMERAL = "ephemeral"
 
 
-def take(part: Object, place: int, units: Sequence[Sequence[rq.Part]], host: list[tuple[int, Object]]) -> bool:
+def take(part: Object, place: int, units: Sequence[Sequence[rq.Part]], host: list[list[Any]]) -> bool:
     """Whether a data part is the host's; if so, it is dealt with."""
     mime = reading.needed(part, "mimeType")
     if "/" in mime and not ours(mime):
@@ -31,7 +31,7 @@ def take(part: Object, place: int, units: Sequence[Sequence[rq.Part]], host: lis
     if word and units and not units[-1][-1].cache and part.keys() <= {"kind", "mimeType", "data"} and _plain(part):
         units[-1][-1].cache = "5m" if word == EPHEMERAL else word
     else:
-        host.append((place, part))
+        host.append([place, part])
     return True
 
 
@@ -39,7 +39,7 @@ def _plain(part: Object) -> bool:
     return isinstance(part["data"], str)
 
 
-def marker(host: Sequence[tuple[int, Object]]) -> str:
+def marker(host: Sequence[list[Any]]) -> str:
     """The last marker of state among a message's host parts: a model's id, a backslash, and what was stored."""
     found = [part for _, part in host if part.get("mimeType") == MARKER]
     return text_in(read_bytes(found[-1])[0]) or "" if found else ""

@@ -49,7 +49,7 @@ def together(first: list[list[Object]], second: list[list[Object]], places: Any)
     return [*made, *second[len(places) :]]  # pyright: ignore[reportUnknownArgumentType]
 
 
-def flat(units: Iterable[Iterable[Object]], host: Sequence[tuple[int, Object]]) -> list[Object]:
+def flat(units: Iterable[Iterable[Object]], host: Sequence[list[Any]]) -> list[Object]:
     """The content of a message, with what is the host's at its places."""
     made = [element for unit in units for element in unit]
     for place, part in host:

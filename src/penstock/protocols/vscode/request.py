@@ -14,6 +14,7 @@ from penstock import request as rq
 from penstock.carrying import json_of, restored
 from penstock.diagnostics import Diagnostics
 from penstock.errors import BadRequest
+from penstock.jsontext import as_json
 from penstock.protocols.vscode import hosted, settings
 from penstock.protocols.vscode.contents import kind_of, read_data, read_tree
 from penstock.protocols.vscode.joining import apart
@@ -85,7 +86,7 @@ class _Reader:
         content = message.get("content")
         if isinstance(content, str):
             units: list[list[rq.AnyPart]] = [[rq.Text(content)]]
-            host: list[tuple[int, Object]] = []
+            host: list[list[Any]] = []
         else:
             units, host = self._units(message)
         own = {key: value for key, value in message.items() if key not in ("role", "content", "name")}
@@ -93,10 +94,10 @@ class _Reader:
         extra = keep(NAME, own, **spelled, marker=hosted.marker(host))
         return apart(rq.Message(ROLES[role], [], reading.text(message, "name"), extra), units)
 
-    def _units(self, message: Object) -> tuple[list[list[rq.AnyPart]], list[tuple[int, Object]]]:
+    def _units(self, message: Object) -> tuple[list[list[rq.AnyPart]], list[list[Any]]]:
         """Content in units, the parts that one element became (a run of thinking is one); and what is the host's."""
         units: list[list[rq.AnyPart]] = []
-        host: list[tuple[int, Object]] = []
+        host: list[list[Any]] = []
         given: list[Thought] = []
         run: list[Object] = []
         elements = reading.rows(message, "content", lambda part: part, need=True)
@@ -116,13 +117,13 @@ class _Reader:
         return units, host
 
     def _thought(
-        self, run: list[Object], given: list[Thought], host: list[tuple[int, Object]], place: int
+        self, run: list[Object], given: list[Thought], host: list[list[Any]], place: int
     ) -> list[list[rq.AnyPart]]:
         parts, sound = read_run(run, given)
         if not sound:
             self._notes.add("thinking-state", "the state of earlier reasoning was changed on the way and is left out")
         if not parts:
-            host += enumerate(run, place + 1 - len(run))
+            host += [[place + 1 - len(run) + at, part] for at, part in enumerate(run)]
             return []
         note_raw(parts, run)
         return [[*parts]]
@@ -152,13 +153,13 @@ class _Reader:
         if made.name in self._custom and given == {"input": only}:
             made.json, made.form = only, "text"
         elif given is not None:
-            made.json = json_of(given)
+            made.json = json_of(given) if isinstance(given, dict) else as_json(given)
         return made
 
     def _result(self, part: Object) -> rq.Result:
         content = part.get("content")
         made = rq.Result(reading.needed(part, "callId"))
-        host: list[tuple[int, Object]] = []
+        host: list[list[Any]] = []
         if isinstance(content, str):
             made.content = [rq.Text(content)]
         elif isinstance(content, list):
@@ -172,7 +173,7 @@ class _Reader:
         )  # fmt: skip
         return made
 
-    def _contents(self, content: Sequence[Any], host: list[tuple[int, Object]]) -> list[rq.ResultPart]:
+    def _contents(self, content: Sequence[Any], host: list[list[Any]]) -> list[rq.ResultPart]:
         units: list[list[rq.ResultPart]] = []
         for place, part in enumerate(content):
             try:

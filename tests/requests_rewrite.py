@@ -1,0 +1,47 @@
+"""Writes what the golden requests expect anew from what the code does now; the difference is then read in git.
+
+`python -m tests.requests_rewrite` takes every case and every file it has; with an argument, the cases whose name begins
+so; with `--to gemini`, it adds what one more target is sent. Findings are shown, to be put into `about.toml` by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from tests import requesting
+from tests.request_cases import Case, cases, pretty
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def rewrite(case: Case, more: list[str]) -> list[Path]:
+    """Write the case's files; gives those that changed."""
+    request = case.read()
+    wanted = {case.path / "canonical.json": pretty(request)}
+    for target in {*case.targets, *more} - {case.source}:
+        draft = requesting.write(target, request)
+        wanted[case.path / f"{target}.json"] = pretty(draft.body)
+        codes = sorted({finding.code for finding in draft.diagnostics})
+        if codes != sorted(case.findings(target)):
+            print(f"{case.id}: {target} = {codes}".replace("'", '"'))  # noqa: T201 — that is what it is for
+    changed = [path for path, data in wanted.items() if not path.exists() or path.read_bytes() != data]
+    for path in changed:
+        path.write_bytes(wanted[path])
+    return changed
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("cases", nargs="*", default=[""], help="how their names begin")
+    ask.add_argument("--to", nargs="*", default=[], help="write what these targets are sent, too")
+    args = ask.parse_args()
+    for case in cases():
+        if case.id.startswith(tuple(args.cases)):
+            for path in rewrite(case, args.to):
+                print(path)  # noqa: T201 — as above
+
+
+if __name__ == "__main__":
+    main()
