@@ -39,7 +39,8 @@ def over(cases: Iterable[Case]) -> Callable[[Callable[..., None]], Callable[...,
         first = inspect.Parameter("protocol", inspect.Parameter.KEYWORD_ONLY)
         others = [value.replace(kind=inspect.Parameter.KEYWORD_ONLY) for value in given]
         looped.__signature__ = signature.replace(parameters=[first, *others])  # type: ignore[attr-defined]
-        del looped.__wrapped__  # type: ignore[attr-defined] — or pytest would read the old signature
-        return pytest.mark.parametrize("protocol", groups)(looped)
+        del looped.__wrapped__  # or pytest would read the old signature
+        marked: Callable[..., None] = pytest.mark.parametrize("protocol", groups)(looped)
+        return marked
 
     return wrap

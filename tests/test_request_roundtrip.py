@@ -43,12 +43,12 @@ RARE = {"openai-chat": {"parts"}, "anthropic": {"mid-system"}, "gemini": {"call-
 
 
 def camel(value: Any) -> Any:
-    """Gemini takes names in both spellings, and is sent the documented one."""
+    """Gemini takes names in both spellings, and is sent the documented one; null is absent."""
     if isinstance(value, list):
         return [camel(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {re.sub("_([a-z])", lambda found: found[1].upper(), key): camel(item) for key, item in value.items()}
+    return {re.sub("_([a-z])", lambda found: found[1].upper(), key): camel(item) for key, item in value.items() if item is not None}
 
 
 def unbuffered(value: Any) -> Any:

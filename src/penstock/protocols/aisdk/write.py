@@ -103,12 +103,21 @@ class Writer(Draft):
             _, marks = split(message.extra, NAME)
             if message.role == "system":
                 made.append(self._system(message, marks))
-            elif made and isinstance(marks.get("joined"), list) and isinstance(made[-1]["content"], list):
-                for place, part in zip(marks["joined"], message.parts, strict=False):
+            elif made and isinstance(made[-1]["content"], list) and (places := self._places(message, marks, made[-1])):
+                for place, part in zip(places, message.parts, strict=False):
                     made[-1]["content"][place:place] = self._part(part)
             else:
                 made += self._message(message, marks)
         return made
+
+    def _places(self, message: rq.Message, marks: Object, before: Object) -> list[int]:
+        """Where the parts of a message stand among those of the message before; nowhere if they do not belong there."""
+        joined = marks.get("joined")
+        if isinstance(joined, list):
+            return joined  # pyright: ignore[reportUnknownVariableType]
+        answers = message.role == "user" and all(type(part) is rq.Ask for part in message.parts)
+        # approvals are looked for in the last message alone, before its results
+        return list(range(len(message.parts))) if answers and before["role"] == "tool" else []
 
     def _system(self, message: rq.Message, marks: Object) -> Object:
         texts = [part.text for part in message.parts if type(part) is rq.Text]

@@ -39,7 +39,8 @@ def _function(tool: Object) -> rq.Tool:
     if isinstance(tool.get("function"), dict):
         return _nested(tool)
     made = _described(tool)
-    if not (tool.keys() <= _FUNCTION and made.description and made.schema and "type" in tool):
+    whole = made.description and made.schema and "type" in tool and tool.get("strict", 0) is not None
+    if not (whole and tool.keys() <= _FUNCTION):
         marks = {"also": unsaid(tool, _FUNCTION), "untyped": "type" not in tool}
         made.extra = keep(NAME, rest(tool, _FUNCTION), **marks)
     return made

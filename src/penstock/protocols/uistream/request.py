@@ -34,8 +34,7 @@ ORPHAN = (NAME, "result")  # opaque state that is a result without its call
 HEAD = ("id", "metadata")  # of a message: what only pages care for
 CHAT = ("id", "trigger", "messageId")  # and of a request
 _KNOWN = settings.KNOWN | {"system", *CHAT}
-_SAID = frozenset({"type", "text"})
-_DONE = frozenset({"type", "text", "state"})
+_SAID = frozenset({"type", "text", "state"})
 _WORDS = (METADATA,)
 
 
@@ -179,10 +178,10 @@ class _Steps:
         (self._said if tool.call.by == "provider" else self._results).extend(tool.results)
 
     def _text(self, part: Object) -> rq.Text:
-        return read_text(part, _DONE if self.done else _SAID, NAME)
+        return read_text(part, _SAID, NAME, state="" if self.done else part.get("state"))
 
     def _reasoning(self, part: Object) -> rq.Reasoning:
-        return read_reasoning(part, _DONE if self.done else _SAID, NAME)
+        return read_reasoning(part, _SAID, NAME, state="" if self.done else part.get("state"))
 
     def _file(self, part: Object) -> rq.File:
         return read_file(part, "url", "application/octet-stream", NAME)

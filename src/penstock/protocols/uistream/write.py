@@ -162,12 +162,15 @@ class Writer(Draft):
     def _text(self, part: rq.Text) -> list[Object]:
         if part.refusal:
             self.lose("refusal")
-        rest = undressed(part, word=METADATA, protocol=NAME, refusal=part.refusal)[0]
-        return [{**rest, "type": "text", "text": part.text, **({"state": "done"} if self._done else {})}]
+        rest, _, marks = undressed(part, word=METADATA, protocol=NAME, refusal=part.refusal)
+        return [{**rest, "type": "text", "text": part.text, **self._state(marks)}]
+
+    def _state(self, marks: Object) -> Object:
+        return said(state="done" if self._done else marks.get("state"))
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
-        rest = undressed(part, word=METADATA, protocol=NAME, **reasoning_words(part))[0]
-        return [{**rest, "type": "reasoning", "text": part.text, **({"state": "done"} if self._done else {})}]
+        rest, _, marks = undressed(part, word=METADATA, protocol=NAME, **reasoning_words(part))
+        return [{**rest, "type": "reasoning", "text": part.text, **self._state(marks)}]
 
     def _call(self, call: rq.Call) -> list[Object]:
         if call.cut:

@@ -12,7 +12,7 @@ from penstock import request as rq
 from penstock.carrying import grammar_of, schema_of
 from penstock.errors import BadRequest
 from penstock.reading import keep
-from penstock.writing import said, split
+from penstock.writing import add, said, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,17 +139,17 @@ def read_tool(tool: Object) -> rq.Tool:
     """A tool of the host's: always a function, unless its schema shows that it stands for one of free text."""
     schema = reading.table(tool, "inputSchema")
     name, description = reading.needed(tool, "name"), reading.text(tool, "description")
-    rest = {key: value for key, value in tool.items() if key not in _TOOL or value is None or value == ""}
+    extra = keep(NAME, reading.rest(tool, _TOOL), also=reading.unsaid(tool, _TOOL))
     grammar = grammar_of(schema)
     if grammar is not None:
-        return rq.Tool(name, description, grammar or None, "custom", extra=keep(NAME, rest))
+        return rq.Tool(name, description, grammar or None, "custom", extra=extra)
     given = schema if isinstance(tool.get("inputSchema"), dict) else None
-    return rq.Tool(name, description, given, strict=reading.flag(tool, "strict"), extra=keep(NAME, rest))
+    return rq.Tool(name, description, given, strict=reading.flag(tool, "strict"), extra=extra)
 
 
 def write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
     """A tool, if the host can run it."""
-    own, _ = draft.own(tool.extra)
+    own, marks = draft.own(tool.extra)
     if tool.kind in ("provider", "unknown"):
         draft.lose("tool")
         return []
@@ -163,7 +163,9 @@ def write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
         made["inputSchema"] = schema_of(tool)
     elif tool.schema is not None:
         made["inputSchema"] = tool.schema
-    return [{**made, **({} if tool.strict is None else {"strict": tool.strict})}]
+    made |= {} if tool.strict is None else {"strict": tool.strict}
+    add(made, marks.get("also"))
+    return [made]
 
 
 def read_choice(body: Object) -> rq.ToolChoice | None:
