@@ -6,6 +6,7 @@ report is a loss in silence, which is what the tests look for.
 
 from __future__ import annotations
 
+import base64
 import json
 import tomllib
 from collections import Counter
@@ -41,7 +42,8 @@ def facets(turn: rq.Turn) -> Facets:
         "reasoning": turn.reasoning,
         "calls": [_call(call) for call in calls if call.by == "client" and not call.cut],
         "cuts": [(call.id, call.name) for call in calls if call.by == "client" and call.cut],
-        "provider-calls": [_call(call) for call in calls if call.by == "provider"],
+        # Whatever their ids, which some protocols have none of, and in whatever order they were told.
+        "provider-calls": sorted((_call(call)[1:3] for call in calls if call.by == "provider"), key=repr),
         # In order within each choice; which of two choices spoke first means nothing.
         "choices": sorted((_spoken(part) for part in turn.parts if getattr(part, "choice", 0)), key=itemgetter(0)),
         "logprobs": [
@@ -69,23 +71,32 @@ def _rest(turn: rq.Turn, parts: Sequence[rq.AnyPart]) -> Facets:
     def of(kind: type, *names: str) -> list[Any]:
         return [tuple(getattr(part, name) for name in names) for part in parts if isinstance(part, kind)]
 
+    runs = {part.id: repr(_call(part)[1:3]) for part in parts if isinstance(part, rq.Call)}
     return {
         "reasoning-state": [state for part in parts if isinstance(part, rq.Reasoning) for state in _state(part)],
         "text-state": [state for part in parts if isinstance(part, rq.Text) for state in _state(part)],
         "results": [
-            (part.call, arguments(part.json), part.failed, part.partial)
+            (runs.get(part.call, part.call), arguments(part.json), part.failed, part.partial)
             for part in parts
             if isinstance(part, rq.Result)
         ],
         "asks": of(rq.Ask, "call", "id"),
-        "files": of(rq.File, "media", "url", "data"),
+        "files": [(part.media, part.url, _bytes(part.data)) for part in parts if isinstance(part, rq.File)],
         # A citation may come when it is found or when its text ends: their order says nothing.
-        "sources": sorted(of(rq.Source, "url", "title")),
+        "sources": sorted(set(of(rq.Source, "url", "title"))),
         "spans": [(part.url, _cited(turn.parts, part)) for part in parts if isinstance(part, rq.Source)],
         "opaque": of(rq.Opaque, "protocol", "kind", "data"),
         "data": [(data.name, arguments(data.json), data.id, data.transient) for data in turn.data],
         "unknown": [(event.protocol, event.data) for event in turn.unknown],
     }
+
+
+def _bytes(data: str) -> bytes:
+    """A file's content, or what was sent for it where that is no base64."""
+    try:
+        return base64.urlsafe_b64decode(data.translate({43: 45, 47: 95}) + "==")
+    except ValueError:
+        return data.encode()
 
 
 def _state(part: rq.Text | rq.Reasoning) -> list[str]:
@@ -108,7 +119,8 @@ def _end(turn: rq.Turn) -> Facets:
         # Some protocols must give a number: zero tokens is how they say that none were counted.
         "input": (usage and usage.input) or None,
         "output": (usage and usage.output) or None,
-        "cached": (usage and usage.cached) or None,
+        # Some count more from the cache than the whole prompt had; what is over cannot be told.
+        "cached": (usage and usage.cached and min(usage.cached, usage.input or 0)) or None,
         "written": (usage and usage.written) or None,
         "reasoned": (usage and usage.reasoning) or None,
         "steps": [(step.step, step.input, step.output) for step in turn.steps],
@@ -129,7 +141,6 @@ def changed(before: Iterable[AnyEvent], after: Iterable[AnyEvent], *, settled: b
     if settled:
         for each in (*left, *right):
             each["results"] = sorted([row[:3] for row in each["results"] if not row[3]], key=repr)
-            each["provider-calls"] = sorted(each["provider-calls"], key=repr)
             each["data"] = [row[:3] for row in each["data"] if not row[3]]
     if len(left) != len(right):
         return {"turns"}

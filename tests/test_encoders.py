@@ -49,6 +49,7 @@ CLIENTS = [
 FIELDS = {"fault": "error", "cached": "usage", "written": "usage", "reasoned": "usage"}
 """A facet's name to that of the field of an outcome, where they differ."""
 BODIES = [name for name in running.targets() if running.row(name).body]
+BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2,3}=*)?")
 SAMPLE, LONGEST = 30, 15_000
 
 
@@ -89,7 +90,7 @@ def beyond(client: Client, events: list[AnyEvent]) -> bool:
     return any(
         (isinstance(event, ev.CallStart) and event.form == "text")
         or (isinstance(event, ev.Unknown) and event.protocol == client.target)
-        or (isinstance(event, ev.FileDelta) and not re.fullmatch(r"[A-Za-z0-9+/_-]*=*", event.data))
+        or (isinstance(event, ev.FileDelta) and not BASE64.fullmatch(event.data))
         for event in events
     )
 

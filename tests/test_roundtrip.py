@@ -23,6 +23,8 @@ READ = {"openai-chat": {"think": False}}
 TARGETS = [name for name in running.targets() if running.row(name).decoder]
 CASES = cases()
 EVERY = 8
+TORN = "should-add-tool-call-and-result-error-parts-to-a8d358dc.61.ndjson"
+"""A recording whose serialiser tore a refused call apart: it is read as cut, and answered by an error that says so again."""
 
 
 def silent_losses(target: str, events: list[AnyEvent]) -> set[str]:
@@ -48,4 +50,4 @@ def test_nothing_of_recorded_streams_is_lost_in_silence(protocol: str) -> None:
         said, own = recorded.read(entry).events, recorded.SOURCES[protocol]
         targets = TARGETS if place % EVERY == 0 else [own] if own in TARGETS else []
         found = {target: fields for target in targets if (fields := silent_losses(target, said))}
-        assert found == {}, entry.name
+        assert found == ({"aisdk": {"results"}} if entry.name.endswith(TORN) else {}), entry.name

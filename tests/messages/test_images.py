@@ -104,6 +104,12 @@ def test_or_kept_for_a_writer_to_move() -> None:
     assert placed("keep") == (TALK, [])
 
 
+def test_but_what_the_target_does_not_take_at_all_is_no_use_to_it() -> None:
+    made, found = placed("keep", Holding(frozenset({"user"}), media=("text/",)))
+    assert not any(isinstance(part, rq.File) for one in made.messages for part in one.parts)
+    assert found == ["file-refused"]
+
+
 @pytest.mark.row("J1")
 def test_a_target_that_takes_no_files_in_results() -> None:
     made, found = placed("placeholder", Holding(frozenset({"user", "assistant"}), results=False))

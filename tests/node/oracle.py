@@ -1,5 +1,6 @@
 """The AI SDK as an oracle: real npm packages in a Node process per script and version, fed jobs, asked for results.
-`fullstream` says what `streamText` makes of a server's answer, `readui` what a page's reader makes of a UI stream.
+`fullstream` says what `streamText` makes of a server's answer, `readui` what a page's reader makes of a UI stream,
+`modelmessages` what the SDK makes of a page's messages, and whether it takes model messages as its own.
 It leans on what `tests/node/setup.sh` installs and on nothing of penstock.
 """
 
@@ -22,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 NODE = HERE / ".node" / "bin" / "node"
 
 Json = dict[str, Any]
-Script = Literal["fullstream", "readui"]
+Script = Literal["fullstream", "readui", "modelmessages"]
 Version = Literal[4, 5, 6, 7]
 Provider = Literal[
     "openai-chat", "openai-responses", "openai-compatible", "anthropic", "google", "open-responses", "mistral"
@@ -95,6 +96,15 @@ class Oracles:
 
     def readui(self, ai: Version, jobs: Iterable[ReadJob]) -> list[Read]:
         return [_read(lines) for lines in self.run("readui", ai, map(_read_job, jobs))]
+
+    def model_messages(self, ai: Version, ui: Iterable[list[Json]]) -> list[list[Json]]:
+        """The model messages that the SDK makes of each list of UI messages."""
+        return [line["messages"] for (line,) in self.run("modelmessages", ai, ({"ui": messages} for messages in ui))]
+
+    def refused(self, ai: Version, models: Iterable[list[Json]]) -> list[list[int]]:
+        """Which of each list's model messages the SDK does not take, by their places."""
+        jobs = ({"model": messages} for messages in models)
+        return [line["refused"] for (line,) in self.run("modelmessages", ai, jobs)]
 
     def run(self, script: Script, ai: Version, jobs: Iterable[Json]) -> Iterator[list[Json]]:
         """Each job's output lines, as the script wrote them."""

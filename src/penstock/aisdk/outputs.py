@@ -123,7 +123,7 @@ def write_output(result: rq.Result, draft: Draft, version: int) -> Object:
     own, marks = split(result.extra, SDK)
     beside: Object = marks.get("beside", {})
     only = alone(result)
-    if own.get("denied"):
+    if own.get("denied") and version > MEDIA_ONLY:
         reason = only.text if type(only) is rq.Text and only.text != DENIED else ""
         return {"type": "execution-denied", **({"reason": reason} if reason else {}), **beside}
     error = "error-" if result.failed else ""

@@ -73,31 +73,36 @@ def true_media(file: rq.File) -> str:
 
 
 def place_files(request: rq.Request, holding: Holding, how: Images, notes: Diagnostics) -> rq.Request:
-    """Files that may not be where they are, or not at all: a placeholder, nothing, or an error that names the place."""
-    if how == "keep":
-        return request
+    """Files that may not be where they are, or not at all: a placeholder, nothing, or an error that names the place.
+
+    `keep` leaves those that a writer can move where they are; what the target does not take at all it cannot help.
+    """
 
     def refused(role: str) -> Callable[[Any], Any]:
         def place(part: Any) -> Any:
             if type(part) is rq.Result:
                 content = change_list(part.content, _FILES, refused("result" if holding.results else ""))
                 return part if content is part.content else replace(part, content=content)
-            why = _why_not(part, role, holding)
+            why = _refused(part, holding) or ("" if how == "keep" else _misplaced(role, holding))
             if not why:
                 return part
             if how == "error":
                 raise BadRequest(f"no file here ({why})", part)
-            notes.add("file-refused", f"{why}: {'a placeholder stands for it' if how == 'placeholder' else 'left out'}")
-            return rq.Text(f"[{described(part)}]") if how == "placeholder" else None
+            notes.add("file-refused", f"{why}: {'it is left out' if how == 'skip' else 'a placeholder stands for it'}")
+            return None if how == "skip" else rq.Text(f"[{described(part)}]")
 
         return place
 
     return _changed(request, refused)
 
 
-def _why_not(file: rq.File, role: str, holding: Holding) -> str:
-    if role != "result" and role not in holding.roles:
-        return f"a file may not stand in {'a tool result' if not role else f'a message of role {role}'}"
+def _misplaced(role: str, holding: Holding) -> str:
+    if role == "result" or role in holding.roles:
+        return ""
+    return f"a file may not stand in {f'a message of role {role}' if role else 'a tool result'}"
+
+
+def _refused(file: rq.File, holding: Holding) -> str:
     if not file.media.startswith(holding.media) and file.media != "*/*":
         return f"the target takes no {file.media}"
     if holding.limit and size(file) > holding.limit:

@@ -159,10 +159,10 @@ class _Mending:
                 near = [*(near if before == "assistant" else ()), *self._slots.get(place, ())]
             elif message.role == "tool":
                 waiting = waiting if before == "tool" else _Round(near)
-                for result in _results(message):
+                for result in filter(_is_answer, message.parts):
                     rank += 1
-                    loose = _Loose(result, place, rank)
-                    if not self._answer(waiting.take(result), loose):
+                    loose = _Loose(result, place, rank)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                    if not self._answer(waiting.take(loose.result), loose):
                         left.append(loose)
             else:
                 near = []
@@ -260,7 +260,7 @@ class _Mending:
         if told and self._orphans == "keep":
             yield replace(message, parts=told)
             told = []
-        others: list[Any] = [part for part in message.parts if not _answers(part)]
+        others: list[Any] = [part for part in message.parts if not _is_answer(part)]
         parts = [*(part for result in told for part in as_text(result)), *others]
         if parts:
             yield rq.Message("user", parts)
@@ -289,12 +289,8 @@ def _oldest(rows: deque[_Slot] | None) -> _Slot | None:
     return rows[0] if rows else None
 
 
-def _answers(part: Any) -> bool:
+def _is_answer(part: Any) -> bool:
     return type(part) is rq.Result and part.by == "client"
-
-
-def _results(message: rq.Message) -> list[Any]:
-    return [part for part in message.parts if _answers(part)]
 
 
 def as_text(result: rq.Result) -> list[rq.AnyPart]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock import pick, reading
 from penstock import request as rq
 from penstock.aisdk import settings
@@ -215,6 +217,12 @@ def _note_message(made: rq.Message, message: Object, *, listed: bool) -> None:
     only = made.parts[0] if sizes and len(made.parts) == 1 else None
     if type(only) is rq.Text:
         made.parts = _cut(only, sizes)
+    for held in pick.listed(noted.ours, "opaques"):
+        try:
+            place, part = msgspec.convert(held, tuple[int, rq.Opaque])
+        except msgspec.ValidationError:
+            raise BadRequest("a place and a part", held, f"{OPTIONS}.{OURS}.opaques") from None
+        made.parts.insert(place, part)
 
 
 def _cut(text: rq.Text, sizes: list[Any]) -> list[rq.AnyPart]:

@@ -31,7 +31,7 @@ LOSSES: Losses = {
     "cut-call": "a call that never became whole is left out",
     "failed-content": "that a tool failed which gave several things, or a file, is said by our own mark alone",
     "file-id": "a file that only its provider knows is written without its content",
-    "opaque": "before version 7 there is no part for opaque state",
+    "opaque": "before version 7 there is no custom part, nor one in results",
     "refusal": "that a text is a refusal is said by our own mark alone",
     "result-url": "version 5 has no files by address in results: a line of text gives the address",
     "source": "a citation in an earlier answer is left out",
@@ -120,22 +120,25 @@ class Writer(Draft):
         return list(range(len(message.parts))) if answers and before["role"] == "tool" else []
 
     def _system(self, message: rq.Message, marks: Object) -> Object:
-        texts = [part.text for part in message.parts if type(part) is rq.Text]
-        if len(texts) < len(message.parts):
+        parts, opaques = _apart(message.parts)
+        texts = [part.text for part in parts if type(part) is rq.Text]
+        if len(texts) < len(parts):
             self.lose("system-part")
-        if any(part.cache for part in message.parts[:-1]):
+        if any(part.cache for part in parts[:-1]):
             self.lose("cache")
-        cache = message.parts[-1].cache if message.parts else ""
+        cache = parts[-1].cache if parts else ""
         sizes = [len(text) for text in texts] if len(texts) > 1 else []
-        return {"role": "system", "content": BETWEEN.join(texts), **self._beside(message, marks, cache, sizes=sizes)}
+        beside = self._beside(message, marks, cache, sizes=sizes, opaques=opaques)
+        return {"role": "system", "content": BETWEEN.join(texts), **beside}
 
     def _beside(self, message: rq.Message, marks: Object, cache: str, **ours: Any) -> Object:
         options = write_options(message.extra, marks, cache=cache, name=message.name, **ours)
         return {**split(message.extra, NAME)[0].get("rest", {}), **options}
 
     def _message(self, message: rq.Message, marks: Object) -> list[Object]:
-        parts = message.parts
         role = marks.get("role") or message.role
+        native = role == "assistant" and self._version >= CUSTOM
+        parts, opaques = (message.parts, []) if native else _apart(message.parts)
         answers: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Ask] if role == "user" else []
         made: list[Object] = []
         if answers:  # approvals are answered where results are given
@@ -146,7 +149,7 @@ class Writer(Draft):
             if marks.get("cached") and parts:
                 cache, parts = parts[-1].cache, [*parts[:-1], replace(parts[-1], cache="")]
             content = self._content(parts, listed=role == "tool" or "listed" in marks)
-            made.append({"role": role, "content": content, **self._beside(message, marks, cache)})
+            made.append({"role": role, "content": content, **self._beside(message, marks, cache, opaques=opaques)})
         return [one for one in made if one["role"] != "tool" or one["content"]]
 
     def _content(self, parts: list[rq.AnyPart], *, listed: bool) -> str | list[Object]:
@@ -238,7 +241,7 @@ class Writer(Draft):
             return [part.data]
         if self._version >= CUSTOM:
             return [write_custom(part)]
-        self.lose("opaque")
+        self.lose("opaque")  # the SDK's own
         return []
 
     def _source(self, _: rq.Source) -> list[Object]:
@@ -258,6 +261,15 @@ class Writer(Draft):
         rq.Text: _text, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file, rq.Ask: _ask,
         rq.Opaque: _opaque, rq.Source: _source,
     }  # fmt: skip
+
+
+def _apart(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[Any]]:
+    """The parts that a message can hold, and others' opaque state with its places."""
+    away = [place for place, part in enumerate(parts) if type(part) is rq.Opaque and part.protocol != NAME]
+    if not away:
+        return parts, []
+    kept = [part for place, part in enumerate(parts) if place not in away]
+    return kept, [[place, msgspec.to_builtins(parts[place])] for place in away]
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import NO_MORE, Encoder, Losses
+from penstock.codec import NO_MORE, Encoder
 from penstock.jsontext import is_json
+from penstock.protocols.anthropic.losses import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,24 +29,6 @@ ERRORS: dict[FaultKind, str] = {
     "invalid": "invalid_request_error", "filter": "invalid_request_error", "too-large": "request_too_large",
     "rate-limit": "rate_limit_error", "overloaded": "overloaded_error", "timeout": "timeout_error",
 }  # fmt: skip
-LOSSES: Losses = {
-    "choice": "only the first of several choices is written",
-    "data": "an application's own data has no block",
-    "file": "a file made by the model has no block",
-    "provider-call": "another provider's own tool run has no block here",
-    "approval": "a request for approval has no block",
-    "opaque": "another protocol's opaque state is not written",
-    "source-outside-text": "a citation needs an open text block",
-    "unknown": "another protocol's unknown payload is not written",
-    "logprobs": "log probabilities have no field",
-    "span": "a citation is of a whole text block, not of a span in it",
-    "refusal": "a refusal is written as text; the stop reason says that it is one",
-    "reason": "a finish reason without a word here is written as the nearest",
-    "steps": "the usage of single steps is not written, only that of the turn",
-    "text-state": "what another protocol keeps with a text is not written",
-    "cut-call": "a call that was cut is left out; where its input was sent whole, it cannot be taken back",
-    "free-text": "the free text of a custom tool is written as JSON with one field, `input`",
-}
 _CALL = "tool_use"  # the one block that asks the client to run something
 _DELTA = b"content_block_delta"
 _encode = msgspec.json.Encoder().encode
@@ -95,7 +78,8 @@ class AnthropicEncoder(Encoder):
         if own:
             self._usage = {**self._usage, **own}
             return
-        cached, written = event.cached or 0, event.written or 0
+        written = event.written or 0
+        cached = min(event.cached or 0, max((event.input or 0) - written, 0))  # parts of a prompt, and no more than it
         self._usage["input_tokens"] = max((event.input or 0) - cached - written, 0)
         self._usage["output_tokens"] = event.output or 0
         if event.cached is not None:

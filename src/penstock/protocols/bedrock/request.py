@@ -89,8 +89,8 @@ def _apart(parts: list[rq.AnyPart]) -> list[tuple[rq.Role, list[rq.AnyPart]]]:
     rows: list[tuple[rq.Role, list[rq.AnyPart]]] = []
     start = place = 0
     while place < len(parts):
-        end = place
-        while end + 1 < len(parts) and _carries(parts[end], parts[end + 1]):
+        end, mark = place, _mark(parts, place)
+        while mark and _mark(parts, end) == mark:
             end += 2
         if end > place:
             rows += told_apart(parts[start:place]) if start < place else []
@@ -100,8 +100,12 @@ def _apart(parts: list[rq.AnyPart]) -> list[tuple[rq.Role, list[rq.AnyPart]]]:
     return [*rows, *told_apart(parts[start:])] if start < len(parts) or not rows else rows
 
 
-def _carries(mark: rq.AnyPart, file: rq.AnyPart) -> bool:
-    return type(file) is rq.File and type(mark) is rq.Text and mark.text.startswith(OPEN)
+def _mark(parts: list[rq.AnyPart], place: int) -> str:
+    """The kind of the mark at a place that has its file behind it."""
+    mark, file = (parts[place], parts[place + 1]) if place + 1 < len(parts) else (None, None)
+    if type(mark) is not rq.Text or type(file) is not rq.File or not mark.text.startswith(OPEN):
+        return ""
+    return mark.text.partition(" ")[0]
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["LOSSES", "Quirks", "Writer", "write_request"]
 _QUIET = frozenset({("tool", "tool"), ("tool", "user"), ("tool", "system"), ("user", "system"), ("system", "user")})
 
+_SILENCE: Object = {"text": EMPTY}
+
 
 class Writer(Blocks):
     """One request being written. State: who spoke last, because nobody may speak twice in a row."""
@@ -26,7 +28,6 @@ class Writer(Blocks):
     def __init__(self, quirks: Quirks) -> None:
         super().__init__(quirks)
         self._last = ""
-        self._results = 0  # how many of the last message's blocks are results
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.own(request.extra)
@@ -63,9 +64,9 @@ class Writer(Blocks):
                 self.carry("mid-system")
                 parts = said_by_user(parts)
             blocks = self.blocks(parts)
-            if not blocks and message.role == "user" and self._last in ("", "assistant"):
+            if not blocks and message.role == "user" and _may_be_silent(made):
                 self.carry("empty")  # a user's keeps its place, because turns alternate around it
-                blocks = [{"text": EMPTY}]
+                blocks = [_SILENCE]
             if blocks:
                 self._say(message.role, blocks, {**own}, marks.get("places"), made)
             else:
@@ -79,6 +80,8 @@ class Writer(Blocks):
             if (self._last, role) not in _QUIET:
                 self.lose("merge")
             content: list[Object] = made[-1]["content"]
+            if content[-1] == _SILENCE:
+                content.pop()
             if places is not None and self._last == "tool" and len(places) == len(blocks):
                 for place, block in zip(places, blocks, strict=True):
                     content.insert(place, block)
@@ -145,6 +148,11 @@ class Writer(Blocks):
         if choice.names:
             self.lose("allowed")
         return {"auto" if choice.mode == "auto" else "any": {}}
+
+
+def _may_be_silent(made: list[Object]) -> bool:
+    """Whether a user who says nothing has a place of their own: not where they have spoken already."""
+    return not made or made[-1]["role"] == "assistant" or all("toolResult" in block for block in made[-1]["content"])
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import Encoder, Losses
+from penstock.codec import Encoder
 from penstock.jsontext import is_json
+from penstock.protocols.openai_chat.losses import LOSSES
 from penstock.protocols.openai_chat.slots import Slot, Texts, unsaid
 
 if TYPE_CHECKING:
@@ -31,22 +32,6 @@ ERRORS: dict[FaultKind, str] = {
     "invalid": "invalid_request_error", "too-large": "invalid_request_error", "rate-limit": "rate_limit_error",
     "filter": "content_filter", "overloaded": "overloaded_error", "timeout": "timeout_error",
 }  # fmt: skip
-LOSSES: Losses = {
-    "data": "an application's own data has no field",
-    "provider-call": "a tool run by the provider has no field; its words are in the text that follows",
-    "approval": "a request for approval has no field",
-    "opaque": "opaque state of another protocol has no field",
-    "file": "a file that is neither image nor audio has no field",
-    "cut-call": "a call that was cut is left out; where its input was sent whole, it cannot be taken back",
-    "order": "calls come in the order in which their input began",
-    "overlap": "the words of parts that are open at once come in the order they were said",
-    "span": "a citation is placed in all of the text: texts with something between them are one",
-    "steps": "the usage of single steps is not written, only that of the turn",
-    "text-state": "what another protocol keeps with a text is not written",
-    "pause": "a paused turn is written as stopped",
-    "reason": "a finish reason without a word here is written as the nearest",
-    "unknown": "another protocol's unknown payload is not written",
-}
 _UNSAID: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
 _encode = msgspec.json.Encoder().encode
 _DONE = (b"", b"[DONE]")
@@ -263,6 +248,8 @@ class ChatEncoder(Encoder):
             self._image(event.choice, event.url)
         elif event.url or not event.media.startswith(("image", "audio")):
             self.lose("file")
+        elif event.media.startswith("audio/"):
+            self.lose("media")
 
     def _file_delta(self, event: ev.FileDelta) -> None:
         """Sound may come in pieces, an image may not."""

@@ -95,10 +95,12 @@ class ResponsesDecoder(Pieces):
             self._fail(response)
             return
         self._close_items(whole=reason == "stop")
-        extra = own(
-            incomplete_details=response.incomplete_details, completed_at=response.completed_at,
-            copilot_usage=payload.copilot_usage, **self._echo.more(self.frame[1]),
-        )  # fmt: skip
+        said = {
+            "incomplete_details": response.incomplete_details, "completed_at": response.completed_at,
+            "copilot_usage": payload.copilot_usage,
+        }  # fmt: skip
+        known = {key: value for key, value in said.items() if value is not None}
+        extra = own(**{**self._echo.more(self.frame[1]), **known})
         self.ledger.finish(reason, raw, extra=extra)
         self.ledger.end()
 

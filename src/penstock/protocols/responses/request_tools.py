@@ -77,7 +77,7 @@ def _namespace(group: Object) -> list[rq.Tool]:
     for tool in made:
         tool.namespace = tool.namespace or name
     own = (made[0].extra or {}).get(NAME, {})
-    about = {**rest(group, {"type", "name", "tools"}), "name": name}
+    about = rest(group, {"type", "name", "tools"})
     made[0].extra = {NAME: {**own, "_": {**own.get("_", {}), "space": about}}}
     return made
 

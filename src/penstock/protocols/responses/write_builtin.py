@@ -44,11 +44,11 @@ def call_item(call: rq.Call, item: Object) -> Object:
 
 
 def _named(item: Object, call: str) -> Object:
-    """The item with the id of its call, which may have been mapped."""
-    for key in ("call_id", "id"):
-        if item.get(key):
-            return item if item[key] == call or key == "id" else {**item, key: call}
-    return {**item, "call_id": call} if call else item
+    """The item with the id of its call, which may have been mapped. One kind has it under another name."""
+    key = "id" if item.get("type") == "local_shell_call_output" and not item.get("call_id") else "call_id"
+    if not call or item.get(key) == call or (key not in item and item.get("id") == call):
+        return item
+    return {**item, key: call}
 
 
 def output_item(result: rq.Result, item: Object) -> Object:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 MARKER = "stateful_marker"
-EPHEMERAL = "ephemeral"
+HINTS = {"ephemeral": "5m", "1h": "1h"}  # the host knows the first; the other is for what we write ourselves
 
 
 def take(part: Object, place: int, units: Sequence[Sequence[rq.Part]], host: list[list[Any]]) -> bool:
@@ -28,15 +28,15 @@ def take(part: Object, place: int, units: Sequence[Sequence[rq.Part]], host: lis
     if "/" in mime and not ours(mime):
         return False
     word = text_in(read_bytes(part)[0]) if mime == CACHE else None
-    if word and units and not units[-1][-1].cache and part.keys() <= {"kind", "mimeType", "data"} and _plain(part):
-        units[-1][-1].cache = "5m" if word == EPHEMERAL else word
+    if word in HINTS and units and not units[-1][-1].cache and _plain(part):
+        units[-1][-1].cache = HINTS[word]
     else:
         host.append([place, part])
     return True
 
 
 def _plain(part: Object) -> bool:
-    return isinstance(part["data"], str)
+    return part.keys() <= {"kind", "mimeType", "data"} and isinstance(part["data"], str)
 
 
 def marker(host: Sequence[list[Any]]) -> str:

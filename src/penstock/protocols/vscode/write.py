@@ -13,7 +13,7 @@ from penstock import request as rq
 from penstock.carrying import Holds, input_of, stowed
 from penstock.protocols.vscode import settings
 from penstock.protocols.vscode.contents import CACHE, base64_of, kind_of, write_data, write_source
-from penstock.protocols.vscode.hosted import EPHEMERAL
+from penstock.protocols.vscode.hosted import HINTS
 from penstock.protocols.vscode.joining import flat, together
 from penstock.protocols.vscode.settings import NAME
 from penstock.protocols.vscode.thoughts import write_run
@@ -115,8 +115,8 @@ class Writer(Draft):
                 made = self.kinds[type(part)](self, part)
             cache = parts[place + run - 1].cache
             if made and cache:
-                hint = base64_of(EPHEMERAL if cache == "5m" else cache)
-                made.append({"kind": "data", "mimeType": CACHE, "data": hint})
+                hint = next((word for word, ttl in HINTS.items() if ttl == cache), cache)
+                made.append({"kind": "data", "mimeType": CACHE, "data": base64_of(hint)})
             yield made
             place += run
 
