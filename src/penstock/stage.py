@@ -49,7 +49,7 @@ class Pipe:
             batch = stage.feed(batch)
             if not batch:
                 return []
-        return batch if isinstance(batch, list) else list(batch)  # pyright: ignore[reportUnknownVariableType]
+        return batch if isinstance(batch, list) else list(batch)
 
     def finish(self) -> list[Any]:
         """Tell every stage, front to back, that its input has ended."""

@@ -35,7 +35,7 @@ __all__ = [
 
 Errors: TypeAlias = Literal["text", "raise"]
 ERROR = "**Error:** "
-_UNREAD = ("unknown", "wrong-shape", "malformed")  # findings that mean: part of a chunk, or all of it, could not be read
+_UNREAD = ("unknown", "wrong-shape", "malformed")  # findings: a chunk, or part of it, could not be read
 
 
 class AdapterOptions(TypedDict, total=False):

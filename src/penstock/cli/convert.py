@@ -40,7 +40,12 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--images", choices=IMAGES, default="keep", help="what becomes of images that have no place (default: keep)"
     )
-    parser.add_argument("--max-output", metavar="N", type=int, help="the most tokens that the model may write")
+    parser.add_argument(
+        "--max-output",
+        metavar="N",
+        type=int,
+        help="what the model can write at most: half of it is asked for where no limit is said",
+    )
     parser.add_argument("--prompt-caching", action="store_true", help="set cache points for the conversation")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write; - is standard output")
     parser.add_argument("-q", "--quiet", action="store_true", help="no findings on standard error")

@@ -84,7 +84,7 @@ def _namespace(group: Object) -> list[rq.Tool]:
 
 def _other(tool: Object, kind: str) -> rq.Tool:
     """A tool of a type that is all there is to know about it."""
-    name = pick.text(tool, "name", "server_label") or kind
+    name = pick.text(tool, "name", "server_label") or ("computer" if kind.startswith("computer") else kind)
     contained = pick.text(pick.table(tool, "environment"), "type").startswith("container")
     run: rq.ToolKind = "provider" if kind.startswith(RUN) or contained else "unknown"
     return rq.Tool(name, pick.text(tool, "description"), kind=run, extra={NAME: {"tool": tool}})

@@ -64,13 +64,14 @@ class Content(Draft):
 
     def content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
         """A string where that says it all."""
-        if not listed:
-            if not parts:
-                return ""
-            only = parts[0]
-            if len(parts) == 1 and type(only) is rq.Text and not (only.extra or only.cache or only.refusal):
+        if not listed and not parts:
+            return ""
+        only = parts[0] if len(parts) == 1 and not listed else None
+        if only is not None and not only.cache:
+            if type(only) is rq.Text and not only.refusal and NAME not in (only.extra or ()):
+                self.own(only.extra)
                 return only.text
-            if len(parts) == 1 and type(only) is rq.Json and not only.cache:
+            if type(only) is rq.Json:
                 self.lose("json-result")
                 return only.json
         return self.parts(parts)
