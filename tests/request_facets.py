@@ -213,9 +213,9 @@ def excuses() -> dict[str, dict[str, frozenset[str]]]:
 
 
 def excuse(target: str, key: str) -> frozenset[str]:
-    """What one loss excuses."""
+    """What one loss excuses; what may change may also be added to."""
     known = excuses()["any"] | excuses().get(target, {})
-    return known.get(key, frozenset())
+    return frozenset(word for facet in known.get(key, ()) for word in (facet, f"{facet.rstrip('+')}+"))
 
 
 def excused(target: str, diagnostics: Iterable[Diagnostic]) -> set[str]:

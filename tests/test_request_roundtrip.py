@@ -153,14 +153,29 @@ def test_nothing_vital_is_lost_between_the_main_protocols(source: str, target: s
 # ── made-up conversations ─────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("target", WRITERS)
-@hypothesis.settings(max_examples=150, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-@hypothesis.given(request=conversations.requests())
-def test_made_up_conversations_survive(target: str, request: Request) -> None:
+def survives(target: str, request: Request) -> None:
     draft, after = there_and_back(target, request)
     assert silent_losses(target, request, after, draft) == {}
+    if target in MAIN:
+        assert request_facets.changed(request, after) & request_facets.VITAL == set()
 
 
+@pytest.mark.parametrize("target", WRITERS)
+@hypothesis.settings(max_examples=40, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.given(request=conversations.requests())
+def test_made_up_conversations_survive(target: str, request: Request) -> None:
+    survives(target, request)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", WRITERS)
+@hypothesis.settings(max_examples=400, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.given(request=conversations.requests())
+def test_many_made_up_conversations_survive(target: str, request: Request) -> None:
+    survives(target, request)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), list(permutations([name for name in MAIN if name in WRITERS], 2)))
 @hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests(plain=True))

@@ -200,7 +200,6 @@ def test_a_newer_version_is_read_as_far_as_it_is_understood() -> None:
         ({"messages": [{"role": 1, "content": [{"value": "x"}, 5]}]}, "messages[0].content[1]"),
         ({"messages": [{"role": 1, "content": [{"mimeType": "image/png", "data": 5}]}]}, "messages[0].content[0].data"),
         ({"messages": [{"role": 1, "content": [{"callId": "x", "content": [{"value": "a"}, 5]}]}]}, "messages[0].content[0].content[1]"),
-        ({"messages": [{"role": 2, "content": [{"callId": "x", "name": "n", "extra": {"a": 1}}]}]}, "messages[0].content[0].extra.a"),
         ({"messages": [{"role": 2, "content": [{"value": [1]}]}]}, "messages[0].content[0].value[0]"),
         ({"messages": [], "toolMode": 3}, "toolMode"),
         ({"messages": [], "modelOptions": {"temperature": "hot"}}, "modelOptions.temperature"),

@@ -173,6 +173,24 @@ def keep(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
     return {protocol: fields} if fields else None
 
 
+# what providers want back, and of which type; whatever else a client may send in their name is not theirs
+STATE: dict[str, type] = {
+    "caller": dict, "encrypted_content": str, "id": str, "is_error": bool, "minted": bool, "namespace": str,
+    "reasoning_details": list, "redacted": str, "redactedContent": str, "server_name": str, "signature": str,
+    "thought": bool, "thoughtSignature": str, "toolType": str, "tool_use_id": str, "type": str,
+}  # fmt: skip
+
+
+def state(given: Object) -> Extra:
+    """Extra data that came by way of a client: only fields that are known to be a provider's state, by protocol."""
+    found = {protocol: _state(own) for protocol, own in given.items() if isinstance(own, dict)}  # pyright: ignore[reportUnknownArgumentType]
+    return {protocol: own for protocol, own in found.items() if own}
+
+
+def _state(own: Object) -> Object:
+    return {key: value for key, value in own.items() if key in STATE and isinstance(value, STATE[key])}
+
+
 class Pairs:
     """Results find their calls where ids are missing: by name and in order, among the calls of the last round.
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from penstock import pick, reading
 from penstock.aisdk.words import OURS, SDK, read_metadata, write_metadata
 from penstock.errors import BadRequest
-from penstock.writing import split
+from penstock.writing import FOREIGN, split
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from penstock.events import Extra
     from penstock.pick import Object
+    from penstock.writing import Draft
 
 OPTIONS, METADATA = "providerOptions", "providerMetadata"
 WORDS = (OPTIONS, METADATA, "experimental_providerMetadata")  # today's, and those of version 4
@@ -64,16 +65,15 @@ def read_options(source: Object, words: tuple[str, ...] = WORDS) -> Noted:
         if not isinstance(value, dict):
             raise BadRequest("an object", value, provider).at(word)
     cache, hint, left = _cached(given)
-    extra = read_metadata(left, reasoning=True)
-    for own in extra.values():
-        own.pop("_", None)
+    ours = pick.table(left, OURS)
+    state = reading.state(pick.table(ours, "extra"))
+    extra = read_metadata({**left, OURS: {"extra": state}} if ours else left, reasoning=True)
     for provider in [name for name, value in left.items() if not value]:
         extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = {}
-    ours = {key: value for key, value in pick.table(left, OURS).items() if key != "extra"}
-    spelled = {
-        "options": "" if word == words[0] else word, "hint": hint, "no_options": not given,
-        "ours": {key: value for key, value in ours.items() if key not in TAKEN},
-    }  # fmt: skip
+    odd = {key: value for key, value in ours.items() if key not in TAKEN}
+    if "extra" in ours and ours["extra"] != state:
+        odd["extra"] = ours["extra"]
+    spelled = {"options": "" if word == words[0] else word, "hint": hint, "no_options": not given, "ours": odd}
     return Noted(extra, ours, cache, {key: value for key, value in spelled.items() if value})
 
 
@@ -97,19 +97,26 @@ def write_options(
 ) -> Object:
     """The field of provider options, if there is anything to say. `own` is the protocol that writes."""
     found: Object = {}
-    ours = {**marks.get("ours", {}), **ours}
-    if extra or any(ours.values()):
-        others = {
-            protocol: {key: value for key, value in fields.items() if key != "_"}
-            for protocol, fields in (extra or {}).items()
-            if protocol == SDK or protocol != own
-        }
-        found = write_metadata({key: value for key, value in others.items() if value}, reasoning=True, **ours)
+    ours = {**marks.get("ours", {}), **{key: value for key, value in ours.items() if value}}
+    if extra or ours:
+        given = extra or {}
+        others = reading.state({key: fields for key, fields in given.items() if key not in (SDK, own)})
+        if SDK in given:
+            others[SDK] = given[SDK]
+        found = write_metadata(others, reasoning=True, **ours)
     if cache:
         odd = marks.get("hint", "")
         hint = {"type": "ephemeral", **({} if cache == "5m" and odd != "ttl" else {"ttl": cache})}
         found[CACHER] = {**found.get(CACHER, {}), odd if odd in CACHE else CACHE[0]: hint}
     return {marks.get("options") or word: found} if found or marks.get("no_options") else {}
+
+
+def report(draft: Draft, extra: Extra | None) -> None:
+    """Say which fields of others are neither said nor carried: all but a provider's state."""
+    for protocol, fields in (extra or {}).items():
+        names = [key for key in fields if key != "_" and key not in reading.STATE]
+        if names and protocol not in (SDK, draft.protocol):
+            draft.diagnostics.add("loss-extra", f"{draft.protocol}: {FOREIGN.format(protocol, ', '.join(names))}")
 
 
 def kept(protocol: str, noted: Noted, rest: Object, **marks: Any) -> Extra | None:

@@ -13,7 +13,7 @@ import msgspec
 from penstock import pick, reading
 from penstock import request as rq
 from penstock.aisdk.documents import first_id, read_data, write_data
-from penstock.aisdk.options import OPTIONS, dress, undressed
+from penstock.aisdk.options import OPTIONS, dress, report, undressed
 from penstock.aisdk.words import OURS, SDK, encoded
 from penstock.errors import BadRequest
 from penstock.writing import split
@@ -148,6 +148,9 @@ def alone(result: rq.Result) -> rq.Text | rq.Json | None:
 
 def write_content(content: list[rq.ResultPart], draft: Draft, version: int) -> list[Object]:
     """The parts of an output's list."""
+    for part in content:
+        if not isinstance(part, rq.Opaque) and part.extra is not None:
+            report(draft, part.extra)
     return [made for part in content for made in _WRITES[type(part)](part, draft, version)]
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import pick, reading
 from penstock import request as rq
-from penstock.aisdk.options import WORDS, dress, undressed
+from penstock.aisdk.options import WORDS, dress, report, undressed
 from penstock.aisdk.words import OURS, SDK
 from penstock.errors import BadRequest
 from penstock.writing import said, split
@@ -173,6 +173,7 @@ def write_tools(request: rq.Request, draft: Draft, *, named: bool) -> Object:
 
 
 def _write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
+    report(draft, tool.extra)
     rest, own, marks = undressed(tool, namespace=tool.namespace)
     if tool.kind in ("provider", "unknown") and "tool" in own:
         return [own["tool"]]

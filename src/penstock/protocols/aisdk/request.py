@@ -37,7 +37,7 @@ _RESULT = frozenset({"type", "toolCallId", "toolName", "output", "result", "expe
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    tools = settings.read_tools(body)
+    tools = settings.read_tools(reading.as_object(body))
     reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
     messages, marks = reader.read(body)
     asked, spelled = settings.read_settings(body)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.aisdk import settings
 from penstock.aisdk.messages import input_of, reasoning_words, write_custom, write_file
-from penstock.aisdk.options import undressed, write_options
+from penstock.aisdk.options import report, undressed, write_options
 from penstock.aisdk.outputs import alone, value_of, write_content, write_output
 from penstock.aisdk.words import OURS
 from penstock.protocols.aisdk.request import BETWEEN, NAME
@@ -75,6 +75,7 @@ class Writer(Draft):
 
     def _options(self, request: rq.Request, left: Object, marks: Object) -> Object:
         """The options of everybody, and ours among them."""
+        report(self, request.extra)
         ours = write_options(request.extra, {}, settings=left, usage=request.usage).get("providerOptions", {})
         found = {**request.options, **({OURS: ours[OURS]} if OURS in ours else {})}
         return {marks.get("word") or "providerOptions": found} if found else {}
@@ -132,6 +133,7 @@ class Writer(Draft):
         return {"role": "system", "content": BETWEEN.join(texts), **beside}
 
     def _beside(self, message: rq.Message, marks: Object, cache: str, **ours: Any) -> Object:
+        report(self, message.extra)
         options = write_options(message.extra, marks, cache=cache, name=message.name, **ours)
         return {**split(message.extra, NAME)[0].get("rest", {}), **options}
 
@@ -161,6 +163,8 @@ class Writer(Draft):
         return made
 
     def _part(self, part: rq.AnyPart) -> list[Object]:
+        if type(part) is not rq.Opaque and part.extra is not None:
+            report(self, part.extra)
         return self.kinds[type(part)](self, part)
 
     def _text(self, part: rq.Text) -> list[Object]:

@@ -37,6 +37,7 @@ LOSSES: Losses = {
     "media": "a text file of another type is sent as plain text: {}",
     "mid-system": "a system message inside the conversation is said by the user",
     "name": "the name of who speaks is left out",
+    "namespace": "the namespace of a tool is left out: {}",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
     "setting": "a setting without a word here is left out: {}",
     "source": "a citation in an earlier answer is left out",

@@ -24,6 +24,8 @@ def write_tools(draft: Blocks, tools: Iterable[rq.Tool], body: Object) -> None:
 
 def _tool(draft: Blocks, tool: rq.Tool) -> Object | None:
     own, marks = draft.own(tool.extra)
+    if tool.namespace:
+        draft.lose("namespace", tool.namespace)
     if "tool" in own:
         made: Object = dict(own["tool"])
     elif tool.kind in ("provider", "unknown"):

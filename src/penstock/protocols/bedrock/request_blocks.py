@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.pick import Object
 
-_CLIENT = frozenset({None, "", "tool_use"})  # the types of a call that is not Bedrock's own
+_CLIENT = frozenset({"", "tool_use"})  # the types of a call that is not Bedrock's own
 
 
 def read_blocks(blocks: list[Any], key: str, role: str) -> list[rq.AnyPart]:
@@ -87,7 +87,7 @@ def _call(said: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
         json = "{}" if bare else as_json(given)
     else:
         json = json_of(given) if RAW in given else as_json(given)
-    by: Any = "client" if said.get("type") in _CLIENT else "provider"
+    by: Any = "client" if reading.text(said, "type") in _CLIENT else "provider"
     extra = keep(NAME, rest(said, {"toolUseId", "name", "input"}), bare=bare)
     return [rq.Call(reading.needed(said, "toolUseId"), reading.needed(said, "name"), json, by, extra=extra)]
 

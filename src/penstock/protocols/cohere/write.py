@@ -203,6 +203,11 @@ class Writer(Draft):
         self.lose("approval")
         return []
 
+    def _stray(self, _: rq.Call | rq.Result) -> list[Object]:
+        """Where nobody calls and nothing is answered."""
+        self.lose("opaque")
+        return []
+
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
     def _tool(self, tool: rq.Tool) -> list[Object]:
@@ -241,7 +246,7 @@ class Writer(Draft):
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.File: _file, rq.Opaque: _opaque,
-        rq.Source: _source, rq.Ask: _ask,
+        rq.Source: _source, rq.Ask: _ask, rq.Call: _stray, rq.Result: _stray,
     }  # fmt: skip
 
 

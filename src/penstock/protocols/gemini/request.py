@@ -115,7 +115,7 @@ class _Contents:
         """One content: two messages where function responses and other parts share it."""
         content = keys(content)
         role = content.get("role")
-        if role not in ROLES:
+        if not isinstance(role, str | None) or role not in ROLES:
             raise BadRequest("user, model or function", role, "role")
         canonical, before = ROLES[role], self._last
         if canonical == "assistant" and before != "assistant":
@@ -123,10 +123,12 @@ class _Contents:
         self._parts.begin(self._count)
         self._count += 1
         said = _parts(content, self._parts)
+        odd = canonical == "user" and any(type(part) is rq.Call for part in said)
+        canonical = "assistant" if odd else canonical  # whoever sends it: only the model calls
         self._last = canonical
         unknown = rest(content, _CONTENT) if content.keys() - _CONTENT else {}
         marks: Object = {"single": True} if isinstance(content.get("parts"), dict) else {}
-        if role not in ("user", "model"):
+        if odd or role not in ("user", "model"):
             marks["role"] = role or "none"
         return self._messages(canonical, said, unknown, marks)
 

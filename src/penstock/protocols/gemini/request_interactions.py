@@ -122,7 +122,7 @@ def _input(given: Any) -> tuple[list[rq.Message], str]:
 
 def _step(step: Object) -> tuple[rq.Role, list[rq.AnyPart]]:
     if step.get("type") is None and step.get("role") in ("user", "model"):
-        said = [rq.Text(step["content"])] if isinstance(step.get("content"), str) else _contents(step)
+        said: list[rq.AnyPart] = [rq.Text(step["content"])] if isinstance(step.get("content"), str) else _contents(step)
         for part in said:
             _mark(part, turn="text" if isinstance(step.get("content"), str) else "contents")
         return "user" if step["role"] == "user" else "assistant", said

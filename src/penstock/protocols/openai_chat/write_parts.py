@@ -28,6 +28,7 @@ LOSSES: Losses = {
     "file-id": "a file by another provider's id is sent by that id, which nobody else knows",
     "file-name": "the name of a file is left out",
     "json-result": "a JSON value in a tool result is sent as its text",
+    "namespace": "the namespace of a tool is left out: {}",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
     "order": "what a message says behind its calls is sent before them, and all that it thought before both",
     "parts": "a text of several parts is sent as one",

@@ -25,6 +25,8 @@ def write_tools(draft: Parts, tools: Iterable[rq.Tool], body: Object) -> None:
 
 
 def _tool(draft: Parts, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
+    if tool.namespace:
+        draft.lose("namespace", tool.namespace)
     if tool.kind in ("provider", "unknown"):
         if "tool" not in own:
             draft.lose("tool", tool.name)

@@ -40,7 +40,7 @@ _WORDS = (METADATA,)
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    tools = settings.read_tools(body)
+    tools = settings.read_tools(reading.as_object(body))
     reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
     system = reading.text(body, "system")
     messages = [rq.Message("system", [rq.Text(system)])] if system else []

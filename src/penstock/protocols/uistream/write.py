@@ -14,7 +14,7 @@ from penstock import pick
 from penstock import request as rq
 from penstock.aisdk import settings
 from penstock.aisdk.messages import reasoning_words, write_custom, write_file
-from penstock.aisdk.options import METADATA, undressed, write_options
+from penstock.aisdk.options import METADATA, report, undressed, write_options
 from penstock.aisdk.words import OPAQUE, OURS, SDK
 from penstock.protocols.uistream.old import STEP
 from penstock.protocols.uistream.request import ORPHAN, STEERING
@@ -83,6 +83,7 @@ class Writer(Draft):
             body["stream"] = request.stream
         asked, left = settings.write_settings(request.settings, marks)
         body.update(asked)
+        report(self, request.extra)
         ours = write_options(request.extra, {}, own=NAME, settings=left, usage=request.usage).get("providerOptions", {})
         found = {**request.options, **({OURS: ours[OURS]} if OURS in ours else {})}
         return {**body, **({marks.get("word") or "providerOptions": found} if found else {})}
@@ -155,6 +156,8 @@ class Writer(Draft):
         self._step = {part.id for part in parts if type(part) is rq.Call} or self._step
         to = self._made[-1]["parts"]
         for part in parts:
+            if type(part) is not rq.Opaque and part.extra is not None:
+                report(self, part.extra)
             to += self.kinds[type(part)](self, part)
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
@@ -187,6 +190,7 @@ class Writer(Draft):
         near = self._made[-1]["parts"][-1:] == [part] if result.by == "provider" else result.call in self._step
         if not near:
             self.lose("moved")
+        report(self, result.extra)
         write_result(result, part, self)
         return []
 

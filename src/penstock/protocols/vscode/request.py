@@ -26,7 +26,6 @@ from penstock.reading import keep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.events import Extra
     from penstock.pick import Object
     from penstock.protocols.vscode.thinking import Thought
 
@@ -45,7 +44,7 @@ _RESULT = frozenset({"kind", "callId", "content", "isError", "$mid"})
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
     notes = Diagnostics("vscode request")
-    version = reading.whole(body, "version")
+    version = reading.whole(reading.as_object(body), "version")
     if version is not None and version > VERSION:
         notes.add("version", f"version {version} of the wire form is newer than this reader")
     tools = reading.rows(body, "tools", settings.read_tool)
@@ -148,7 +147,10 @@ class _Reader:
         self._names[made.id] = made.name
         given = part.get("input")
         own = {key: value for key, value in part.items() if key not in _CALL or value is None}
-        made.extra = {**_state(part), **(keep(NAME, own, silent=given is None) or {})} or None
+        told = reading.table(part, "extra")
+        state = reading.state(told)
+        odd = told if told != state else None
+        made.extra = {**state, **(keep(NAME, own, silent=given is None, state=odd) or {})} or None
         only = pick.text(pick.as_object(given), "input")
         if made.name in self._custom and given == {"input": only}:
             made.json, made.form = only, "text"
@@ -202,12 +204,3 @@ class _Reader:
                     if type(part) is rq.Result:
                         part.name = self._names.get(part.call, "")
         return messages
-
-
-def _state(part: Object) -> Extra:
-    """The provider's state of a call, if the client kept it."""
-    given = reading.table(part, "extra")
-    for protocol, own in given.items():
-        if not isinstance(own, dict):
-            raise BadRequest("an object", own, protocol).at("extra")
-    return {protocol: {key: own[key] for key in own if key != "_"} for protocol, own in given.items()}

@@ -35,7 +35,10 @@ def read_run(run: Sequence[Object], given: list[Thought]) -> tuple[list[rq.Reaso
         known = thoughts[len(given) :] if thoughts[: len(given)] == given else thoughts
         given += known
         if thoughts:
-            return [rq.Reasoning(one.text, one.form, item=one.id, extra=_clean(one.extra)) for one in known], True
+            return [
+                rq.Reasoning(one.text, one.form, item=one.id, extra=reading.state(one.extra or {}) or None)
+                for one in known
+            ], True
         return ([rq.Reasoning(value, item=id)] if value else []), False
     return _foreign(value, id, metadata), True
 
@@ -44,13 +47,6 @@ def _said(part: Object) -> str:
     if not isinstance(part.get("value"), str | list):
         raise BadRequest("a string or a list of strings", part.get("value"), "value")
     return "".join(reading.strings(part, "value"))
-
-
-def _clean(extra: Extra | None) -> Extra | None:
-    """State without marks of how something was spelled: only readers make those."""
-    return {
-        key: {word: said for word, said in own.items() if word != "_"} for key, own in (extra or {}).items()
-    } or None
 
 
 def _foreign(value: str, id: str, metadata: Object) -> list[rq.Reasoning]:
@@ -70,7 +66,7 @@ def _foreign(value: str, id: str, metadata: Object) -> list[rq.Reasoning]:
 
 def write_run(run: Sequence[rq.Reasoning]) -> Object:
     """Neighbouring reasoning as the one thinking part that a host would keep."""
-    thoughts = [Thought(one.text, one.item, one.form, _clean(_others(one.extra))) for one in run]
+    thoughts = [Thought(one.text, one.item, one.form, _others(one.extra)) for one in run]
     id = next((one.item for one in reversed(run) if one.item), "")  # noqa: A001 — as the part calls it
     part: Object = {"kind": "thinking", "value": "".join(one.text for one in run), **({"id": id} if id else {})}
     if len(run) > 1 or any(one.extra or one.form != "full" for one in thoughts):
@@ -78,8 +74,8 @@ def write_run(run: Sequence[rq.Reasoning]) -> Object:
     return part
 
 
-def _others(extra: Extra | None) -> Extra:
-    return {key: own for key, own in (extra or {}).items() if key != NAME and own.keys() - {"_"}}
+def _others(extra: Extra | None) -> Extra | None:
+    return reading.state({key: own for key, own in (extra or {}).items() if key != NAME}) or None
 
 
 def note_raw(parts: list[rq.Reasoning], raw: list[Object]) -> None:

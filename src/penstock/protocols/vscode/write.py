@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from penstock import reading
 from penstock import request as rq
 from penstock.carrying import Holds, input_of, stowed
 from penstock.protocols.vscode import settings
@@ -23,6 +24,7 @@ from penstock.writing import Draft, Losses, said, split
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from penstock.events import Extra
     from penstock.pick import Object
 
 LOSSES: Losses = {
@@ -109,6 +111,8 @@ class Writer(Draft):
             if "raw" in marks and isinstance(marks["raw"], list) and marks["run"] == run:
                 made: list[Object] = list(marks["raw"])  # pyright: ignore[reportUnknownArgumentType]
             elif type(part) is rq.Reasoning:
+                for thought in parts[place : place + run]:
+                    self._report(thought.extra)
                 made = [write_run(parts[place : place + run])]
             else:
                 run = 1
@@ -151,11 +155,14 @@ class Writer(Draft):
         made: Object = {**own, "kind": "call", "callId": call.id, "name": call.name}
         if call.json or not marks.get("silent"):
             made["input"] = given
-        others = {
-            key: {word: fields[word] for word in fields if word != "_"} for key, fields in (call.extra or {}).items()
-        }
-        state = {key: fields for key, fields in others.items() if fields and key != NAME}
-        return [{**made, **said(extra=state)}]
+        self._report(call.extra)
+        state = reading.state({key: fields for key, fields in (call.extra or {}).items() if key != NAME})
+        return [{**made, **said(extra=marks.get("state") or state)}]
+
+    def _report(self, extra: Extra | None) -> None:
+        """Say what of others' data is not carried: all that is no state."""
+        if extra is not None:
+            self.own({key: reading.rest(fields, reading.STATE.keys()) for key, fields in extra.items()})
 
     def _result(self, result: rq.Result) -> list[Object]:
         own, marks = self.own(result.extra)
