@@ -25,6 +25,7 @@ Facets = dict[str, Any]
 VITAL = frozenset({"text", "refusal", "system", "calls", "results", "images", "tools", "shape", "texts-in-results"})
 """What no loss may cost between the main protocols. (`refusal`: the words; that they decline is `refusal-kind`.)"""
 MEDIA = {"audio/mp3": "audio/mpeg", "audio/x-wav": "audio/wav", "audio/wave": "audio/wav", "image/jpg": "image/jpeg"}
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/*"})
 NO_INPUT: tuple[Any, ...] = (None, {}, {"type": "object"}, {"type": "object", "properties": {}})
 
 
@@ -72,7 +73,8 @@ def _kinds(parts: Iterable[Any]) -> list[str]:
 
 
 def _is_image(part: Any) -> bool:
-    return isinstance(part, rq.File) and part.media.startswith("image/") and not part.id
+    """A picture of a kind that all take; one by a provider's id, or a drawing in XML, is a file like others."""
+    return isinstance(part, rq.File) and MEDIA.get(part.media, part.media) in PICTURES and not part.id
 
 
 def _of(rows: Sequence[tuple[str, list[Any]]], kind: type) -> list[tuple[str, Any]]:

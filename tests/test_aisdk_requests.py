@@ -139,16 +139,20 @@ def test_approvals_are_answered_in_the_message_that_holds_the_results() -> None:
     assert [part["type"] for part in made[1]["content"]] == ["tool-approval-response", "tool-result", "tool-result"]
 
 
-def test_marks_of_spelling_are_ours_to_make() -> None:
-    """A client that sends some could make a writer trip."""
-    options = {"providerOptions": {"penstock": {"extra": {"openai-chat": {"_": 5, "kept": 1}}}}}
+def test_a_client_may_give_back_state_and_nothing_else() -> None:
+    """What our own writers rely on they must have read themselves."""
+    options = {
+        "providerOptions": {
+            "penstock": {"extra": {"openai-chat": {"_": 5, "beside": 1}, "gemini": {"thoughtSignature": "ts"}}}
+        }
+    }
     request = requesting.read(
         "aisdk", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", **options}], **options}]}
     )
     (message,) = request.messages
     assert isinstance(message.parts[0], rq.Text)
-    assert message.parts[0].extra == {"openai-chat": {"kept": 1}}
-    assert (message.extra or {})["openai-chat"] == {"kept": 1}
+    for extra in (message.extra or {}, message.parts[0].extra or {}):
+        assert {key: own for key, own in extra.items() if key != "aisdk"} == {"gemini": {"thoughtSignature": "ts"}}
 
 
 def test_a_call_still_streaming_is_no_call() -> None:

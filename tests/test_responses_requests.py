@@ -188,7 +188,11 @@ def _is_blank(item: dict[str, Any]) -> bool:
 
 
 def test_an_answer_that_was_cleared_is_sent_cleared() -> None:
-    shell: Any = {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "long", "stderr": "", "outcome": {}}]}
+    shell: Any = {
+        "type": "shell_call_output",
+        "call_id": "c",
+        "output": [{"stdout": "long", "stderr": "", "outcome": {}}],
+    }
     patch = {"type": "apply_patch_call_output", "call_id": "d", "status": "completed", "output": "long"}
     asked = read_request({"input": [shell, patch]})
     asked.messages[0].parts = [

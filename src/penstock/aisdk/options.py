@@ -98,12 +98,13 @@ def write_options(
     """The field of provider options, if there is anything to say. `own` is the protocol that writes."""
     found: Object = {}
     ours = {**marks.get("ours", {}), **{key: value for key, value in ours.items() if value}}
-    if extra or ours:
-        given = extra or {}
-        others = reading.state({key: fields for key, fields in given.items() if key not in (SDK, own)})
-        if SDK in given:
-            others[SDK] = given[SDK]
-        found = write_metadata(others, reasoning=True, **ours)
+    if extra:
+        others = reading.state({key: fields for key, fields in extra.items() if key not in (SDK, own)})
+        if SDK in extra:
+            others[SDK] = extra[SDK]
+        found = write_metadata(others, reasoning=True)
+    if ours:
+        found[OURS] = {**found.get(OURS, {}), **ours}
     if cache:
         odd = marks.get("hint", "")
         hint = {"type": "ephemeral", **({} if cache == "5m" and odd != "ttl" else {"ttl": cache})}

@@ -1,6 +1,6 @@
 """Server-sent events: `SseParser` reads them by the WHATWG rules, `SseWriter` writes them.
 
-Leans on `re` for the common shapes, which one C call turns into a list of frames; a line parser takes whatever is left.
+The common shapes are cut by one call of `split` or of a regular expression; a line parser takes whatever is left.
 Does not decode text, does not reconnect, does not look into the data.
 """
 

@@ -163,7 +163,7 @@ class Writer(Draft):
         return made
 
     def _part(self, part: rq.AnyPart) -> list[Object]:
-        if type(part) is not rq.Opaque and part.extra is not None:
+        if not isinstance(part, rq.Opaque) and part.extra is not None:
             report(self, part.extra)
         return self.kinds[type(part)](self, part)
 

@@ -129,6 +129,7 @@ def _upstream_result(block: Object) -> rq.AnyPart:
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────
 
 _FILE = frozenset({"type", "source", "title"})
+_USUAL = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
 
 
 def _image(block: Object) -> rq.AnyPart:
@@ -147,7 +148,8 @@ def _filed(block: Object, media: str) -> rq.AnyPart:
         return _other(block)
     made = reading.inside(block, "source", lambda one: read(one, media))
     made.name = reading.text(block, "title")
-    marks: Object = {"own": True} if made.id else {}
+    odd = made.id or (source["type"] == "base64" and made.media not in _USUAL)
+    marks: Object = {"own": source["type"]} if odd else {}
     if media == "image/*" and not made.media.startswith("image/"):
         marks["kind"] = "image"
     if strange := rest(source, {"type", "media_type", "data", "url", "file_id"}):

@@ -45,7 +45,9 @@ LOSSES: Losses = {
     "tool": "a tool that another provider runs is left out: {}",
     "unsigned": "reasoning without this provider's signature is left out, or said as text",
 }
-_TEXTS = ("text/", "application/json", "application/xml", "application/yaml")
+_TEXTS = ("text/", "application/json", "application/xml", "application/yaml", "image/svg")
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/*")
+_ALIASES = {"image/jpg": "image/jpeg"}
 _TIMES = ("5m", "1h")
 
 
@@ -161,8 +163,9 @@ class Blocks(Draft):
 
     def _file(self, part: rq.File) -> list[Object]:
         own, marks = self.own(part.extra)
-        kind = marks.get("kind") or ("image" if part.media.startswith("image/") else "document")
-        source = self._source_of(part, own=bool(own or marks))
+        media = _ALIASES.get(part.media, part.media)
+        kind = marks.get("kind") or ("image" if media in _IMAGES else "document")
+        source = self._source_of(part, media, marks.get("own", ""))
         if source is None:
             self.lose("file", part.media)
             return [{"type": "text", "text": line(part.name or part.media, part.url)}]
@@ -177,12 +180,12 @@ class Blocks(Draft):
         add(made, marks.get("also"))
         return [made]
 
-    def _source_of(self, part: rq.File, *, own: bool) -> Object | None:
-        media, known = part.media, part.media.startswith(("image/", "application/pdf"))
+    def _source_of(self, part: rq.File, media: str, own: str) -> Object | None:
+        known = media in _IMAGES or media == "application/pdf" or own == "base64"
         if part.id:
             return {"type": "file", "file_id": part.id}
         if part.url:
-            return {"type": "url", "url": part.url} if known or own else None
+            return {"type": "url", "url": part.url} if known else None
         if media == "image/*":
             media = sniff(part.data) or "image/png"
         if known:

@@ -64,7 +64,7 @@ def read_message(message: Object) -> list[rq.Message]:
     parts = read_blocks(given, "content", role)  # pyright: ignore[reportUnknownArgumentType]
     extra = keep(NAME, rest(message, {"role", "content"}))
     if role == "user" and any(type(part) is rq.Call for part in parts):
-        raise BadRequest("toolUse in messages of the assistant alone", given, "content")
+        raise BadRequest("toolUse in messages of the assistant alone", [], "content")
     if role == "assistant":
         return [rq.Message("assistant", parts, extra=extra)]
     return _user(parts, extra)

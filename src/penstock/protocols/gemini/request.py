@@ -41,7 +41,7 @@ def read_request(body: Object) -> rq.Request:
     messages = [*_system(body.get("systemInstruction"), parts), *_contents(body.get("contents"), parts)]
     free_calls(messages, tools)
     config = reading.table(body, "toolConfig")
-    settings, more, marks = read_settings(reading.table(body, "generationConfig"))
+    settings, more, marks = _settings(body)
     choice, beside = read_choice(keys(config))
     model = reading.text(body, "model") or reading.text(outer, "model")
     extra = keep(
@@ -56,6 +56,12 @@ def read_request(body: Object) -> rq.Request:
     return rq.Request(
         model, restored(messages), tools, choice, settings, extra=extra, diagnostics=parts.diagnostics
     )  # fmt: skip
+
+
+def _settings(body: Object) -> tuple[rq.Settings, Object, Object]:
+    if body.get("generationConfig") is None:
+        return rq.Settings(), {}, {}
+    return reading.inside(body, "generationConfig", read_settings)
 
 
 def _if(**fields: Object) -> Object:

@@ -12,6 +12,7 @@ from penstock import reading
 from penstock import request as rq
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.pick import as_object
 from penstock.protocols.gemini.own import NAME
 from penstock.protocols.gemini.request_settings import LEVELS
 from penstock.reading import keep, rest, unsaid
@@ -108,7 +109,7 @@ def _input(given: Any) -> tuple[list[rq.Message], str]:
         return [rq.Message("user", [rq.Text(given)])], "text"
     if not isinstance(given, list):
         raise BadRequest("a string or a list", given, "input")
-    kinds = {cast("Object", one).get("type") for one in given if isinstance(one, dict)}  # pyright: ignore[reportUnknownVariableType]
+    kinds = {str(as_object(one).get("type")) for one in given}  # pyright: ignore[reportUnknownVariableType]
     if kinds and kinds <= _CONTENTS.keys():
         return [rq.Message("user", reading.each(given, _content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
     messages: list[rq.Message] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock import reading
 from penstock import request as rq
@@ -13,6 +13,7 @@ from penstock.reading import rest, unsaid
 if TYPE_CHECKING:
     from penstock.pick import Object
 
+_Thought: TypeAlias = "tuple[int | None, str, bool | None, Object]"  # budget, level, whether to show it, all of it
 LEVELS = frozenset({"minimal", "low", "medium", "high"})
 _FORMAT = frozenset({"responseMimeType", "responseSchema", "responseJsonSchema"})
 _CONFIG = _FORMAT | {
@@ -24,9 +25,11 @@ _CONFIG = _FORMAT | {
 def read_settings(given: Object) -> tuple[rq.Settings, Object, Object]:
     """The settings, what has no word among them, and how some were spelled."""
     config = keys(given)
-    thinking = keys(reading.table(config, "thinkingConfig"))
+    thought: _Thought = (None, "", None, {})
+    if config.get("thinkingConfig") is not None:
+        thought = reading.inside(config, "thinkingConfig", _thought)
+    budget, level, thoughts, thinking = thought
     form, marks = _format(config)
-    budget, level = reading.whole(thinking, "thinkingBudget"), reading.text(thinking, "thinkingLevel")
     effort = level.lower() if level.lower() in LEVELS else ""
     said = {"includeThoughts": True, "thinkingBudget": _is_budget(budget), "thinkingLevel": bool(effort)}
     odd = rest(thinking, {key for key, known in said.items() if known})
@@ -49,9 +52,15 @@ def read_settings(given: Object) -> tuple[rq.Settings, Object, Object]:
         format=form,
         effort=effort,
         budget=budget if _is_budget(budget) else None,
-        thoughts=reading.flag(thinking, "includeThoughts"),
+        thoughts=thoughts,
     )
     return settings, more, marks
+
+
+def _thought(given: Object) -> _Thought:
+    said = keys(given)
+    budget, level = reading.whole(said, "thinkingBudget"), reading.text(said, "thinkingLevel")
+    return budget, level, reading.flag(said, "includeThoughts"), said
 
 
 def _is_budget(budget: int | None) -> bool:

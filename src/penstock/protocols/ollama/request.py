@@ -14,7 +14,6 @@ from penstock.carrying import grammar_of, json_of, restored
 from penstock.carrying.free import free_calls
 from penstock.carrying.inputs import RAW
 from penstock.diagnostics import Diagnostic
-from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.media import of_url, sniff
 from penstock.protocols.ollama.request_settings import SETTINGS, read_settings
@@ -106,11 +105,8 @@ class _Messages:
 
     def _call(self, call: Object) -> rq.Call:
         self._number += 1
-        said = reading.inside(call, "function", lambda said: said)
-        given, name, args = reading.text(call, "id"), reading.text(said, "name"), said.get("arguments")
-        if not name or not isinstance(args, dict | None):
-            raise BadRequest("a name and an object of arguments", said if name else None, "function")
-        args = cast("Object", args or {})
+        given = reading.text(call, "id")
+        said, name, args = reading.inside(call, "function", _called)
         id = self._pairs.call(given, name, f"call_{self._count}_{self._number}")  # noqa: A001 — as the part calls it
         inner = rest(said, {"name", "arguments"})
         own = {**rest(call, {"id", "type", "function"}), **({"function": inner} if inner else {})}
@@ -126,6 +122,10 @@ class _Messages:
             self.diagnostics.append(Diagnostic("no-call", told, "ollama request"))
         extra = keep(NAME, {}, minted=not given, nameless=not name)
         return rq.Result(call or given or f"call_{self._count}_0", name, content, extra=extra)
+
+
+def _called(said: Object) -> tuple[Object, str, Object]:
+    return said, reading.needed(said, "name"), reading.table(said, "arguments")
 
 
 def read_tool(tool: Object) -> rq.Tool:

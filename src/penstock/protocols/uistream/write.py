@@ -156,7 +156,7 @@ class Writer(Draft):
         self._step = {part.id for part in parts if type(part) is rq.Call} or self._step
         to = self._made[-1]["parts"]
         for part in parts:
-            if type(part) is not rq.Opaque and part.extra is not None:
+            if not isinstance(part, rq.Opaque) and part.extra is not None:
                 report(self, part.extra)
             to += self.kinds[type(part)](self, part)
 

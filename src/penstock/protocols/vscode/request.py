@@ -51,7 +51,7 @@ def read_request(body: Object) -> rq.Request:
     reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"), notes)
     rows = reading.rows(body, "messages", reader.message, need=True)
     asked, own, marks = settings.read_settings(body)
-    unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
+    nulls = {key: None for key in body if key in _KNOWN and body[key] is None}
     streamed = reading.flag(body, "stream")
     return rq.Request(
         reading.text(body, "model"),
@@ -62,8 +62,8 @@ def read_request(body: Object) -> rq.Request:
         stream=streamed is not False,
         options=reading.table(body, "providerOptions"),
         extra=keep(
-            NAME, {**unknown, **own}, **marks, bare=reader.bare, streamed=streamed is True, version=version or "-",
-            tools=body.get("tools") == [],
+            NAME, {**reading.rest(body, _KNOWN), **own}, **marks, also=nulls, bare=reader.bare,
+            streamed=streamed is True, version=version or "-", tools=body.get("tools") == [],
         ),
         diagnostics=list(notes),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from penstock.protocols.vscode.joining import flat, together
 from penstock.protocols.vscode.settings import NAME
 from penstock.protocols.vscode.thoughts import write_run
 from penstock.protocols.vscode.wire import VERSION
-from penstock.writing import Draft, Losses, said, split
+from penstock.writing import Draft, Losses, add, said, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,6 +76,7 @@ class Writer(Draft):
             body["stream"] = request.stream
         if request.usage is False:
             self.lose("usage")
+        add(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
