@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.framing import Frame
     from penstock.stage import Stage
 
+LONG = 20_000
 NAMES = tuple(protocols.MODULES)
 """Every protocol there is."""
 
@@ -100,19 +101,23 @@ def halves(body: bytes, places: Iterable[int] | None = None) -> Iterator[list[by
 
 
 def singles(body: bytes) -> list[bytes]:
-    return [body[at : at + 1] for at in range(len(body))]
+    return crumbs(body, 1)
+
+
+def crumbs(body: bytes, size: int) -> list[bytes]:
+    return [body[at : at + size] for at in range(0, len(body), size)]
 
 
 def steady(
     source: str, body: bytes, framing: str = "auto", options: Mapping[str, Any] | None = None,
     places: Iterable[int] | None = None,
 ) -> list[AnyEvent]:  # fmt: skip
-    """The events of a stream, having made sure that they are the same cut in two anywhere, and byte by byte.
+    """The events of a stream, having made sure that they are the same cut in two anywhere, and in crumbs.
 
-    What a decoder does depends on its batches alone, so equal batches need no second run.
+    Crumbs are single bytes, of a long stream a few.     What a decoder does depends on its batches alone, so equal batches need no second run.
     """
     frames, events, known = _joined(batches([body], framing)), decode(source, body, framing, options), set[Any]()
-    for chunks in [*halves(body, places), singles(body)]:
+    for chunks in [*halves(body, places), crumbs(body, 1 if len(body) <= LONG else 7)]:
         found = batches(chunks, framing)
         assert _joined(found) == frames
         shape = tuple(map(len, found))

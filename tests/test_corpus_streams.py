@@ -27,7 +27,7 @@ PROTOCOLS = list(recorded.SOURCES)
 MOST_UNKNOWN = 0.02
 SHORT = 1200
 """Up to so many bytes a stream is cut everywhere."""
-CUTS = 40
+CUTS = 24
 """How often a longer one is."""
 
 
