@@ -17,7 +17,9 @@ from tests import requesting
 TABLE: dict[str, list[dict[str, str]]] = tomllib.loads(
     (Path(__file__).with_name("data") / "bad_requests.toml").read_text()
 )
-ROWS = [pytest.param(name, row["body"], row["error"], id=f"{name}-{row['error']}") for name in TABLE for row in TABLE[name]]
+ROWS = [
+    pytest.param(name, row["body"], row["error"], id=f"{name}-{row['error']}") for name in TABLE for row in TABLE[name]
+]
 SAID = "messages[3].content[0].image_url: expected an object, found a string"
 BODIES: dict[str, Any] = {
     "openai-chat": {"error": {"message": SAID, "type": "invalid_request_error", "param": None, "code": "invalid"}},

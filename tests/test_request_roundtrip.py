@@ -48,7 +48,11 @@ def camel(value: Any) -> Any:
         return [camel(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {re.sub("_([a-z])", lambda found: found[1].upper(), key): camel(item) for key, item in value.items() if item is not None}
+    return {
+        re.sub("_([a-z])", lambda found: found[1].upper(), key): camel(item)
+        for key, item in value.items()
+        if item is not None
+    }
 
 
 def unbuffered(value: Any) -> Any:

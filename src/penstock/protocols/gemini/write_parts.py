@@ -12,7 +12,7 @@ from penstock.media import sniff
 from penstock.protocols.gemini.calls import TRACES
 from penstock.protocols.gemini.own import NAME
 from penstock.protocols.gemini.responses import write_response
-from penstock.writing import Draft, Losses, split, told
+from penstock.writing import Draft, Losses, salvage, split, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 LOSSES: Losses = {
-    "opaque": "state of another protocol is left out",
+    "opaque": "state of another protocol is left out; what it says in words is sent as text",
     "reasoning-state": "signed or encrypted reasoning of another protocol is sent as its words alone",
     "form": "that reasoning is a summary is not said",
     "traces": "a tool that ran and left nothing but traces is left out",
@@ -177,6 +177,7 @@ class PartWriter(Draft):
                 self.lose("source")
             elif isinstance(part, rq.Opaque) and part.protocol != NAME:
                 self.lose("opaque")
+                kept += [rq.Text(words) for words in (salvage(part.data),) if words]
             elif isinstance(part, rq.File) and not part.url and not part.data:
                 self.lose("file", part.media)
                 kept.append(rq.Text(told(part)))
@@ -223,7 +224,8 @@ class PartWriter(Draft):
         if part.protocol == NAME:
             return [part.data]
         self.lose("opaque")
-        return []
+        words = salvage(part.data)
+        return [{"text": words}] if words else []
 
     def _source(self, _: rq.Source) -> list[Object]:
         self.lose("source")
