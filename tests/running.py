@@ -114,7 +114,8 @@ def steady(
 ) -> list[AnyEvent]:  # fmt: skip
     """The events of a stream, having made sure that they are the same cut in two anywhere, and in crumbs.
 
-    Crumbs are single bytes, of a long stream a few.     What a decoder does depends on its batches alone, so equal batches need no second run.
+    Crumbs are single bytes, of a long stream a few. What a decoder does depends on its batches alone, so equal batches
+    need no second run.
     """
     frames, events, known = _joined(batches([body], framing)), decode(source, body, framing, options), set[Any]()
     for chunks in [*halves(body, places), crumbs(body, 1 if len(body) <= LONG else 7)]:

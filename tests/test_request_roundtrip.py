@@ -250,8 +250,9 @@ def test_wrong_types_anywhere_are_refused_by_name_or_passed_on(protocol: str) ->
             bad = changed(body, path, luck.choice(ODD))
             try:
                 request = requesting.read(protocol, bad)
-            except BadRequest as error:
-                assert len(str(error)) < 300
+            except BadRequest as refusal:
+                words = str(refusal)
+                assert len(words) < 300
                 continue
             for target in WRITERS:
                 requesting.write(target, request).encode()

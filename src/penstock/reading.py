@@ -147,7 +147,7 @@ def each(items: Iterable[Any], read: Callable[[Object], T], key: str) -> list[T]
         for item in items:
             if not isinstance(item, dict):
                 raise BadRequest("an object", item)  # noqa: TRY301 — it gets its path below, like any other
-            made.append(read(cast("Object", item)))
+            made.append(read(item))  # pyright: ignore[reportUnknownArgumentType]
     except BadRequest as error:
         raise error.at(len(made)).at(key) from None
     return made

@@ -21,16 +21,11 @@ def restored(messages: list[rq.Message]) -> list[rq.Message]:
             if type(part) is rq.Text:
                 if part.text.startswith(OPEN):
                     return _Restoring().run(messages)
-            elif type(part) is rq.Result and _speaks(part):
-                return _Restoring().run(messages)
+            elif type(part) is rq.Result:
+                first = part.content[0] if part.content else None
+                if part.call.startswith(RAN) or (type(first) is rq.Text and first.text.startswith(OPEN)):
+                    return _Restoring().run(messages)
     return messages
-
-
-def _speaks(result: rq.Result) -> bool:
-    if result.call.startswith(RAN):
-        return True
-    first = result.content[0] if result.content else None
-    return type(first) is rq.Text and first.text.startswith(OPEN)
 
 
 class _Restoring:

@@ -85,7 +85,9 @@ class Blocks(Draft):
     def block(self, part: rq.AnyPart | rq.ResultPart) -> list[Object]:
         """A part as what it is here: mostly one block, sometimes none."""
         made = self.kinds[type(part)](self, part)
-        if part.cache and made and "cache_control" not in made[-1]:
+        if not part.cache:
+            return made
+        if made and "cache_control" not in made[-1]:
             self.hint(part, made[-1], split(getattr(part, "extra", None), NAME)[1])
         return made
 
@@ -101,6 +103,8 @@ class Blocks(Draft):
     # ── what is said ──────────────────────────────────────────────────────────────────────────────
 
     def _text(self, part: rq.Text) -> list[Object]:
+        if part.extra is None and part.text:
+            return [{"type": "text", "text": part.text}]
         own, marks = self.own(part.extra)
         if not part.text and "empty" not in marks:
             self.lose("empty")  # an empty block is refused

@@ -29,6 +29,7 @@ _TOOL = frozenset({"name", "description", "inputSchema", "strict"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body. The model is named in the URL; SDKs say it in the body."""
+    reading.as_object(body)
     messages = _system(body)
     for row in reading.rows(body, "messages", read_message, need=True):
         messages += row

@@ -36,6 +36,7 @@ CHOICES: dict[Any, rq.ChoiceMode] = {"REQUIRED": "required", "NONE": "none"}
 
 def read_request(body: Object) -> rq.Request:
     """A request of either version from its parsed body."""
+    reading.as_object(body)
     if "message" in body and "messages" not in body:
         return read_request1(body)
     messages = reading.rows(body, "messages", read_message, need=True)

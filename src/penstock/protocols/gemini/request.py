@@ -33,6 +33,7 @@ _CONTENT = frozenset({"role", "parts"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body. The model is named in the URL; some bodies say it again."""
+    reading.as_object(body)
     if is_interaction(body):
         return read_interaction(body)
     outer, body = _unwrapped(keys(body))

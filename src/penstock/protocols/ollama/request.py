@@ -32,6 +32,7 @@ _FUNCTION = frozenset({"name", "description", "parameters"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
+    reading.as_object(body)
     generate = "messages" not in body and "prompt" in body
     reader = _Messages()
     messages = _prompt(body) if generate else reading.rows(body, "messages", reader.read, need=True)

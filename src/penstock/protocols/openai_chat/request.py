@@ -118,19 +118,19 @@ def _said(message: Object) -> rq.Message:
     content = message.get("content")
     if type(content) is str and content and len(message) == 2:  # noqa: PLR2004 — a role and words, again
         return rq.Message("assistant", [rq.Text(content)])
+    if len(message) == 3 and message.get("tool_calls") and "content" in message:  # noqa: PLR2004 — and calls
+        if content is None:
+            return rq.Message("assistant", [*reading.rows(message, "tool_calls", read_call)])
+        if type(content) is str and content:
+            return rq.Message("assistant", [rq.Text(content), *reading.rows(message, "tool_calls", read_call)])
     parts: list[rq.AnyPart] = [*read_thoughts(message)]
     parts += read_content(content)
     if message.get("refusal"):
         parts.append(rq.Text(reading.text(message, "refusal"), refusal=True, extra=keep(NAME, {}, field=True)))
-    spoken = len(parts)
     parts += reading.rows(message, "tool_calls", read_call)
     if message.get("function_call") is not None:
         parts.append(reading.inside(message, "function_call", _legacy_call))
     made = rq.Message("assistant", parts)
-    if content is None and spoken < len(parts) and message.keys() <= _CALLING:
-        if "content" not in message:
-            made.extra = {NAME: {"_": {"bare": True}}}
-        return made
     _about(made, message, content)
     if "content" not in message:
         own = (made.extra or {}).get(NAME, {})
@@ -138,12 +138,21 @@ def _said(message: Object) -> rq.Message:
     return made
 
 
-_CALLING = frozenset({"role", "content", "tool_calls"})
 _CALL = frozenset({"id", "type", "function", "custom", "cache_control"})
 
 
 def read_call(call: Object) -> rq.Call:
     """A tool call of an assistant's message."""
+    said = call.get("function")
+    if type(said) is dict and len(said) == 2 and len(call) == 3 and call.get("type") == "function":  # noqa: PLR2004
+        id, name, given = call.get("id"), said.get("name"), said.get("arguments")  # noqa: A001 — as it is called
+        if type(given) is str and type(name) is str and type(id) is str:
+            return rq.Call(id, name, given)
+    return _read_call(call)
+
+
+def _read_call(call: Object) -> rq.Call:
+    """The same, step by step, for whatever is odd or wrong about it."""
     custom = call.get("type") == "custom"
     kind, field = ("custom", "input") if custom else ("function", "arguments")
     try:
@@ -180,10 +189,10 @@ def _arguments(given: Any, field: str) -> str:
 def _answered(message: Object) -> rq.Message:
     """A tool's result."""
     content = message.get("content")
-    call = reading.text(message, "tool_call_id")
-    name = reading.text(message, "name")
-    if type(content) is str and content and len(message) == 3 and call:  # noqa: PLR2004 — role, id and words
-        return rq.Message("tool", [rq.Result(call, name, [rq.Text(content)])])
+    call = message.get("tool_call_id")
+    if len(message) == 3 and type(content) is str and content and type(call) is str and call:  # noqa: PLR2004
+        return rq.Message("tool", [rq.Result(call, "", [rq.Text(content)])])
+    call, name = reading.text(message, "tool_call_id"), reading.text(message, "name")
     parts = read_content(content)
     inside: list[rq.ResultPart] = [part for part in parts if isinstance(part, rq.ResultPart)]
     result = rq.Result(call, name, inside)

@@ -26,10 +26,11 @@ STATES = frozenset({
     "input-streaming", "input-available", "approval-requested", "approval-responded", "output-available",
     "output-error", "output-denied",
 })  # fmt: skip
+PAGE = ("title", "toolMetadata")  # what only pages care for
 _ASKING = ("approval-requested", "approval-responded", "output-denied")
 _KNOWN = frozenset({
     "type", "toolName", "toolCallId", "state", "input", "rawInput", "output", "errorText", "providerExecuted",
-    "preliminary", "approval", RESULT,
+    "preliminary", "approval", RESULT, *PAGE,
 })  # fmt: skip
 _ANSWERED = ("approved", "reason")  # of an approval: what the user said
 _ASKED = {"requestReason": "reason"}  # and what the request said, in the words of model messages
@@ -65,7 +66,7 @@ class ToolPart:
         ours = dress(
             made, part, _KNOWN, (CALL,), NAME, dynamic=dynamic, state=self._state if self._state in _ASKING else "",
             raw=word == "rawInput", also=part["rawInput"] if "rawInput" in part and word == "input" else None,
-            silent=word not in part, unrun=ran is False,
+            silent=word not in part, unrun=ran is False, page={key: part[key] for key in PAGE if key in part},
         )  # fmt: skip
         if ran:
             made.by = "provider"
@@ -130,7 +131,7 @@ def write_call(call: rq.Call, *, free: bool) -> Object:
     part: Object = (
         {"type": "dynamic-tool", "toolName": call.name} if marks.get("dynamic") else {"type": f"tool-{call.name}"}
     )
-    part |= {"toolCallId": call.id, "state": marks.get("state") or "input-available"}
+    part |= {"toolCallId": call.id, "state": marks.get("state") or "input-available", **marks.get("page", {})}
     if call.json or not (marks.get("silent") or marks.get("raw")):
         part["rawInput" if marks.get("raw") else "input"] = input_of(call, marks)
     if "also" in marks:

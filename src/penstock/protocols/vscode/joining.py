@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def apart(message: rq.Message, units: list[list[rq.AnyPart]]) -> list[rq.Message]:
     """The message with these units, and behind it what goes into one of its own."""
     results = [place for place, unit in enumerate(units) if type(unit[0]) is rq.Result]
-    others = [place for place in range(len(units)) if place not in results]
     if not results:
         message.parts = [part for unit in units for part in unit]
         return [message]
+    others = [place for place in range(len(units)) if place not in results]
     # results stand before what else a user says, and behind what an assistant says
     rows: list[tuple[rq.Role, list[int]]] = [("tool", results), (message.role, others)]
     if message.role == "assistant":

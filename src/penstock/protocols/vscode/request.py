@@ -7,7 +7,7 @@ follows, marked as joined. Parts that hosts keep for themselves are never conten
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import pick, reading
 from penstock import request as rq
@@ -24,7 +24,7 @@ from penstock.protocols.vscode.wire import VERSION
 from penstock.reading import keep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.pick import Object
     from penstock.protocols.vscode.thinking import Thought
@@ -88,6 +88,8 @@ class _Reader:
             host: list[list[Any]] = []
         else:
             units, host = self._units(message)
+        if len(message) == 2 and not host and not isinstance(content, str) and isinstance(role, int):  # noqa: PLR2004 — role and content: most are so
+            return apart(rq.Message(ROLES[role]), units)
         own = {key: value for key, value in message.items() if key not in ("role", "content", "name")}
         spelled = {"host": host, "role": role if isinstance(role, str) else "", "text": isinstance(content, str)}
         extra = keep(NAME, own, **spelled, marker=hosted.marker(host))
@@ -102,7 +104,8 @@ class _Reader:
         elements = reading.rows(message, "content", lambda part: part, need=True)
         for place, part in enumerate(elements):
             kind = kind_of(part)
-            self.bare = self.bare and "kind" not in part
+            if "kind" in part:
+                self.bare = False
             try:
                 if kind == "thinking":
                     run.append(part)
@@ -128,21 +131,23 @@ class _Reader:
         return [[*parts]]
 
     def _part(self, kind: str, part: Object) -> list[rq.AnyPart]:
-        if kind == "call":
-            return [self._call(part)]
-        if kind == "result":
-            return [self._result(part)]
-        if kind == "text":
-            made = rq.Text(reading.needed(part, "value"), reading.flag(part, "refusal") or False)
-            made.extra = keep(NAME, reading.rest(part, _TEXT), mid=part.get("$mid"))
-            return [made]
-        if kind == "data":
-            return [read_data(part)]
-        if kind == "tree":
-            return [*read_tree(part, part.get("value"))]
-        return [rq.Opaque(NAME, kind, part)]
+        read = self.kinds.get(kind)
+        return [rq.Opaque(NAME, kind, part)] if read is None else read(self, part)
 
-    def _call(self, part: Object) -> rq.Call:
+    def _text(self, part: Object) -> list[rq.AnyPart]:
+        if len(part) == 1:
+            return [rq.Text(part["value"])]
+        made = rq.Text(reading.needed(part, "value"), reading.flag(part, "refusal") or False)
+        made.extra = keep(NAME, reading.rest(part, _TEXT), mid=part.get("$mid"))
+        return [made]
+
+    def _data(self, part: Object) -> list[rq.AnyPart]:
+        return [read_data(part)]
+
+    def _tree(self, part: Object) -> list[rq.AnyPart]:
+        return [*read_tree(part, part.get("value"))]
+
+    def _call(self, part: Object) -> list[rq.AnyPart]:
         made = rq.Call(reading.needed(part, "callId"), reading.needed(part, "name"))
         self._names[made.id] = made.name
         given = part.get("input")
@@ -156,9 +161,9 @@ class _Reader:
             made.json, made.form = only, "text"
         elif given is not None:
             made.json = json_of(given) if isinstance(given, dict) else as_json(given)
-        return made
+        return [made]
 
-    def _result(self, part: Object) -> rq.Result:
+    def _result(self, part: Object) -> list[rq.AnyPart]:
         content = part.get("content")
         made = rq.Result(reading.needed(part, "callId"))
         host: list[list[Any]] = []
@@ -173,7 +178,7 @@ class _Reader:
             NAME, reading.rest(part, _RESULT), unfailed=part.get("isError") is False, text=isinstance(content, str),
             host=host, mid=part.get("$mid"),
         )  # fmt: skip
-        return made
+        return [made]
 
     def _contents(self, content: Sequence[Any], host: list[list[Any]]) -> list[rq.ResultPart]:
         units: list[list[rq.ResultPart]] = []
@@ -194,7 +199,7 @@ class _Reader:
         self.bare = self.bare and "kind" not in part
         if kind == "data":
             return [read_data(part, inside=True)]
-        return self._part("text", part) if kind == "text" else read_tree(part, part.get("value", part), inside=True)
+        return self._text(part) if kind == "text" else read_tree(part, part.get("value", part), inside=True)
 
     def named(self, messages: list[rq.Message]) -> list[rq.Message]:
         """Every result with its tool's name, wherever its call stands."""
@@ -204,3 +209,7 @@ class _Reader:
                     if type(part) is rq.Result:
                         part.name = self._names.get(part.call, "")
         return messages
+
+    kinds: ClassVar[Mapping[str, Callable[[Any, Object], list[rq.AnyPart]]]] = {
+        "text": _text, "call": _call, "result": _result, "data": _data, "tree": _tree,
+    }  # fmt: skip
