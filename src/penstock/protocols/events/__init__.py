@@ -69,10 +69,15 @@ class EventsDecoder(Decoder):
             self._any(event)
             return
         start, pieces = known
+        streamed = "".join(pieces)
+        if start.by == "client" and start.form == "json" and streamed and usable(streamed) is not None:
+            # Whatever its end says: targets that stream the input have shown all of it by now.
+            self._any(self._judged(start, streamed, event.extra, whole=True))
+            return
         same = (event.id, event.name, event.by, event.form) == (start.id, start.name, start.by, start.form)
         end = self._judged(start, event.json, event.extra, whole=same and type(event) is ev.CallEnd)
         if isinstance(end, ev.CallCut) and pieces:
-            end = replace(end, json="".join(pieces))  # what was streamed is what there is of it
+            end = replace(end, json=streamed)  # what was streamed is what there is of it
         self._any(end)
 
     def _judged(self, start: ev.CallStart, json: str, extra: Extra | None, *, whole: bool) -> ev.CallEnd | ev.CallCut:
