@@ -210,7 +210,7 @@ class ChatEncoder(Encoder):
         if slot is None:
             return
         if slot.waiting is not None:
-            if self._whole_calls or slot.waiting.form == "text":
+            if self._whole_calls or slot.waiting.form == "text" or not event.json.strip():
                 return
             self._announce(slot, slot.waiting, "")
         shape = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}'
