@@ -154,6 +154,8 @@ class Said(Content):
         item: Object = {"type": "reasoning"}
         if part.item:
             item["id"] = part.item
+        elif not head:  # another protocol's carrier of this one's state: an item must have an id
+            item["id"] = self.mint("rs")
         if "bare" not in head:
             item["summary"] = []
         if "status" in head:
