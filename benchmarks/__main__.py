@@ -13,10 +13,13 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import peers, sse, stages, translate
+from benchmarks import peers, requests, sse, stages, translate
 
 RESULTS = Path(__file__).parent / "results.md"
-SECTIONS = {"translate": translate.report, "stages": stages.report, "sse": sse.report, "peers": peers.report}
+SECTIONS = {
+    "translate": translate.report, "stages": stages.report, "sse": sse.report, "requests": requests.report,
+    "peers": peers.report,
+}  # fmt: skip
 
 
 def processor() -> str:

@@ -39,10 +39,12 @@ def conversation(messages: int, tools: int) -> dict[str, Any]:
     for number in range(rounds):
         calls = [
             {"id": f"call_{number}_{place}", "type": "function", "function": {"name": name, "arguments": given}}
-            for place, (name, given) in enumerate([
-                (f"tool_{number % tools}", '{"path": "src/app/main.c", "limit": 200, "offset": 0}'),
-                (f"tool_{(number + 1) % tools}", '{"command": "make -j2 test", "timeout": 60}'),
-            ])
+            for place, (name, given) in enumerate(
+                [
+                    (f"tool_{number % tools}", '{"path": "src/app/main.c", "limit": 200, "offset": 0}'),
+                    (f"tool_{(number + 1) % tools}", '{"command": "make -j2 test", "timeout": 60}'),
+                ]
+            )
         ]
         rows.append({"role": "user", "content": f"{number}: {WORDS}"})
         rows.append({"role": "assistant", "content": WORDS, "tool_calls": calls})
@@ -55,7 +57,9 @@ def conversation(messages: int, tools: int) -> dict[str, Any]:
 
 
 def tool(place: int) -> dict[str, Any]:
-    fields = {name: {"type": "string", "description": f"The {name} to work on."} for name in ("path", "command", "text")}
+    fields = {
+        name: {"type": "string", "description": f"The {name} to work on."} for name in ("path", "command", "text")
+    }
     schema = {"type": "object", "properties": fields, "required": ["path"], "additionalProperties": False}
     described = {"name": f"tool_{place}", "description": "Does one thing to a file.", "parameters": schema}
     return {"type": "function", "function": described}
@@ -105,7 +109,9 @@ def llm_rosetta(body: dict[str, Any], _: int) -> Callable[[], dict[str, Any]]:
 
 def blocks(body: dict[str, Any]) -> int:
     """Calls and results in a body: what every contender must have carried."""
-    content = [block for message in body["messages"] if isinstance(message["content"], list) for block in message["content"]]
+    content = [
+        block for message in body["messages"] if isinstance(message["content"], list) for block in message["content"]
+    ]
     return sum(block["type"] in ("tool_use", "tool_result") for block in content)
 
 
@@ -161,8 +167,8 @@ def report() -> Section:
     return Section(
         f"""## Requests, Chat to Anthropic
 
-ms of CPU for {MESSAGES} messages with {TOOLS} tools, {ROUNDS} rounds in turn. At most {OBJECTS:.0f} ms from objects to objects and
-{BYTES:.0f} ms from bytes to bytes.
+ms of CPU for {MESSAGES} messages with {TOOLS} tools, {ROUNDS} rounds in turn.
+At most {OBJECTS:.0f} ms from objects to objects and {BYTES:.0f} ms from bytes to bytes.
 
 {others.text}
 

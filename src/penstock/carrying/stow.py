@@ -18,12 +18,13 @@ Report: TypeAlias = Callable[[str], None]
 
 def stowed(messages: list[rq.Message], holds: Holds, carry: Report) -> list[rq.Message]:
     """The messages with everything in a place that the protocol has; the same list where that is so already."""
+    any_result = holds.failed and holds.result_files
     for message in messages:
         role = message.role
         if role == "assistant":
             if not _fits_turn(message, holds):
                 break
-        elif role == "tool" and not _fits_results(message, holds):
+        elif role == "tool" and not any_result and not _fits_results(message, holds):
             break
     else:
         return messages
@@ -35,7 +36,10 @@ def _fits_turn(message: rq.Message, holds: Holds) -> bool:
         if type(part) is rq.Text:
             if part.refusal and not holds.refusals:
                 return False
-        elif type(part) is rq.Call or type(part) is rq.Result:
+        elif type(part) is rq.Call:
+            if part.by == "provider" and _ran(part, holds.protocol):
+                return False
+        elif type(part) is rq.Result:
             if _ran(part, holds.protocol):
                 return False
         elif type(part) is rq.File and _made(part, holds):

@@ -64,8 +64,7 @@ def spelled(body: Object) -> Object:
     thinking, output = body.get("thinking"), body.get("output_config")
     metadata: Any = body.get("metadata")
     return {
-        "unlimited": "max_tokens" not in body,
-        "old_format": bool(body.get("output_format")),
+        "unlimited": body.get("max_tokens") is None,
         "thinking": {"as": thinking} if thinking is not None else None,
         "unthinking": thinking is None and isinstance(output, dict) and "effort" in output,
         "output": {"as": output} if output is not None else None,
@@ -81,7 +80,7 @@ def read_settings(body: Object) -> rq.Settings:
     budget, thoughts = (None, None)
     if body.get("thinking") is not None:
         budget, thoughts = reading.inside(body, "thinking", lambda one: read_thinking(one, effort))
-    user, metadata = _metadata(body)
+    user, metadata = read_metadata(body)
     tier = reading.text(body, "service_tier")
     return rq.Settings(
         max_output=reading.whole(body, "max_tokens"),
@@ -115,21 +114,23 @@ def _output(body: Object) -> tuple[str, rq.Format | None]:
     if body.get("output_config") is not None:
         effort, form = reading.inside(body, "output_config", read_output)
     if body.get("output_format") is not None:
-        form = reading.inside(body, "output_format", _format)
+        form = reading.inside(body, "output_format", read_format)
     return effort, form
 
 
 def read_output(output: Object) -> tuple[str, rq.Format | None]:
     """(effort, form of the answer)."""
-    form = None if output.get("format") is None else reading.inside(output, "format", _format)
+    form = None if output.get("format") is None else reading.inside(output, "format", read_format)
     return reading.text(output, "effort"), form
 
 
-def _format(given: Object) -> rq.Format | None:
+def read_format(given: Object) -> rq.Format | None:
+    """The form that an answer should have."""
     return rq.Format("schema", schema=reading.table(given, "schema")) if given.get("type") == "json_schema" else None
 
 
-def _metadata(body: Object) -> tuple[str, Object | None]:
+def read_metadata(body: Object) -> tuple[str, Object | None]:
+    """Who asks, and what else is noted."""
     metadata = reading.table(body, "metadata")
     if not metadata:
         return "", None

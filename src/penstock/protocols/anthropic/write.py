@@ -65,11 +65,14 @@ class Writer(Blocks):
 
     def _answers(self, message: rq.Message, made: list[Object]) -> None:
         """All results of a round stand in one user message."""
-        own, _ = self.own(message.extra)
-        if self._results is None or own:
-            self._results = {"role": "user", "content": [], **own}
-            made.append(self._results)
-        self._results["content"] += [block for part in message.parts for block in self.block(part)]
+        own = self.own(message.extra)[0] if message.extra else None
+        results: Object | None = self._results
+        if results is None or own:
+            blocks: list[Object] = []
+            self._results = results = {"role": "user", "content": blocks, **(own or {})}
+            made.append(results)
+        for part in message.parts:
+            results["content"] += self.block(part)
 
     def _message(self, message: rq.Message, made: list[Object]) -> None:
         results, self._results = self._results, None

@@ -93,7 +93,7 @@ class Blocks(Draft):
 
     def hint(self, part: Any, made: Object, marks: Object) -> None:
         """A cache point, as it was said or as it is usual."""
-        if "hint" in marks:
+        if "hint" in marks and (marks["hint"].get("ttl") or "5m") == part.cache:
             made["cache_control"] = marks["hint"]
             return
         if part.cache not in _TIMES:

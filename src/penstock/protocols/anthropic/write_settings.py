@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.protocols.anthropic.request_tools import TIERS, read_output, read_thinking
+from penstock.protocols.anthropic.request_tools import TIERS, read_format, read_metadata, read_output, read_thinking
 from penstock.writing import budget_of, said
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _tier(draft: Blocks, tier: str, body: Object) -> None:
 def _about(draft: Blocks, asked: rq.Settings, marks: Object, body: Object) -> None:
     """Who asks; nothing else may be noted here, unless it came from here."""
     given = marks.get("metadata", {}).get("as")
-    if given is not None and asked.user == (given.get("user_id") or ""):
+    if given is not None and read_metadata({"metadata": given}) == (asked.user, asked.metadata):
         body["metadata"] = given
         return
     if asked.metadata:
@@ -90,7 +90,7 @@ def _thought(draft: Blocks, asked: rq.Settings) -> Object | None:
 def _output(draft: Blocks, asked: rq.Settings, marks: Object, body: Object) -> None:
     given, old = marks.get("output", {}).get("as"), marks.get("form", {}).get("as")
     form = asked.format
-    if old is not None and form is not None:
+    if old is not None and form is not None and read_format(old) == form:
         body["output_format"], form = old, None
     if given is not None and read_output(given) == (asked.effort, form):
         body["output_config"] = given

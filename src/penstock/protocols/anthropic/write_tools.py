@@ -61,11 +61,11 @@ def _schema(draft: Blocks, tool: rq.Tool, marks: Object) -> Object:
 def write_choice(draft: Blocks, request: rq.Request, body: Object) -> None:
     """Which tool may or must be called, and whether several may be at once."""
     choice, parallel = request.choice, request.settings.parallel_calls
-    if choice is None and parallel is None:
-        return
     if choice is not None and "tools" not in body:
         draft.lose("choice")
         choice = None
+    if choice is None and parallel is None:
+        return
     mode = "auto" if choice is None else choice.mode
     if parallel is not None and (mode == "none" or (choice is None and not body.get("tools"))):
         draft.lose("setting", "parallel_calls")

@@ -170,8 +170,8 @@ class Blocks(Draft):
 
     def _file(self, part: rq.File) -> list[Object]:
         own, marks = self.own(part.extra)
-        kind, form = self._form(part, marks)
-        if not kind or (not part.data and not part.url.startswith("s3://")):
+        kind, form = self._form(part, marks) if part.data or part.url.startswith("s3://") else ("", "")
+        if not kind:
             self.lose("file", part.media)
             return [{"text": told(part)}]
         made: Object = {"format": form} if form else {}

@@ -103,8 +103,8 @@ class _History:
             content: list[rq.ResultPart] = [
                 rq.Json(as_json(output)) for output in reading.rows(result, "outputs", dict)
             ]  # fmt: skip
-            own = {**rest(result, {"call", "outputs"}), "call": call}
-            return rq.Result(id, name, content, extra={NAME: own})
+            extra = keep(NAME, rest(result, {"call", "outputs"}), call=call)
+            return rq.Result(id, name, content, extra=extra)
 
         results: list[rq.AnyPart] = [*reading.rows(entry, "tool_results", read)]
         tool = rq.Message("tool", results, extra=extra or None)

@@ -80,7 +80,10 @@ class Writer(Draft):
         if message.role == "tool":
             made = [{**self._result(part), **own} for part in message.parts if type(part) is rq.Result]
         elif message.role == "assistant":
-            made = [{**self._turn(message.parts, marks), **own}]
+            turn = {**self._turn(message.parts, marks), **own}
+            made = [turn] if len(turn) > 1 or marks else []
+            if not made:
+                self.lose("empty")
         else:
             content = self._content(message.parts, listed=bool(marks.get("listed"))) or self._silence(message)
             made = [{"role": message.role, "content": content, **own}] if content else []

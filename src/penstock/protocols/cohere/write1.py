@@ -117,8 +117,8 @@ class _History:
         return self._calls[call.id]
 
     def _result(self, result: rq.Result) -> Object:
-        own, _ = self._draft.own(result.extra)
-        call = self._calls.get(result.call) or {"name": result.name, "parameters": {}}
+        own, marks = self._draft.own(result.extra)
+        call = marks.get("call") or self._calls.get(result.call) or {"name": result.name, "parameters": {}}
         outputs = [_output(part) for part in result.content]
         return {"call": call, "outputs": outputs, **own}
 

@@ -1,7 +1,7 @@
 """Parts of a request's contents → canonical parts. `write_parts.py` is the way back.
 
 A call without an id gets one from its place; a result without one answers the calls of its name in order. Both say so
-in `extra`, as the decoder's do, so that the made-up id is not sent back.
+among their marks (the decoder's in `extra` itself), so that the made-up id is not sent back.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Parts:
     def _call(self, said: Object, around: Object) -> rq.Call:
         given, name, args = reading.text(said, "id"), reading.needed(said, "name"), _object(said, "args")
         id = self.pairs.call(given, name, self._mint())  # noqa: A001 — as the part calls it
-        more = {**around, **_more("functionCall", rest(said, {"id", "name", "args"})), **_minted(given)}
-        return rq.Call(id, name, _json(args), extra=keep(NAME, more, bare=args is None))
+        more = {**around, **_more("functionCall", rest(said, {"id", "name", "args"}))}
+        return rq.Call(id, name, _json(args), extra=keep(NAME, more, minted=not given, bare=args is None))
 
     def _result(self, said: Object, around: Object) -> rq.Result:
         given, name = reading.text(said, "id"), reading.needed(said, "name")
@@ -80,10 +80,8 @@ class Parts:
         id = call or given or self._mint()  # noqa: A001 — as the part calls it
         files = reading.rows(said, "parts", _inner_part)
         content, failed, marks = read_response(_object(said, "response"), files)
-        more = {
-            **around, **_more("functionResponse", rest(said, {"id", "name", "response", "parts"})), **_minted(given),
-        }  # fmt: skip
-        extra = keep(NAME, more, id=given if given != id else "", **marks)
+        more = {**around, **_more("functionResponse", rest(said, {"id", "name", "response", "parts"}))}
+        extra = keep(NAME, more, minted=not given, id=given if given != id else "", **marks)
         return rq.Result(id, name, content, failed, extra=extra)
 
     # ── what Google ran ───────────────────────────────────────────────────────────────────────────
@@ -132,6 +130,8 @@ def _text(part: Object) -> rq.Text | rq.Reasoning:
     text = reading.text(part, "text")
     if reading.flag(part, "thought"):
         return rq.Reasoning(text, extra=keep(NAME, rest(part, {"text", "thought"})))
+    if not text and part.get("thoughtSignature"):
+        return rq.Reasoning(form="redacted", extra=keep(NAME, rest(part, {"text"})))
     return rq.Text(text, extra=keep(NAME, rest(part, {"text"})))
 
 

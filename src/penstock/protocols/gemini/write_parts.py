@@ -82,7 +82,7 @@ class PartWriter(Draft):
                     if type(part) is rq.Call:
                         self.places[part.id] = len(self.places)
                         self.names[part.id] = part.name
-                        if part.extra is not None and split(part.extra, NAME)[0].get("minted"):
+                        if part.extra is not None and any(one.get("minted") for one in split(part.extra, NAME)):
                             self.minted.add(part.id)
 
     def part(self, part: rq.AnyPart) -> list[Object]:
@@ -155,7 +155,8 @@ class PartWriter(Draft):
         own, marks = self.own(result.extra)
         if result.by == "provider":
             return self._ran(result.call, result.json, own, "response")
-        id = marks.get("id") or ("" if own.get("minted") else result.call)  # noqa: A001 — as the part calls it
+        minted = own.get("minted") or marks.get("minted")
+        id = marks.get("id") or ("" if minted else result.call)  # noqa: A001 — as the part calls it
         name = result.name or self.names.get(result.call) or "tool"
         made: Object = {**self._id(id, "" if "id" in marks else result.call), "name": name}
         content = self._content(result.content)

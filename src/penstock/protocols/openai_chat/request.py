@@ -143,10 +143,10 @@ _CALL = frozenset({"id", "type", "function", "custom", "cache_control"})
 
 def read_call(call: Object) -> rq.Call:
     """A tool call of an assistant's message."""
-    said = call.get("function")
-    if type(said) is dict and len(said) == 2 and len(call) == 3 and call.get("type") == "function":  # noqa: PLR2004
+    if len(call) == 3 and call.get("type") == "function" and type(call.get("function")) is dict:  # noqa: PLR2004
+        said: Object = call["function"]
         id, name, given = call.get("id"), said.get("name"), said.get("arguments")  # noqa: A001 — as it is called
-        if type(given) is str and type(name) is str and type(id) is str:
+        if type(given) is str and type(name) is str and type(id) is str and len(said) == 2:  # noqa: PLR2004
             return rq.Call(id, name, given)
     return _read_call(call)
 

@@ -28,7 +28,7 @@ def spelled(body: Object) -> Object:
     long, short = body.get("max_completion_tokens") is not None, body.get("max_tokens") is not None
     return {
         "limit": "max_completion_tokens" if long else "",
-        "also_limit": {"max_tokens": body["max_tokens"]} if long and short else None,
+        "limits": [body["max_completion_tokens"], body["max_tokens"]] if long and short else None,
         "stop": isinstance(body.get("stop"), str),
         "seed": "random_seed" if body.get("random_seed") is not None else "",
         "top_k": body.get("top_k") is not None,
@@ -41,7 +41,7 @@ def read_settings(body: Object) -> rq.Settings:
     """The settings that all protocols share in some form."""
     limit = reading.whole(body, "max_completion_tokens")
     seed = reading.whole(body, "seed")
-    effort, budget, thoughts = _thinking(body)
+    effort, budget, thoughts = read_effort(body)
     return rq.Settings(
         max_output=reading.whole(body, "max_tokens") if limit is None else limit,
         temperature=reading.number(body, "temperature"),
@@ -54,7 +54,7 @@ def read_settings(body: Object) -> rq.Settings:
         choices=reading.whole(body, "n"),
         logprobs=reading.flag(body, "logprobs"),
         top_logprobs=reading.whole(body, "top_logprobs"),
-        format=_format(body),
+        format=read_format(body),
         parallel_calls=reading.flag(body, "parallel_tool_calls"),
         effort=effort,
         budget=budget,
@@ -68,7 +68,7 @@ def read_settings(body: Object) -> rq.Settings:
     )
 
 
-def _thinking(body: Object) -> tuple[str, int | None, bool | None]:
+def read_effort(body: Object) -> tuple[str, int | None, bool | None]:
     """Effort, budget and whether to show it, from the standard field or from those of the dialects."""
     effort = reading.text(body, "reasoning_effort")
     if body.get("reasoning") is not None:
@@ -94,7 +94,8 @@ def read_reasoning(said: Object) -> tuple[str, int | None, bool | None]:
     return reading.text(said, "effort"), budget, None if hidden is None else not hidden
 
 
-def _format(body: Object) -> rq.Format | None:
+def read_format(body: Object) -> rq.Format | None:
+    """The form that an answer should have."""
     if body.get("response_format") is None:
         return None
     return reading.inside(body, "response_format", _form)

@@ -51,6 +51,12 @@ def _detailed(message: Object) -> list[rq.Reasoning]:
     return made
 
 
+def told(pieces: Any) -> str:
+    """The words of a list of details, or of texts."""
+    rows = [piece.get("text") or piece.get("summary") for piece in pieces]
+    return "".join(words for words in rows if isinstance(words, str))
+
+
 def _detail(detail: Object) -> rq.Reasoning:
     words = detail.get("text") or detail.get("summary")
     part = rq.Reasoning(words if isinstance(words, str) else "", extra={NAME: {"reasoning_details": [detail]}})

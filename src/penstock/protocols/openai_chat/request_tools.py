@@ -39,7 +39,8 @@ def _function(tool: Object) -> rq.Tool:
     said = tool["function"]
     try:
         made = _described(reading.as_object(said), "parameters")
-        if len(tool) == 2 and "type" in tool and said.keys() <= _FUNCTION and made.description:  # noqa: PLR2004 — nothing else
+        usual = len(said) == 3 + (made.strict is not None) and made.schema is not None and made.description
+        if usual and len(tool) == 2 and "type" in tool:  # noqa: PLR2004 — nothing else is said
             return made
         function, also = rest(said, _FUNCTION), unsaid(said, _FUNCTION)
     except BadRequest as error:
@@ -71,10 +72,7 @@ def _flat(tool: Object) -> rq.Tool:
 
 def _custom(tool: Object, said: Object) -> rq.Tool:
     form = reading.table(said, "format")
-    grammar = reading.table(form, "grammar") or form
-    schema = None
-    if form.get("type") == "grammar":
-        schema = {"type": "grammar", "syntax": grammar.get("syntax"), "definition": grammar.get("definition")}
+    schema = read_grammar(form)
     fields = {"tool": rest(tool, {"type", "custom"}), "custom": rest(said, {"name", "description", "format"})}
     made = rq.Tool(reading.needed(said, "name"), reading.text(said, "description"), schema, "custom")
     made.extra = keep(
@@ -84,6 +82,14 @@ def _custom(tool: Object, said: Object) -> rq.Tool:
         format=form,
     )
     return made
+
+
+def read_grammar(form: Object) -> Object | None:
+    """The grammar of free text, if there is one."""
+    if form.get("type") != "grammar":
+        return None
+    grammar = reading.table(form, "grammar") or form
+    return {"type": "grammar", "syntax": grammar.get("syntax"), "definition": grammar.get("definition")}
 
 
 def _legacy(function: Object) -> rq.Tool:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import request as rq
 from penstock.carrying import stowed
+from penstock.jsontext import as_json
+from penstock.protocols.openai_chat.request_parts import cached
+from penstock.protocols.openai_chat.request_settings import MARKED
 from penstock.protocols.openai_chat.request_thoughts import NAME
 from penstock.protocols.openai_chat.write_parts import LOSSES, Parts, Quirks
 from penstock.protocols.openai_chat.write_settings import write_settings
@@ -13,7 +16,7 @@ from penstock.protocols.openai_chat.write_tools import write_choice, write_tools
 from penstock.writing import Draft, add
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from penstock.pick import Object
 
@@ -36,8 +39,7 @@ class Writer(Parts):
         write_tools(self, request.tools, body)
         write_choice(self, request.choice, body)
         write_settings(self, request.settings, own, marks, body)
-        if own:
-            body.update(own)
+        body.update({key: value for key, value in own.items() if key not in MARKED})
         if request.usage is not None:
             body["stream_options"] = {"include_usage": request.usage, **own.get("stream_options", {})}
         add(body, marks.get("also"))
@@ -61,14 +63,14 @@ class Writer(Parts):
         made.append(body)
 
     def _content(self, parts: list[rq.AnyPart], marks: Object, default: Any, body: Object) -> None:
-        content = self.content(parts, listed="listed" in marks, hinted="hint" in marks) if parts else ""
+        content = self.content(parts, listed="listed" in marks, hinted=_hinted(parts, marks)) if parts else ""
         if content:
             body["content"] = content
         elif "bare" not in marks and "content" not in (marks.get("also") or ()):
             body["content"] = default
 
     def _about(self, body: Object, marks: Object, parts: list[rq.AnyPart]) -> None:
-        if "hint" in marks and parts and parts[-1].cache:
+        if _hinted(parts, marks):
             body.update(marks["hint"])
         add(body, marks.get("also"))
 
@@ -136,8 +138,9 @@ class Writer(Parts):
             del made["type"]
         if "unnamed" in marks and not made["id"]:
             del made["id"]
-        if "given" in marks:
-            said["arguments"] = marks["given"]["as"]
+        given = marks.get("given", {}).get("as")
+        if "given" in marks and said["arguments"] == ("" if given is None else as_json(given)):
+            said["arguments"] = given
         made.update({key: value for key, value in own.items() if key != "function"})
         said.update(own.get("function", {}))
 
@@ -163,13 +166,18 @@ class Writer(Parts):
             body["content"] = self.answer(result.content, listed="listed" in marks)
         body.update(own)
         self._about(body, marks, [result])
-        if result.cache and "hint" not in marks:
+        if result.cache and not _hinted([result], marks):
             self.hint(result, body, own)
         return body
 
     roles: dict[str, Callable[[Any, rq.Message, list[Object]], None]] = {  # noqa: RUF012 — a table
         "system": _plain, "user": _plain, "assistant": _assistant, "tool": _tool,
     }  # fmt: skip
+
+
+def _hinted(parts: Sequence[rq.Part], marks: Object) -> bool:
+    """Whether the cache point behind the last part is the message's own."""
+    return "hint" in marks and bool(parts) and cached(marks["hint"]) == parts[-1].cache
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:

@@ -8,9 +8,9 @@ import msgspec
 
 from penstock import request as rq
 from penstock.carrying import Holds
-from penstock.media import sniff
-from penstock.protocols.openai_chat.request_parts import DOCUMENTS, SOUNDS
-from penstock.protocols.openai_chat.request_thoughts import FORMATS, NAME
+from penstock.media import of_url, sniff
+from penstock.protocols.openai_chat.request_parts import DOCUMENTS, SOUNDS, cached
+from penstock.protocols.openai_chat.request_thoughts import FORMATS, NAME, told
 from penstock.writing import Draft, Losses, add, line, salvage, split
 
 if TYPE_CHECKING:
@@ -106,14 +106,16 @@ class Parts(Draft):
     def part(self, part: rq.AnyPart | rq.ResultPart, *, hinted: bool = False) -> list[Object]:
         """A part as what it is here: mostly one, sometimes none."""
         made = self.kinds[type(part)](self, part)
-        if made and part.cache and not hinted and type(part) is not rq.Opaque:
-            self.hint(part, made[-1], split(getattr(part, "extra", None), NAME)[1])
+        if made and part.cache and type(part) is not rq.Opaque:
+            marks = split(getattr(part, "extra", None), NAME)[1]
+            if not hinted or "hint" in marks:
+                self.hint(part, made[-1], marks)
         return made
 
     def hint(self, part: Any, made: Object, marks: Object) -> None:
         """A cache point, as it was said or as the provider takes it."""
         word = self.quirks.cache
-        if "hint" in marks:
+        if "hint" in marks and cached(marks["hint"]) == part.cache:
             made.update(marks["hint"])
         elif word == "cache_control":
             made["cache_control"] = {"type": "ephemeral", **({"ttl": part.cache} if part.cache != "5m" else {})}
@@ -171,7 +173,9 @@ class Parts(Draft):
     def _filed(self, part: rq.File, marks: Object) -> tuple[str, Any]:
         """The type of part that a file becomes, and what stands in it."""
         kind, media = marks.get("kind") or "", part.media
-        address = marks.get("url") or part.url or (f"data:{media};base64,{part.data}" if part.data else "")
+        address = part.url or (f"data:{media};base64,{part.data}" if part.data else "")
+        if "url" in marks and of_url(marks["url"], media)[1:] == (part.url, part.data):
+            address = marks["url"]
         form = _FORMS.get(media) if part.data else None
         if (media.startswith("image/") and kind != "file" and address) or kind in ("video_url", "audio_url"):
             url = (
@@ -220,9 +224,8 @@ class Parts(Draft):
 
     def _thinking(self, part: rq.Reasoning) -> list[Object]:
         own, marks = split(part.extra, NAME)
-        if "given" in marks:
-            given: Any = marks["given"]["as"]
-        else:
+        given: Any = marks.get("given", {}).get("as")
+        if given is None or told(given) != part.text:
             given = part.text if marks.get("part") == "text" else [{"type": "text", "text": part.text}]
         return [{"type": "thinking", "thinking": given, **own}]
 
@@ -230,14 +233,17 @@ class Parts(Draft):
         """Reasoning into the fields that a message has for it."""
         own, marks = split(part.extra, NAME)
         state = {key: value for key, value in (part.extra or {}).items() if key != NAME and value.keys() - {"_"}}
-        details = own.get("reasoning_details") or self._details(part, state)
+        details = own.get("reasoning_details", ())
+        same = bool(details) and told(details) == part.text
+        if not same:
+            details = self._details(part, state)
         if details:
             body["reasoning_details"] = [*body.get("reasoning_details", ()), *details]
         elif state:
             self.lose("reasoning-state")
         body.update({key: value for key, value in own.items() if key != "reasoning_details"})
-        field = marks.get("field", "" if "reasoning_details" in own else self.quirks.reasoning)
-        words = marks.get("said") or part.text
+        field = marks.get("field", "" if same else self.quirks.reasoning)
+        words = (marks.get("said") if same else "") or part.text
         if field and words:
             body[field] = body.get(field, "") + words
         elif words and not details:

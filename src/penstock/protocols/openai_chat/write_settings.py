@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.protocols.openai_chat.request_settings import MARKED, read_reasoning
+from penstock.protocols.openai_chat.request_settings import MARKED, read_effort, read_format, read_reasoning
 from penstock.writing import effort_of, said
 
 if TYPE_CHECKING:
@@ -34,19 +34,29 @@ def write_settings(draft: Parts, asked: rq.Settings, own: Object, marks: Object,
     if asked.stop:
         body["stop"] = asked.stop[0] if "stop" in marks and len(asked.stop) == 1 else asked.stop
     if asked.format is not None or "format" in marks:
-        body["response_format"] = marks["format"]["as"] if "format" in marks else _format(asked.format)
+        _formed(asked.format, marks, body)
     if asked.top_k is not None:
         _top_k(draft, asked.top_k, marks, body)
-    if not own.keys() & MARKED:
+    kept = {key: own[key] for key in MARKED if key in own}
+    if kept and read_effort(kept)[1] == asked.budget:
+        body.update(said(reasoning_effort=asked.effort), **kept)
+    else:
         _thinking(draft, asked, marks, body)
-    elif asked.effort:
-        body["reasoning_effort"] = asked.effort
 
 
 def _limit(draft: Parts, most: int, marks: Object, body: Object) -> None:
     body[draft.quirks.limit or marks.get("limit") or "max_tokens"] = most
-    if not draft.quirks.limit:
-        body.update(marks.get("also_limit", {}))
+    long, short = marks.get("limits", (None, None))
+    if long == most and not draft.quirks.limit:
+        body["max_tokens"] = short
+
+
+def _formed(form: rq.Format | None, marks: Object, body: Object) -> None:
+    given = marks.get("format", {}).get("as")
+    if given is not None and read_format({"response_format": given}) == form:
+        body["response_format"] = given
+    elif form is not None:
+        body["response_format"] = _format(form)
 
 
 def _top_k(draft: Parts, top_k: int, marks: Object, body: Object) -> None:
@@ -91,9 +101,9 @@ def _reasoning(asked: rq.Settings, body: Object) -> None:
         body["reasoning"] = made
 
 
-def _format(form: rq.Format | None) -> Object | None:
-    if form is None or form.kind != "schema":
-        return {"type": "json_object" if form is not None and form.kind == "json" else "text"}
+def _format(form: rq.Format) -> Object:
+    if form.kind != "schema":
+        return {"type": "json_object" if form.kind == "json" else "text"}
     schema = said(name=form.name or "answer", schema=form.schema, description=form.description)
     if form.strict is not None:
         schema["strict"] = form.strict

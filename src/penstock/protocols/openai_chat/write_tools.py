@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.protocols.openai_chat.request_tools import read_choice
+from penstock.protocols.openai_chat.request_tools import read_choice, read_grammar
 from penstock.writing import add, said
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _function(tool: rq.Tool) -> Object:
 def _custom(tool: rq.Tool, own: Object, marks: Object) -> Object:
     custom = said(name=tool.name, description=tool.description)
     grammar = tool.schema or {}
-    if "format" in marks:
+    if "format" in marks and read_grammar(marks["format"]) == tool.schema:
         custom["format"] = marks["format"]
     elif grammar.get("definition"):
         rules = {"syntax": grammar.get("syntax"), "definition": grammar["definition"]}

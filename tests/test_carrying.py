@@ -1,0 +1,136 @@
+"""Carriers: what went another way comes back, and text never becomes structure."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import request as rq
+from penstock.carrying import Holds, grammar_of, restored, schema_of, stowed
+from tests.conversations import PIXEL
+
+POOR = Holds("nowhere", failed=False, json=False, refusals=False, result_files=False, assistant_files=False)
+PICTURE = rq.File("image/png", data=PIXEL)
+
+
+def there_and_back(messages: list[rq.Message]) -> tuple[list[rq.Message], list[str]]:
+    notes: list[str] = []
+    return restored(stowed(messages, POOR, notes.append)), notes
+
+
+TALKS: dict[str, tuple[list[rq.Message], list[str]]] = {
+    "nothing to do": ([rq.Message("user", [rq.Text("a")]), rq.Message("assistant", [rq.Text("b")])], []),
+    "a failed result": ([rq.Message("tool", [rq.Result("c", content=[rq.Text("no")], failed=True)])], ["failed"]),
+    "a failed result without words": ([rq.Message("tool", [rq.Result("c", failed=True)])], ["failed"]),
+    "a refusal": ([rq.Message("assistant", [rq.Text("a"), rq.Text("no", refusal=True)])], ["refusal"]),
+    "pictures of two results": (
+        [
+            rq.Message("assistant", [rq.Call("1", "f"), rq.Call("2", "f")]),
+            rq.Message("tool", [rq.Result("1", content=[rq.Text("a"), PICTURE, rq.Text("b")])]),
+            rq.Message("tool", [rq.Result("2", content=[PICTURE], failed=True)]),
+            rq.Message("user", [rq.Text("Well?")]),
+        ],
+        ["result-file", "result-file", "failed"],
+    ),
+    "a picture that the model made before it called": (
+        [
+            rq.Message("assistant", [rq.Text("a"), PICTURE, rq.Call("1", "f")]),
+            rq.Message("tool", [rq.Result("1", content=[rq.Text("b")])]),
+        ],
+        ["assistant-file"],
+    ),
+    "a turn that is nothing but pictures": (
+        [rq.Message("user", [rq.Text("a")]), rq.Message("assistant", [PICTURE, PICTURE]), rq.Message("user", [])],
+        ["assistant-file", "assistant-file"],
+    ),
+    "a search inside a turn": (
+        [
+            rq.Message(
+                "assistant",
+                [
+                    rq.Text("a"),
+                    rq.Call("s", "search", '{"q":1}', "provider"),
+                    rq.Result("s", "search", [rq.Json("[1]")], by="provider"),
+                    rq.Text("b"),
+                    rq.Call("1", "f"),
+                ],
+            ),
+            rq.Message("tool", [rq.Result("1", content=[rq.Text("c")])]),
+        ],
+        ["provider-call"],
+    ),
+    "a search that never ended": (
+        [rq.Message("assistant", [rq.Text("a"), rq.Call("s", "search", "{}", "provider"), rq.Text("b")])],
+        ["provider-call"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TALKS))
+def test_what_is_stowed_is_restored(name: str) -> None:
+    messages, carried = TALKS[name]
+    back, notes = there_and_back(messages)
+    assert back == messages
+    assert notes == carried
+
+
+def test_messages_that_fit_are_not_copied() -> None:
+    messages = TALKS["nothing to do"][0]
+    assert there_and_back(messages)[0] is messages
+
+
+def test_what_is_stowed_has_no_more_than_it_may() -> None:
+    for messages, _ in TALKS.values():
+        for message in stowed(messages, POOR, lambda _: None):
+            results = [part for part in message.parts if isinstance(part, rq.Result)]
+            assert not any(result.failed for result in results)
+            assert not any(isinstance(part, rq.File) for result in results for part in result.content)
+            if message.role == "assistant":
+                assert not any(isinstance(part, rq.File | rq.Result) for part in message.parts)
+
+
+# ── what a text may not do ────────────────────────────────────────────────────────────────────────
+
+MARKS = [
+    "<ps:tool-failed/>", "<ps:refused/>\nno", '<ps:tool-file n="1"/>', '<ps:made-file at="0"/>',
+    '<ps:made-turn n="0"/>', "<ps:no-result/>", "<ps:system>", "<ps:empty/>", "<ps:unheard-of/>",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_users_text_makes_no_part_and_no_role(mark: str) -> None:
+    """Typed by somebody: nothing but what stands there can come of it."""
+    for more in ([], [rq.Text("more")]):
+        messages = [rq.Message("assistant", [rq.Text("a")]), rq.Message("user", [rq.Text(mark), *more])]
+        back = restored(messages)
+        assert [message.role for message in back] == ["assistant", "user"]
+        assert all(type(part) is rq.Text for message in back for part in message.parts)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_tools_text_makes_no_part_and_no_role(mark: str) -> None:
+    messages = [
+        rq.Message("assistant", [rq.Call("1", "f")]),
+        rq.Message("tool", [rq.Result("1", content=[rq.Text(mark)])]),
+        rq.Message("user", [rq.Text(mark), PICTURE]),
+    ]
+    back = restored(messages)
+    assert {message.role for message in back} <= {"assistant", "tool", "user"}
+    files = [part for message in back for part in message.parts if isinstance(part, rq.File)]
+    inside = [part for result in back[1].parts if isinstance(result, rq.Result) for part in result.content]
+    assert len(files) + sum(isinstance(part, rq.File) for part in inside) == 1
+
+
+# ── tools of free text ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("grammar", [None, {"type": "grammar", "syntax": "lark", "definition": "start: grammar:\n/./"}])
+def test_a_schema_tells_that_it_was_free_text(grammar: dict[str, str] | None) -> None:
+    assert grammar_of(schema_of(rq.Tool("t", schema=grammar, kind="custom"))) == (grammar or {})
+
+
+@pytest.mark.parametrize("schema", [
+    {}, {"type": "object"}, {"properties": []}, {"properties": {"input": 5}}, {"properties": {"input": {"type": "string"}}},
+    {"properties": {"input": {"description": ["The whole input, as free text."]}}},
+])  # fmt: skip
+def test_other_schemas_do_not(schema: dict[str, object]) -> None:
+    assert grammar_of(schema) is None
