@@ -71,7 +71,7 @@ def test_pages_messages_become_what_the_sdk_makes_of_them(oracles: Oracles, ai: 
 @pytest.mark.node
 @pytest.mark.parametrize("ai", UI_VERSIONS)
 def test_the_sdk_takes_what_is_written(oracles: Oracles, ai: Version) -> None:
-    golden = [case.canonical() for case in cases() if case.source != "aisdk"]
+    golden = [case.read() for case in cases() if case.source != "aisdk"]
     some = [one for source in requesting.MAIN for one in requesting.recorded(source)[::25]]
     requests = golden + [requesting.read(one.protocol, one.body) for one in some]
     models = [requesting.write("aisdk", request, Quirks(ai)).body["messages"] for request in requests]

@@ -63,8 +63,11 @@ def packed(value: Any) -> tuple[str, str]:
     A ValueError if they are no bytes.
     """
     held = pick.as_object(value)
-    form = "buffer" if held.get("type") == "Buffer" else "object" if isinstance(value, dict) else "list"
-    numbers: Any = held.get("data") if form == "buffer" else list(held.values()) if form == "object" else value
+    form, numbers = "list", value
+    if held.get("type") == "Buffer":
+        form, numbers = "buffer", held.get("data")
+    elif held or value == {}:
+        form, numbers = "object", list(held.values())
     known = pick.listed({"": numbers}, "")
     if known != numbers or any(type(number) is not int for number in known):
         raise ValueError(form)

@@ -82,7 +82,7 @@ def read_message(message: Object) -> list[rq.Message]:
     marks: Object = {}
     if listed and type(parts[0]) is rq.Text:
         marks["listed"] = True
-    elif not parts and content != []:
+    elif not parts:
         marks["also"] = {"content": content}
     if role == "system":
         marks["inside"] = True

@@ -66,7 +66,7 @@ def _is_odd(key: str, value: Any) -> bool:
     if key == "tool_choice":
         return not isinstance(value, str)
     known: Any = {"thinking_level": LEVELS, "thinking_summaries": SUMMARIES}.get(key)
-    return known is not None and value not in known
+    return known is not None and not (isinstance(value, str) and value in known)
 
 
 def _settings(config: Object, store: bool | None) -> rq.Settings:  # noqa: FBT001 — as it was said

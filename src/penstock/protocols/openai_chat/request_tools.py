@@ -112,8 +112,10 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
         made = rq.ToolChoice(reading.word(body, key, MODES))
     else:
         made = reading.inside(body, key, _chosen)
-    usual = choice == made.mode or choice == {"type": "function", "function": {"name": "".join(made.names)}}
-    made.extra = None if usual and key == "tool_choice" else {NAME: {"_": {"choice": {key: choice}}}}
+    odd = key == "function_call" or choice == "any"
+    if isinstance(choice, dict):  # said as another protocol says it, it is mended
+        odd = odd or (choice.get("type") in ("custom", "allowed_tools") and choice["type"] in choice)
+    made.extra = {NAME: {"_": {"choice": {key: choice}}}} if odd else None
     return made
 
 
