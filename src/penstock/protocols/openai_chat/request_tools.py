@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import reading
 from penstock import request as rq
 from penstock.errors import BadRequest
+from penstock.pick import as_object
 from penstock.protocols.openai_chat.request_parts import cached
 from penstock.protocols.openai_chat.request_thoughts import NAME
 from penstock.reading import keep, rest, unsaid
@@ -112,9 +113,9 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
         made = rq.ToolChoice(reading.word(body, key, MODES))
     else:
         made = reading.inside(body, key, _chosen)
-    odd = key == "function_call" or choice == "any"
-    if isinstance(choice, dict):  # said as another protocol says it, it is mended
-        odd = odd or (choice.get("type") in ("custom", "allowed_tools") and choice["type"] in choice)
+    # What is said as another protocol says it is mended; these are this one's own.
+    kind = as_object(choice).get("type")
+    odd = key == "function_call" or choice == "any" or (kind in ("custom", "allowed_tools") and kind in choice)
     made.extra = {NAME: {"_": {"choice": {key: choice}}}} if odd else None
     return made
 
