@@ -145,6 +145,8 @@ class Said(Content):
         same = item is not None and "head" not in marks and bool(part.item) and part.item == item.get("id")
         if item is None or not (same or "more" in marks):
             item = self._reasoning(part, marks.get("head", {}))
+            if "id" not in item and "head" not in marks:
+                item["id"] = self.mint("rs")  # another protocol's carrier of this one's state: an item must have an id
         key, kind = _ENTRIES.get(part.form, ("", ""))
         if key and key not in self._odd:
             item[key] = [*(item.get(key) or ()), {"type": kind, "text": part.text}]
@@ -154,8 +156,6 @@ class Said(Content):
         item: Object = {"type": "reasoning"}
         if part.item:
             item["id"] = part.item
-        elif not head:  # another protocol's carrier of this one's state: an item must have an id
-            item["id"] = self.mint("rs")
         if "bare" not in head:
             item["summary"] = []
         if "status" in head:
