@@ -86,6 +86,18 @@ def garble(frames: list[Frame], a: int, b: int) -> None:
         frames[a] = name, json.dumps(payload).encode()
 
 
+def renumber(data: bytes, number: int) -> bytes:
+    """Every whole number inside a payload, replaced by this one."""
+    try:
+        payload = [json.loads(data)]
+    except ValueError:
+        return data
+    for holder, key in _spots(payload):
+        if type(holder[key]) is int:
+            holder[key] = number
+    return json.dumps(payload[0]).encode()
+
+
 def _spots(value: Any) -> list[tuple[Any, Any]]:
     """Every place in a JSON value: the list or object, and the key there."""
     keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()

@@ -163,3 +163,11 @@ def test_without_its_end_a_stream_is_no_success(case: Case) -> None:
     first = next((place for place, (_, data) in enumerate(frames) if b'"%b"' % word in data), len(frames) - 1)
     for end in range(first + 1):
         assert isinstance(running.run(case.source, [frames[:end]], case.options).events[-1], ev.Fault)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_numbers_of_any_size(source: str) -> None:
+    """Nothing is counted up to a number that the stream gives: it would take memory or time without end."""
+    for frames in streams(source):
+        for number in (10**12, -(10**12)):
+            survive(source, [(name, hostility.renumber(data, number)) for name, data in frames])

@@ -69,7 +69,7 @@ class CompletionsEncoder(Encoder):
         self._head = b""
         self._choices: dict[int, int] = {}
         self._offsets: dict[int, int] = {}
-        self._last = 0  # the highest choice seen
+        self._spoke: set[int] = set()  # choices beside the first; a stream may number them as it likes
         self._nameless = False  # whether the turn's name is in no chunk yet
         self._refused = False
         self._usage: dict[str, Any] | None = None
@@ -87,7 +87,7 @@ class CompletionsEncoder(Encoder):
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
-        self._choices, self._offsets, self._usage, self._refused, self._last = {}, {}, None, False, 0
+        self._choices, self._offsets, self._usage, self._refused, self._spoke = {}, {}, None, False, set()
         self._nameless = bool(event.id or event.model)
         head = {
             "id": event.id or self._id, "object": "text_completion",
@@ -119,8 +119,8 @@ class CompletionsEncoder(Encoder):
                 self.lose(_UNSAID[said])
         reason = "stop" if event.reason == "refusal" and self._refused else REASONS[event.reason]
         self._send(0, b'""', _encode(reason))
-        for choice in range(1, max(len(event.others), self._last) + 1):
-            other = event.others[choice - 1] if choice <= len(event.others) else "other"
+        for choice in sorted(self._spoke.union(range(1, len(event.others) + 1))):
+            other = event.others[choice - 1] if 0 < choice <= len(event.others) else "other"
             self._send(choice, b'""', _encode(REASONS[other]))
         self._count()
         self.out.append(_DONE)
@@ -148,7 +148,8 @@ class CompletionsEncoder(Encoder):
         if event.extra:
             self.lose("text-state")
         self._choices[event.index] = event.choice
-        self._last = max(self._last, event.choice)
+        if event.choice:
+            self._spoke.add(event.choice)
         self._nameless = False
 
     def _open_refusal(self, event: ev.RefusalStart) -> None:
