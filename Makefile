@@ -12,7 +12,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # pyright's wheel is whole: it needs no word with the registry about newer versions.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # An environment or a tree that somebody has active elsewhere is not ours.
-unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+# Nor is a wish for no compiled files: everything would be compiled anew by every test that starts a process.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 ARGS ?=
 # The folders that hold Python now.
