@@ -145,15 +145,17 @@ def test_an_answer_that_was_finished_stays_finished() -> None:
     assert events(out)[-1] == {"type": "finish", "reason": "stop", "raw": "end_turn"}
 
 
-def test_bytes_that_cannot_be_read_on_end_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock import framing
-    from penstock.framing import SseParser
-
-    monkeypatch.setitem(framing.PARSERS, "sse", lambda: SseParser(limit=400))
+@pytest.mark.parametrize("framing", ["sse", "auto"])
+def test_bytes_that_cannot_be_read_on_end_the_same_way(framing: str) -> None:
     out: list[bytes] = []
     with pytest.raises(FrameTooLarge):
-        out.extend(penstock.translate([HALF, b"data: " + b"x" * 500], "anthropic", framing="sse"))
+        out.extend(penstock.translate([HALF, b"data: " + b"x" * 500], "anthropic", framing=framing, limit=400))
     assert events(out)[-1]["kind"] == "malformed"
+
+
+def test_a_limit_is_at_least_a_byte() -> None:
+    with pytest.raises(InputError, match="at least 1, not 0"):
+        penstock.translate(HALF, "anthropic", limit=0)
 
 
 def test_a_bug_of_ours_is_not_blamed_on_the_source() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
-from penstock.errors import UnknownProtocol
-from penstock.framing import PARSERS, WRITERS
+from penstock.errors import InputError, UnknownProtocol
+from penstock.framing import LIMIT, PARSERS, WRITERS
 from penstock.grammar import Guard
 from penstock.guess import Guess
 from penstock.shaping.sequence import Sequence
@@ -21,21 +21,26 @@ if TYPE_CHECKING:
     from penstock.stage import Stage
 
 
-def parser(name: str) -> Stage[bytes, Any]:
-    """A parser by framing name; `auto` finds out from the first bytes."""
+def parser(name: str, limit: int = LIMIT) -> Stage[bytes, Any]:
+    """A parser by framing name; `auto` finds out from the first bytes. No frame may have more than `limit` bytes."""
     if name not in PARSERS:
         raise UnknownProtocol(name, PARSERS, "framing")
-    return PARSERS[name]()
+    if limit < 1:
+        raise InputError(f"limit is the most bytes that a frame may have, at least 1, not {limit}")
+    return PARSERS[name](limit=limit)
 
 
 def bridge(
-    source: str, target: str, *, framing: str = "auto", shaping: tuple[Stage[Any, Any], ...] = (),
+    source: str, target: str, *, framing: str = "auto", limit: int = LIMIT, shaping: tuple[Stage[Any, Any], ...] = (),
     source_options: Mapping[str, Any] | None = None, target_options: Mapping[str, Any] | None = None,
 ) -> Pipe:  # fmt: skip
-    """A new pipe for one stream. `shaping` are further event → event stages; the source `auto` is found out."""
+    """A new pipe for one stream. `shaping` are further event → event stages; the source `auto` is found out.
+
+    A frame of the source may have `limit` bytes (64 MiB by default); one that has more is a `FrameTooLarge`.
+    """
     options = source_options or {}
     decode: Stage[Any, Any] = Guess(options) if source == "auto" else protocols.decoder(source, **options)
-    return Pipe(parser(framing), decode, Guard(), *shaping, *encoding(target, target_options).stages)
+    return Pipe(parser(framing, limit), decode, Guard(), *shaping, *encoding(target, target_options).stages)
 
 
 def encoding(target: str, options: Mapping[str, Any] | None = None, *, frames: bool = False) -> Pipe:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import protocols
 from penstock.codec import ILL_SHAPED
 from penstock.errors import UnknownProtocol, Unrecognised
-from penstock.framing import PARSERS
+from penstock.framing import LIMIT, PARSERS
 from penstock.jsontext import loose
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ FRAMES = 64
 _READ = 64 * 1024  # bytes are parsed in pieces: the first one nearly always tells
 
 
-def guess(prefix: bytes, framing: str = "auto") -> str:
+def guess(prefix: bytes, framing: str = "auto", limit: int = LIMIT) -> str:
     """The protocol of a stream that begins so; raises an `InputError` that lists the known names."""
     if framing not in PARSERS:
         raise UnknownProtocol(framing, PARSERS, "framing")
     seen = 0
-    for batch in _batches(prefix, framing):
+    for batch in _batches(prefix, framing, limit):
         name = guess_frames(batch)
         if name:
             return name
@@ -54,8 +54,8 @@ def guess_frames(frames: Iterable[Frame]) -> str | None:
     return None
 
 
-def _batches(data: bytes, framing: str) -> Iterator[list[Frame]]:
-    parser = PARSERS[framing]()
+def _batches(data: bytes, framing: str, limit: int) -> Iterator[list[Frame]]:
+    parser = PARSERS[framing](limit=limit)
     for start in range(0, len(data), _READ):
         yield parser.feed([data[start : start + _READ]])
     yield parser.finish()

@@ -44,8 +44,8 @@ def translate(
 ) -> Generator[bytes, None, None] | AsyncGenerator[bytes, None]:  # fmt: skip
     """Translate a stream: a generator of bytes, async if `chunks` is; at most one chunk out for each chunk in.
 
-    `source="auto"` finds the protocol out. `options` are those of `bridge`: `framing`, `shaping`, `source_options`,
-    `target_options`. `on_diagnostic` is given every finding once the stream is over.
+    `source="auto"` finds the protocol out. `options` are those of `bridge`: `framing`, `limit`, `shaping`,
+    `source_options`, `target_options`. `on_diagnostic` is given every finding once the stream is over.
 
     When `chunks` raises, or its bytes cannot be read on, what was begun is ended by a fault in the target's own way,
     then the error is raised. With `errors="fault"` it is not raised: the fault is written, whether or not anything was.

@@ -97,6 +97,8 @@ def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str, comp
         (["--to", "nobody"], ANTHROPIC, "unknown protocol 'nobody'"),
         (["--to", "bedrock"], ANTHROPIC, "unknown target 'bedrock'"),
         (["--framing", "morse"], ANTHROPIC, "unknown framing 'morse'"),
+        (["--limit", "40"], ANTHROPIC, "over the limit of 40; raise `limit` to accept it"),
+        (["--limit", "0", "--from", "anthropic"], ANTHROPIC, "at least 1, not 0"),
         (["--framing", "eventstream", "--from", "bedrock"], b"not binary " * 90, "not an AWS event stream"),
         (["--option", "created"], ANTHROPIC, "an option is KEY=VALUE, not 'created'"),
         (["--option", "colour=red"], ANTHROPIC, "unknown option 'colour'; there is: created, "),

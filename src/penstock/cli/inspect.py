@@ -59,9 +59,9 @@ def run(options: Namespace) -> int:
 
     with reading.opened(options.file) as file:
         data = b"".join(reading.chunks(file))
-    source = guess(data, options.framing) if options.source == "auto" else options.source
+    source = guess(data, options.framing, options.limit) if options.source == "auto" else options.source
     pipe = bridge(
-        source, options.target, framing=options.framing,
+        source, options.target, framing=options.framing, limit=options.limit,
         source_options=reading.settings(options.source_options, protocols.protocol(source).decoder),
         target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
     )  # fmt: skip

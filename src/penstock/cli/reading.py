@@ -21,6 +21,7 @@ SIZE = 64 * 1024
 
 def source_arguments(parser: ArgumentParser) -> None:
     """The arguments of every command that reads a stream."""
+    from penstock.framing.frame import LIMIT
     from penstock.protocols import MODULES
 
     names = ", ".join(sorted(MODULES))
@@ -35,6 +36,10 @@ def source_arguments(parser: ArgumentParser) -> None:
         default="auto",
         help="how it is framed: sse, ndjson, jsonarray, eventstream; auto finds out (default)",
     )
+    parser.add_argument(
+        "--limit", metavar="BYTES", type=int, default=LIMIT,
+        help=f"the most that one frame may have ({LIMIT >> 20} MiB by default)",
+    )  # fmt: skip
     parser.add_argument(
         "--from-option", dest="source_options", metavar="KEY=VALUE", action="append", default=[],
         help="a setting of the decoder; may be given more than once",

@@ -51,7 +51,7 @@ def run(options: Namespace) -> int:
     with reading.opened(options.file) as file, Output(options.output) as output:
         for chunk in translate(
             reading.chunks(file), options.source, options.target,
-            framing=options.framing, shaping=(seen,), on_diagnostic=findings.append,
+            framing=options.framing, limit=options.limit, shaping=(seen,), on_diagnostic=findings.append,
             source_options=reading.settings(options.source_options, source),
             target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
         ):  # fmt: skip

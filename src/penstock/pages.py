@@ -1,0 +1,245 @@
+"""A ledger's open page: the turn that it opens, the parts that it numbers, and what is said in them.
+
+The lower half of the ledger (`parts.py`), which adds calls and how parts and turns end; nobody else leans on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import events as ev
+from penstock.jsontext import clean
+from penstock.surrogates import mend
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from penstock.diagnostics import Diagnostics
+    from penstock.events import AnyEvent, By, CallForm, Extra, Reason, ReasoningForm
+
+
+class Part:
+    """An open part. `pieces` is kept for calls, and for parts opened with `keep=True`."""
+
+    __slots__ = ("by", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted", "name",
+                 "open", "pieces", "void")  # fmt: skip
+
+    def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
+        self.index = index
+        self.delta = delta
+        self.end = end
+        self.choice = choice
+        self.extra: Extra | None = None
+        self.pieces: list[str] | None = None
+        self.half = ""  # a high surrogate waiting for its other half
+        self.id = ""
+        self.name = ""
+        self.by: By = "client"
+        self.form: CallForm = "json"
+        self.given = ""  # a call's input as its start had it: counts if no fragment follows
+        self.muted = False
+        self.open = True
+        self.void = False  # a call that must not be run, however complete its input is
+
+    @property
+    def is_call(self) -> bool:
+        return self.delta is ev.CallDelta
+
+    @property
+    def so_far(self) -> str:
+        """What was streamed of a part that keeps its pieces."""
+        return "".join(self.pieces or ())
+
+
+class Page:
+    """One stream's turn as it grows. Methods may be called in any order; what makes no sense is a diagnostic."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+        self.out: list[AnyEvent] = []
+        self.mending = False  # switched on by the first payload that holds a lone surrogate
+        self.ended = False
+        self.turns = 0
+        self.inside = False
+        self._early: list[AnyEvent] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._parts: dict[Hashable, Part] = {}
+        self._next = 0
+        self._ids: set[tuple[int, str]] = set()
+        self.calls = 0  # client calls delivered, of the first choice, whose finish reason they decide
+        self.cuts = 0
+        self._usage: dict[int, ev.Usage] = {}
+        self._finish: tuple[Reason, str, Extra | None] | None = None
+        self._others: dict[int, Reason] = {}
+
+    def drain(self) -> list[AnyEvent]:
+        """Hand over the events since the last drain."""
+        out, self.out = self.out, []
+        return [_encodable(event) for event in out] if self.mending else out
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None) -> bool:
+        """Open a turn. Inside an unfinished one it is ignored; after a finished one it opens the next."""
+        if self.inside:
+            return False
+        if self.turns:
+            self._reset()
+        self.inside, self.ended = True, False
+        self.turns += 1
+        self.out.append(ev.Start(id, model, created, extra))
+        self.out += self._early
+        self._early.clear()
+        return True
+
+    def _enter(self, what: str) -> bool:
+        """True when events may be written; opens the first turn by itself."""
+        if self.inside:
+            return True
+        if self.ended:
+            self.diagnostics.add("after-end", f"{what} after the end of the turn is ignored")
+            return False
+        return self.start()
+
+    def step(self, number: int, extra: Extra | None = None) -> None:
+        if self._enter("a step"):
+            self.out.append(ev.Step(number, extra))
+
+    def usage(self, usage: ev.Usage) -> None:
+        """Merge what is newly known; the last value of each field wins, None never overwrites."""
+        if not self._enter("usage"):
+            return
+        known = self._usage.get(usage.step)
+        if known is not None and known.output and not usage.input and not usage.output:
+            self.diagnostics.add("usage-reset", "a later usage of zero is ignored")
+            return
+        merged = usage if known is None else _merge(known, usage)
+        if merged != known:
+            self._usage[usage.step] = merged
+            self.out.append(merged)
+
+    def known_usage(self, step: int = 0) -> ev.Usage | None:
+        return self._usage.get(step)
+
+    def data(self, name: str, json: str, id: str = "", *, transient: bool = False) -> None:
+        if self._enter("data"):
+            self.out.append(ev.Data(name, json, id, transient))
+
+    def unknown(self, protocol: str, data: str, name: str = "") -> None:
+        """Keep a payload as it is. Before the first turn it waits: it must not open one that has no name."""
+        self.diagnostics.add("unknown", f"no canonical word for {name or 'a payload'}")
+        if not self.inside and not self.ended:
+            self._early.append(ev.Unknown(protocol, data, name))
+        elif self._enter("an unknown payload"):
+            self.out.append(ev.Unknown(protocol, data, name))
+
+    # ── text, refusal, reasoning ──────────────────────────────────────────────────────────────────
+
+    def open_text(
+        self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
+    ) -> Part | None:
+        return self._open(key, ev.TextStart, (item, choice, extra), ev.TextDelta, ev.TextEnd, choice, keep=keep)
+
+    def open_refusal(
+        self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
+    ) -> Part | None:
+        return self._open(
+            key, ev.RefusalStart, (item, choice, extra), ev.RefusalDelta, ev.RefusalEnd, choice, keep=keep
+        )
+
+    def open_reasoning(
+        self, key: Hashable, *, item: str = "", choice: int = 0, form: ReasoningForm = "full",
+        extra: Extra | None = None, keep: bool = False,
+    ) -> Part | None:  # fmt: skip
+        fields = (item, choice, form, extra)
+        return self._open(key, ev.ReasoningStart, fields, ev.ReasoningDelta, ev.ReasoningEnd, choice, keep=keep)
+
+    def open_file(
+        self, key: Hashable, media: str, url: str = "", *, item: str = "", choice: int = 0, extra: Extra | None = None
+    ) -> Part | None:
+        return self._open(key, ev.FileStart, (media, url, item, choice, extra), ev.FileDelta, ev.FileEnd, choice)
+
+    def _open(
+        self, key: Hashable, start: Any, fields: tuple[Any, ...], delta: Any, end: Any, choice: int, *,
+        keep: bool = False,
+    ) -> Part | None:  # fmt: skip
+        if key in self._parts:
+            self.diagnostics.add("opened-twice", f"a second {start.__name__} for a part that is open is ignored")
+            return self._parts[key]
+        if not self._enter(f"a {start.__name__}"):
+            return None
+        part = self._parts[key] = Part(self._take(), delta, end, choice)
+        if keep:
+            part.pieces = []
+        self.out.append(start(part.index, *fields))
+        return part
+
+    def find(self, key: Hashable) -> Part | None:
+        """The open part of that key."""
+        return self._parts.get(key)
+
+    def say(self, key: Hashable, text: str, logprobs: Any = None) -> None:
+        """A delta of an open part of text, refusal or reasoning. Nothing is written for an empty one."""
+        part = self._parts.get(key)
+        if part is not None and text and not part.muted:
+            self.tell(part, text, logprobs)
+
+    def tell(self, part: Part, text: str, logprobs: Any = None) -> None:
+        """`say` for whoever holds the open part itself and has something to say."""
+        if self.mending:
+            text, part.half = mend(part.half + text)
+            if not text:
+                return
+        if part.pieces is not None:
+            part.pieces.append(text)
+        delta = part.delta  # apart from its call, which CPython would take for that of a method
+        self.out.append(delta(part.index, text) if logprobs is None else delta(part.index, text, logprobs))
+
+    def settle(self, key: Hashable, whole: str) -> None:
+        """A later word on all of a kept part's text: what was not streamed yet is said now, once."""
+        part = self._parts.get(key)
+        if part is None or part.pieces is None:
+            return
+        streamed = part.so_far
+        if whole.startswith(streamed):
+            self.say(key, whole[len(streamed) :])
+        elif whole:
+            self.diagnostics.add("conflict", "the closing text of a part differs from what was streamed; streamed wins")
+
+    # ── parts of a single event ───────────────────────────────────────────────────────────────────
+
+    def atom(self, make: Any, *fields: Any) -> int:
+        """Write a part of one event (`Result`, `Ask`, `Source`, `Opaque`); the ledger numbers it."""
+        if not self._enter(f"a {make.__name__}"):
+            return -1
+        index = self._take()
+        self.out.append(make(index, *fields))
+        return index
+
+    def _take(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+def _encodable(event: AnyEvent) -> AnyEvent:
+    """The event, without lone surrogates in its names and extras: deltas are mended where they are said."""
+    try:
+        msgspec.json.encode(event)
+    except UnicodeEncodeError:
+        return msgspec.convert(clean(msgspec.to_builtins(event)), type(event))
+    return event
+
+
+def _merge(known: ev.Usage, new: ev.Usage) -> ev.Usage:
+    def last(a: Any, b: Any) -> Any:
+        return a if b is None else b
+
+    return ev.Usage(
+        last(known.input, new.input), last(known.output, new.output), last(known.cached, new.cached),
+        last(known.written, new.written), last(known.reasoning, new.reasoning), new.exact, new.step,
+        last(known.extra, new.extra),
+    )  # fmt: skip
