@@ -19,7 +19,7 @@ from penstock.parts import Ledger
 from penstock.pick import as_object, text
 
 if TYPE_CHECKING:
-    from penstock.events import AnyEvent
+    from penstock.events import AnyEvent, Unknown
 
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 ILL_SHAPED = (
@@ -184,3 +184,27 @@ class Encoder:
     def lose(self, what: str) -> None:
         """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what]}")
+
+
+# ── rows that most tables of encoders have ────────────────────────────────────────────────────────────────────────────
+
+
+def lost(what: str) -> Callable[[Encoder, Any], None]:
+    """The row of an event that a protocol has no word for."""
+
+    def row(encoder: Encoder, _: Any) -> None:
+        encoder.lose(what)
+
+    return row
+
+
+def nothing(_: Encoder, __: Any) -> None:
+    """The row of framing, of fragments that leave whole at their end, and of the rest of what was said to be lost."""
+
+
+def verbatim(encoder: Encoder, event: Unknown) -> None:
+    """The row of payloads without a canonical word: their own protocol gets them back as they were."""
+    if event.protocol == encoder.protocol:
+        encoder.out.append((event.name.encode(), event.data.encode()))
+    else:
+        encoder.lose("unknown")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import NO_MORE, Encoder
+from penstock.codec import NO_MORE, Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
 from penstock.protocols.anthropic.losses import LOSSES
 
@@ -259,31 +259,13 @@ class AnthropicEncoder(Encoder):
         self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
         self._close(ev.TextEnd(-2))
 
-    def _unknown(self, event: ev.Unknown) -> None:
-        if event.protocol == NAME:
-            self.out.append((event.name.encode(), event.data.encode()))
-        else:
-            self.lose("unknown")
-
-    def _file(self, _: ev.FileStart) -> None:
-        self.lose("file")
-
-    def _ask(self, _: ev.Ask) -> None:
-        self.lose("approval")
-
-    def _data(self, _: ev.Data) -> None:
-        self.lose("data")
-
-    def _nothing(self, _: Any) -> None:
-        """Framing, or the rest of something whose loss was said at its start."""
-
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _nothing,
+        ev.Start: _start, ev.Step: nothing,
         ev.TextStart: _text_start, ev.TextDelta: _text_delta, ev.TextEnd: _text_end,
         ev.RefusalStart: _refusal_start, ev.RefusalDelta: _words, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _words, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
-        ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
-        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        ev.FileStart: lost("file"), ev.FileDelta: nothing, ev.FileEnd: nothing,
+        ev.Result: _result, ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: _opaque,
+        ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: verbatim,
     }  # fmt: skip

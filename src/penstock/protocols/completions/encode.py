@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import Encoder, Losses
+from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.faults import kind_of
 from penstock.protocols.completions import logprobs
 
@@ -183,43 +183,14 @@ class CompletionsEncoder(Encoder):
         if event.choice:
             self.lose("choice")
 
-    def _reasoning(self, _: ev.ReasoningStart) -> None:
-        self.lose("reasoning")
-
-    def _result(self, _: ev.Result) -> None:
-        self.lose("provider-call")
-
-    def _ask(self, _: ev.Ask) -> None:
-        self.lose("approval")
-
-    def _file(self, _: ev.FileStart) -> None:
-        self.lose("file")
-
-    def _source(self, _: ev.Source) -> None:
-        self.lose("source")
-
-    def _opaque(self, _: ev.Opaque) -> None:
-        self.lose("opaque")
-
-    def _data(self, _: ev.Data) -> None:
-        self.lose("data")
-
-    def _unknown(self, event: ev.Unknown) -> None:
-        if event.protocol == NAME:
-            self.out.append((event.name.encode(), event.data.encode()))
-        else:
-            self.lose("unknown")
-
-    def _nothing(self, _: Any) -> None:
-        """Framing, or the rest of something whose loss was said at its start."""
-
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _nothing,
+        ev.Start: _start, ev.Step: nothing,
         ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _close,
         ev.RefusalStart: _open_refusal, ev.RefusalDelta: _refusal, ev.RefusalEnd: _close,
-        ev.ReasoningStart: _reasoning, ev.ReasoningDelta: _nothing, ev.ReasoningEnd: _nothing,
-        ev.CallStart: _call, ev.CallDelta: _nothing, ev.CallEnd: _nothing, ev.CallCut: _nothing,
-        ev.FileStart: _file, ev.FileDelta: _nothing, ev.FileEnd: _nothing,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
-        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        ev.ReasoningStart: lost("reasoning"), ev.ReasoningDelta: nothing, ev.ReasoningEnd: nothing,
+        ev.CallStart: _call, ev.CallDelta: nothing, ev.CallEnd: nothing, ev.CallCut: nothing,
+        ev.FileStart: lost("file"), ev.FileDelta: nothing, ev.FileEnd: nothing,
+        ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Source: lost("source"),
+        ev.Opaque: lost("opaque"), ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault,
+        ev.Unknown: verbatim,
     }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import Encoder, Losses
+from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.fold import total
 from penstock.protocols.gemini import ending, tools
 from penstock.protocols.gemini.candidate import Candidate, Slot
@@ -270,28 +270,13 @@ class GeminiEncoder(Encoder):
         else:
             self.lose("opaque")
 
-    def _unknown(self, event: ev.Unknown) -> None:
-        if event.protocol == NAME:
-            self.out.append((event.name.encode(), event.data.encode()))
-        else:
-            self.lose("unknown")
-
-    def _ask(self, _: ev.Ask) -> None:
-        self.lose("approval")
-
-    def _data(self, _: ev.Data) -> None:
-        self.lose("data")
-
-    def _nothing(self, _: Any) -> None:
-        """Framing, or a fragment of what leaves whole at its end."""
-
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _nothing,
+        ev.Start: _start, ev.Step: nothing,
         ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
         ev.RefusalStart: _refusal_start, ev.RefusalDelta: _words, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _cut,
+        ev.CallStart: _call_start, ev.CallDelta: nothing, ev.CallEnd: _call_end, ev.CallCut: _cut,
         ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
-        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        ev.Result: _result, ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: _opaque,
+        ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: verbatim,
     }  # fmt: skip

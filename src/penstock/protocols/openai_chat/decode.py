@@ -1,6 +1,6 @@
 """OpenAI Chat Completions and its dialects → events: a fixed sequence of small readers per choice.
 
-There are no block marks, so a part ends when another kind begins; calls stay open until the choice ends, because
+What a choice says is for its `Voice` to tell apart; calls stay open until the choice ends, because
 fragments of parallel calls may interleave. Text may open with `<think>` tags, which become reasoning.
 """
 
@@ -13,20 +13,16 @@ import msgspec
 from penstock import pick
 from penstock.codec import Decoder
 from penstock.jsontext import loose
-from penstock.parts import Ledger
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.calls import Calls
 from penstock.protocols.openai_chat.errors import report
-from penstock.protocols.openai_chat.extras import Extras
-from penstock.protocols.openai_chat.reasons import FAILED, REASONS
 from penstock.protocols.openai_chat.usage import read_usage
-from penstock.shaping.think import ThinkTags
+from penstock.protocols.openai_chat.voice import Voice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import AnyEvent, Extra
-    from penstock.parts import Part
+    from penstock.events import AnyEvent
 
 NAME = "openai-chat"
 _ALIVE = frozenset({"ping", "keepalive"})
@@ -34,20 +30,6 @@ _MORE_TEXT = wire.More([wire.Choice(0, wire.Delta())])  # what is left of nine c
 
 _read_chunk = msgspec.json.Decoder(wire.Chunk).decode
 _read_more = msgspec.json.Decoder(wire.More).decode
-
-
-class Voice:
-    """What one choice is saying: the kind of its open part, its calls, its `<think>` reader."""
-
-    __slots__ = ("calls", "extras", "index", "kind", "part", "think")
-
-    def __init__(self, index: int, calls: Calls, extras: Extras, *, think: bool) -> None:
-        self.index = index
-        self.kind = ""
-        self.part: Part | None = None
-        self.think: ThinkTags | None = ThinkTags() if think else None
-        self.calls = calls
-        self.extras = extras
 
 
 class ChatDecoder(Decoder):
@@ -62,9 +44,9 @@ class ChatDecoder(Decoder):
         self._think = think
         self._done = False
         self._id = ""
-        self._voices: dict[int, Voice] = {}
         self._notes: dict[str, Any] = {}
-        self._speaking: Part | None = None  # where more plain text of the first choice goes, while it is open
+        self._voices: dict[int, Voice] = {}
+        self._first = self._voice(0)
 
     # ── the chunk ─────────────────────────────────────────────────────────────────────────────────
 
@@ -77,7 +59,7 @@ class ChatDecoder(Decoder):
             self._spread(chunk)
 
     def _more(self, chunk: wire.More) -> None:
-        part, choices = self._speaking, chunk.choices
+        part, choices = self._first.plain, chunk.choices
         if choices and part is not None and part.open:
             delta = choices[0].delta
             if delta is not None and type(delta.content) is str and delta.content:
@@ -97,7 +79,7 @@ class ChatDecoder(Decoder):
         if chunk.usage is not None or chunk.x_groq is not None or chunk.error is not None:
             self._rest(chunk)
         if chunk.citations is not None or chunk.search_results is not None:
-            self._voice(0).extras.found(chunk.search_results or (), chunk.citations or ())
+            self._first.extras.found(chunk.search_results or (), chunk.citations or ())
 
     def _rest(self, chunk: wire.More) -> None:
         """What stands beside the choices."""
@@ -140,7 +122,7 @@ class ChatDecoder(Decoder):
                 return False
             self._voices.clear()
             self._notes.clear()
-            self._done = False
+            self._first, self._done = self._voice(0), False
         self._id = chunk.id or ""
         created = None if chunk.created is None else int(chunk.created)
         said = {key: value for key in ("service_tier", "system_fingerprint") if (value := getattr(chunk, key))}
@@ -180,7 +162,7 @@ class ChatDecoder(Decoder):
         voice = self._voices.get(index)
         if voice is None:
             calls = Calls(self.ledger, index, lambda number: f"call_{self._id or 'turn'}_{index}_{number}")
-            voice = self._voices[index] = Voice(index, calls, Extras(self.ledger, index), think=self._think)
+            voice = self._voices[index] = Voice(self.ledger, index, calls, think=self._think)
         return voice
 
     def _choice(self, choice: wire.Choice) -> None:
@@ -188,7 +170,9 @@ class ChatDecoder(Decoder):
         voice = self._voices.get(index) or self._voice(index)
         delta = choice.delta or choice.message
         if delta is not None:
-            self._delta(voice, delta, choice.logprobs)
+            voice.hear(delta, choice.logprobs)
+            if delta.extra_content:
+                self._notes["extra_content"] = delta.extra_content
         if choice.finish_reason or choice.content_filter_results or choice.error:
             self._close(voice, choice)
 
@@ -196,135 +180,12 @@ class ChatDecoder(Decoder):
         if choice.content_filter_results:
             self._notes["content_filter_results"] = choice.content_filter_results
         if choice.finish_reason:
-            self._finish(voice, choice.finish_reason)
+            voice.finish(choice.finish_reason, {NAME: self._notes} if self._notes else None)
         if choice.error is not None:
             report(self.ledger, choice.error)
 
-    def _delta(self, voice: Voice, delta: wire.Delta, logprobs: Any) -> None:
-        if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-            self._reason(voice, delta)
-        content = delta.content
-        if content:
-            if isinstance(content, list):
-                self._items(voice, content)
-            else:
-                said = content if isinstance(content, str) else msgspec.json.encode(content).decode()
-                self._text(voice, said, logprobs)
-        if delta.tool_calls:
-            self._silence(voice)
-            for call in delta.tool_calls:
-                voice.calls.add(call)
-        if delta.refusal:
-            self._say(voice, "refusal", delta.refusal)
-        self._rare(voice, delta)
-
-    def _rare(self, voice: Voice, delta: wire.Delta) -> None:
-        if delta.function_call is not None and (delta.function_call.name or delta.function_call.arguments):
-            self._silence(voice)
-            voice.calls.add(wire.ToolCall(index=0, function=delta.function_call))
-        if delta.annotations:
-            voice.extras.annotate(delta.annotations)
-        if delta.audio is not None and (delta.audio.id or delta.audio.data or delta.audio.transcript):
-            if delta.audio.transcript:
-                self._say(voice, "text", delta.audio.transcript)
-            voice.extras.hear(delta.audio)
-        if delta.extra_content:
-            self._notes["extra_content"] = delta.extra_content
-        if delta.images:
-            voice.extras.show(delta.images)
-        if delta.executed_tools:
-            self._silence(voice)
-            voice.extras.ran(delta.executed_tools)
-
-    def _text(self, voice: Voice, text: str, logprobs: Any) -> None:
-        if voice.think is None:
-            self._say(voice, "text", text, logprobs)
-            return
-        for kind, piece in voice.think.feed(text):
-            self._say(voice, kind, piece, logprobs)
-        if voice.think.done:
-            voice.think = None
-
-    def _items(self, voice: Voice, content: list[dict[str, Any]]) -> None:
-        """Content as a list (Mistral): text, thinking, references."""
-        for item in content:
-            kind = item.get("type")
-            if kind == "thinking":
-                for inner in item.get("thinking") or ():
-                    self._say(voice, "reasoning", str(inner.get("text") or ""))
-            elif "text" in item:
-                self._say(voice, "text", str(item.get("text") or ""))
-            elif kind == "reference":
-                voice.extras.refer(item)
-            else:
-                self.diagnostics.add("unknown-content", f"content of type {kind!r} is left out")
-
-    def _reason(self, voice: Voice, delta: wire.Delta) -> None:
-        details = delta.reasoning_details or ()
-        plain = delta.reasoning_content or delta.reasoning
-        text = plain or voice.extras.told(details)
-        if text:
-            self._say(voice, "reasoning", text, extra=voice.extras.head(details) if details else None)
-        elif details and voice.kind != "reasoning":
-            self._silence(voice)
-            voice.kind = "reasoning"
-            voice.part = self.ledger.open_reasoning((voice.index, "reasoning"), choice=voice.index, form="redacted")
-        if plain:
-            voice.extras.plain = True
-        part = voice.part
-        if details and part is not None:
-            part.extra = voice.extras.remember(details)
-
-    def _say(self, voice: Voice, kind: str, text: str, logprobs: Any = None, *, extra: Extra | None = None) -> None:
-        """Speak on, or end the part of another kind and begin one of this."""
-        if not text:
-            return
-        if voice.kind != kind:
-            self._silence(voice)
-            voice.kind = kind
-            voice.part = self.openings[kind](self.ledger, (voice.index, kind), choice=voice.index, extra=extra)
-            if kind == "text" and voice.part is not None:
-                voice.extras.texts.append(voice.part.index)
-        if kind == "text" and voice.index == 0 and voice.think is None:
-            self._speaking = voice.part
-        if voice.part is not None:
-            self.ledger.tell(voice.part, text, logprobs if kind == "text" else None)
-
-    def _silence(self, voice: Voice) -> None:
-        if voice.part is not None:
-            self.ledger.close((voice.index, voice.kind))
-            voice.kind, voice.part = "", None
-            voice.extras.forget()
-
-    def _finish(self, voice: Voice, word: str) -> None:
-        self._flush(voice)
-        lower = word.lower()
-        if lower in FAILED:
-            self.ledger.fault("server", f"the provider ended the answer with {word!r}", code=word)
-            return
-        reason = REASONS.get(lower)
-        if reason is None:
-            self.diagnostics.add("unknown-reason", f"finish reason {word!r} is read as a normal stop")
-        extra = {NAME: self._notes} if self._notes else None
-        self.ledger.finish(reason or "stop", word, choice=voice.index, extra=extra)
-        voice.kind, voice.part = "", None
-
-    def _flush(self, voice: Voice) -> None:
-        """Say what the tag reader held back, and open calls that waited for a name."""
-        if voice.think is not None and not self.ledger.ended:
-            for kind, piece in voice.think.finish():
-                self._say(voice, kind, piece)
-            voice.think = None
-        if not self.ledger.ended:
-            voice.calls.close()
-
     def _flush_all(self) -> None:
         for voice in self._voices.values():
-            self._flush(voice)
+            voice.flush()
 
-    openings: ClassVar[Mapping[str, Callable[..., Any]]] = {
-        "text": Ledger.open_text,
-        "reasoning": Ledger.open_reasoning,
-        "refusal": Ledger.open_refusal,
-    }
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk, wire.More: _more}

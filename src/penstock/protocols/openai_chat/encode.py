@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import Encoder
+from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
 from penstock.protocols.openai_chat.losses import LOSSES
 from penstock.protocols.openai_chat.slots import Slot, Texts, unsaid
@@ -267,34 +267,13 @@ class ChatEncoder(Encoder):
     def _image(self, choice: int, url: str) -> None:
         self._send(choice, _encode({"images": [{"type": "image_url", "image_url": {"url": url}, "index": 0}]}))
 
-    def _unknown(self, event: ev.Unknown) -> None:
-        if event.protocol == NAME:
-            self.out.append((event.name.encode(), event.data.encode()))
-        else:
-            self.lose("unknown")
-
-    def _result(self, _: ev.Result) -> None:
-        self.lose("provider-call")
-
-    def _ask(self, _: ev.Ask) -> None:
-        self.lose("approval")
-
-    def _opaque(self, _: ev.Opaque) -> None:
-        self.lose("opaque")
-
-    def _data(self, _: ev.Data) -> None:
-        self.lose("data")
-
-    def _nothing(self, _: Any) -> None:
-        """Framing without a word here."""
-
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _nothing,
+        ev.Start: _start, ev.Step: nothing,
         ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _text_end,
         ev.RefusalStart: _open, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _open, ev.ReasoningDelta: _reasoning, ev.ReasoningEnd: _reasoning_end,
         ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
         ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
-        ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: lost("opaque"),
+        ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: verbatim,
     }  # fmt: skip

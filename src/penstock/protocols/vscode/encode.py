@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import Encoder
+from penstock.codec import Encoder, lost, nothing
 from penstock.protocols.vscode import media, options, tokens, wire
 from penstock.protocols.vscode.calls import Calls, as_object, call_line
 from penstock.protocols.vscode.losses import EMPTY, LOSSES
@@ -230,9 +230,6 @@ class VSCodeEncoder(Encoder):
             self.diagnostics.add("call-cut", f"call {event.id!r} of {event.name!r} was cut short and is not delivered")
             self.put(wire.Cut(self.names.name(event.id), event.name, event.json))
 
-    def _result(self, _: ev.Result) -> None:
-        self.lose("provider-call")
-
     # ── files, sources, data ──────────────────────────────────────────────────────────────────────
 
     def _file_start(self, event: ev.FileStart) -> None:
@@ -276,22 +273,13 @@ class VSCodeEncoder(Encoder):
         else:
             self.lose("unknown")
 
-    def _ask(self, _: ev.Ask) -> None:
-        self.lose("approval")
-
-    def _opaque(self, _: ev.Opaque) -> None:
-        self.lose("opaque")
-
-    def _nothing(self, _: Any) -> None:
-        """Framing, or fragments whose whole is written at their end."""
-
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _nothing,
+        ev.Start: _start, ev.Step: nothing,
         ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
         ev.RefusalStart: _text_start, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning_delta, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
+        ev.CallStart: _call_start, ev.CallDelta: nothing, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
         ev.FileStart: _file_start, ev.FileDelta: lambda self, event: self._files.add(event), ev.FileEnd: _file_end,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
+        ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: lost("opaque"),
         ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
     }  # fmt: skip

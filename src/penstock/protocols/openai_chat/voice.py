@@ -1,0 +1,163 @@
+"""What one choice of a Chat answer is saying: its open part, its calls, its `<think>` reader.
+
+There are no block marks, so a part ends when another kind begins. Leans on the ledger for the grammar.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock.parts import Ledger
+from penstock.protocols.openai_chat import wire
+from penstock.protocols.openai_chat.extras import Extras
+from penstock.protocols.openai_chat.reasons import FAILED, REASONS
+from penstock.shaping.think import ThinkTags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra
+    from penstock.parts import Part
+    from penstock.protocols.openai_chat.calls import Calls
+
+
+class Voice:
+    """State: the kind of the open part and the part itself, and where more plain text goes while that is open."""
+
+    __slots__ = ("_kind", "_part", "_think", "calls", "extras", "index", "ledger", "plain")
+
+    def __init__(self, ledger: Ledger, index: int, calls: Calls, *, think: bool) -> None:
+        self.ledger, self.index, self.calls = ledger, index, calls
+        self.extras = Extras(ledger, index)
+        self.plain: Part | None = None
+        self._kind = ""
+        self._part: Part | None = None
+        self._think: ThinkTags | None = ThinkTags() if think else None
+
+    def hear(self, delta: wire.Delta, logprobs: Any) -> None:
+        """All of a delta, in the order in which its fields make sense."""
+        if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+            self._reason(delta)
+        content = delta.content
+        if content:
+            if isinstance(content, list):
+                self._items(content)
+            else:
+                said = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+                self._text(said, logprobs)
+        if delta.tool_calls:
+            self._silence()
+            for call in delta.tool_calls:
+                self.calls.add(call)
+        if delta.refusal:
+            self._say("refusal", delta.refusal)
+        self._rare(delta)
+
+    def _rare(self, delta: wire.Delta) -> None:
+        if delta.function_call is not None and (delta.function_call.name or delta.function_call.arguments):
+            self._silence()
+            self.calls.add(wire.ToolCall(index=0, function=delta.function_call))
+        if delta.annotations:
+            self.extras.annotate(delta.annotations)
+        if delta.audio is not None and (delta.audio.id or delta.audio.data or delta.audio.transcript):
+            if delta.audio.transcript:
+                self._say("text", delta.audio.transcript)
+            self.extras.hear(delta.audio)
+        if delta.images:
+            self.extras.show(delta.images)
+        if delta.executed_tools:
+            self._silence()
+            self.extras.ran(delta.executed_tools)
+
+    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
+
+    def _text(self, text: str, logprobs: Any) -> None:
+        if self._think is None:
+            self._say("text", text, logprobs)
+            return
+        for kind, piece in self._think.feed(text):
+            self._say(kind, piece, logprobs)
+        if self._think.done:
+            self._think = None
+
+    def _items(self, content: list[dict[str, Any]]) -> None:
+        """Content as a list (Mistral): text, thinking, references."""
+        for item in content:
+            kind = item.get("type")
+            if kind == "thinking":
+                for inner in item.get("thinking") or ():
+                    self._say("reasoning", str(inner.get("text") or ""))
+            elif "text" in item:
+                self._say("text", str(item.get("text") or ""))
+            elif kind == "reference":
+                self.extras.refer(item)
+            else:
+                self.ledger.diagnostics.add("unknown-content", f"content of type {kind!r} is left out")
+
+    def _reason(self, delta: wire.Delta) -> None:
+        details = delta.reasoning_details or ()
+        plain = delta.reasoning_content or delta.reasoning
+        text = plain or self.extras.told(details)
+        if text:
+            self._say("reasoning", text, extra=self.extras.head(details) if details else None)
+        elif details and self._kind != "reasoning":
+            self._silence()
+            self._kind = "reasoning"
+            self._part = self.ledger.open_reasoning((self.index, "reasoning"), choice=self.index, form="redacted")
+        if plain:
+            self.extras.plain = True
+        if details and self._part is not None:
+            self._part.extra = self.extras.remember(details)
+
+    def _say(self, kind: str, text: str, logprobs: Any = None, *, extra: Extra | None = None) -> None:
+        """Speak on, or end the part of another kind and begin one of this."""
+        if not text:
+            return
+        if self._kind != kind:
+            self._silence()
+            self._kind = kind
+            self._part = self.openings[kind](self.ledger, (self.index, kind), choice=self.index, extra=extra)
+            if kind == "text" and self._part is not None:
+                self.extras.texts.append(self._part.index)
+        if kind == "text" and self._think is None:
+            self.plain = self._part
+        if self._part is not None:
+            self.ledger.tell(self._part, text, logprobs if kind == "text" else None)
+
+    def _silence(self) -> None:
+        if self._part is not None:
+            self.ledger.close((self.index, self._kind))
+            self._kind, self._part = "", None
+            self.extras.forget()
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+
+    def finish(self, word: str, extra: Extra | None) -> None:
+        """The choice ended, with this word of the provider's."""
+        self.flush()
+        lower = word.lower()
+        if lower in FAILED:
+            self.ledger.fault("server", f"the provider ended the answer with {word!r}", code=word)
+            return
+        reason = REASONS.get(lower)
+        if reason is None:
+            self.ledger.diagnostics.add("unknown-reason", f"finish reason {word!r} is read as a normal stop")
+        self.ledger.finish(reason or "stop", word, choice=self.index, extra=extra)
+        self._kind, self._part = "", None
+
+    def flush(self) -> None:
+        """Say what the tag reader held back, and open calls that waited for a name."""
+        if self._think is not None and not self.ledger.ended:
+            for kind, piece in self._think.finish():
+                self._say(kind, piece)
+            self._think = None
+        if not self.ledger.ended:
+            self.calls.close()
+
+    openings: ClassVar[Mapping[str, Callable[..., Any]]] = {
+        "text": Ledger.open_text,
+        "reasoning": Ledger.open_reasoning,
+        "refusal": Ledger.open_refusal,
+    }
