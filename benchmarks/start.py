@@ -1,0 +1,39 @@
+"""What it costs to begin: importing the library, and the command's help, in processes of their own.
+
+`python -m benchmarks start`. Wall time, because that is what a person waits for; the best of some tries.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from time import perf_counter
+
+from benchmarks.timing import Section, table
+
+TRIES = 15
+LIMITS = {"import penstock": 60, "penstock --help": 200}  # ms, Python's own start included
+COMMANDS = {
+    "python -c pass": ["-c", "pass"],
+    "import penstock": ["-c", "import penstock"],
+    "penstock --help": ["-m", "penstock", "--help"],
+}
+
+
+def once(words: list[str]) -> float:
+    """Milliseconds of one run."""
+    begun = perf_counter()
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    return (perf_counter() - begun) * 1000
+
+
+def report() -> Section:
+    best = {name: min(once(words) for _ in range(TRIES)) for name, words in COMMANDS.items()}
+    rows = [[name, f"{taken:.0f}", str(LIMITS.get(name, ""))] for name, taken in best.items()]
+    text = f"""## To begin
+
+ms until it is done, the best of {TRIES} processes, Python's own start in each.
+
+{table(["command", "ms", "at most"], rows)}"""
+    broken = [f"{name} takes {best[name]:.0f} ms" for name, limit in LIMITS.items() if best[name] > limit]
+    return Section(text, broken)
