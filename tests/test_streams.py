@@ -20,6 +20,7 @@ def proving(case: Case, *more: str) -> object:
 
 CASES = cases()
 STREAMED = [case for case in CASES if case.streamed]
+MANY = 60  # places at which a case is cut in two in the fast suite; the slow one cuts at all
 OUTPUTS = [proving(case, target) for case in CASES for target in case.outputs()]
 
 
@@ -43,6 +44,13 @@ def test_events(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [proving(case) for case in STREAMED])
+def test_events_in_many_cuttings(case: Case) -> None:
+    places = range(1, len(case.body), max(1, len(case.body) // MANY))
+    assert running.steady(case.source, case.body, case.framing, case.options, places) == case.decoded()
+
+
+@pytest.mark.slow
+@over(STREAMED)
 def test_events_in_every_cutting(case: Case) -> None:
     assert running.steady(case.source, case.body, case.framing, case.options) == case.decoded()
 
