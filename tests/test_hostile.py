@@ -19,6 +19,7 @@ from penstock.errors import InputError
 from penstock.jsontext import is_json
 from tests import hostility, running
 from tests.cases import Case, cases
+from tests.looping import over
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +155,7 @@ def test_spoilt_bodies(source: str, data: st.DataObject, orders: list[hostility.
 ENDED = [case for case in cases() if case.streamed and isinstance(end := case.expected()[-1], ev.Finish) and end.raw]
 
 
-@pytest.mark.parametrize("case", ENDED, ids=lambda case: case.id)
+@over(ENDED)
 def test_without_its_end_a_stream_is_no_success(case: Case) -> None:
     """Cut off before the frame that gives the finish reason, and at every frame before that."""
     frames = [frame for batch in running.batches([case.body], case.framing) for frame in batch]
