@@ -12,15 +12,22 @@ from penstock.framing.eventstream import BedrockChunks, EventStreamParser, Event
 from penstock.framing.frame import LIMIT, Frame, Parser, Writer
 from penstock.framing.jsonarray import JsonArrayParser, JsonArrayWriter
 from penstock.framing.ndjson import NdjsonParser, NdjsonWriter
+from penstock.framing.payloads import PayloadParser, PayloadWriter
 from penstock.framing.sse import KEEP_ALIVE, SseParser, SseWriter
 from penstock.framing.websocket import WebSocketParser, WebSocketWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PARSERS: Mapping[str, type[Parser]] = {**DETECTED, "auto": AutoParser, "websocket": WebSocketParser}
+PARSERS: Mapping[str, type[Parser]] = {
+    **DETECTED,
+    "auto": AutoParser,
+    "eventstream+sse": PayloadParser,
+    "websocket": WebSocketParser,
+}
 WRITERS: Mapping[str, type[Writer]] = {
     "eventstream": EventStreamWriter,
+    "eventstream+sse": PayloadWriter,
     "jsonarray": JsonArrayWriter,
     "ndjson": NdjsonWriter,
     "sse": SseWriter,
@@ -42,6 +49,8 @@ __all__ = [
     "NdjsonParser",
     "NdjsonWriter",
     "Parser",
+    "PayloadParser",
+    "PayloadWriter",
     "SseParser",
     "SseWriter",
     "WebSocketParser",

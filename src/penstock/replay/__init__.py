@@ -1,85 +1,23 @@
 """The replay provider: packaged streams, so that every client and page can be tried with no key and no network.
 
-Scripts say what is said (`scripts.toml`); this turns one into the canonical events of a turn, cut into small deltas.
+`answer` is what the provider says to a request, `play` one script by name, `wire` its bytes in any protocol.
 """
 
-from __future__ import annotations
+from penstock.replay.answering import AGENT, answer, cases, named, wire
+from penstock.replay.pace import FULL, NATURAL, Pace, paced
+from penstock.replay.playing import offered, play, scripts
 
-import re
-import tomllib
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-
-from penstock import events as ev
-from penstock import request as rq
-from penstock.fold import unfold
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.events import AnyEvent, Reason
-
-_WORD = re.compile(r"\s*\S+|\s+$")
-
-
-@cache
-def scripts() -> dict[str, dict[str, Any]]:
-    """All scripts by name."""
-    return tomllib.loads(files("penstock.replay").joinpath("scripts.toml").read_text(encoding="utf-8"))
-
-
-def offered() -> dict[str, str]:
-    """The scripts a person can choose, with a line about each."""
-    return {name: script["about"] for name, script in scripts().items() if not script.get("hidden")}
-
-
-def play(name: str, *, id: str = "replay", model: str = "", created: int = 0, asked: int = 0) -> list[AnyEvent]:
-    """The events of a script. `id` makes the ids of calls; `asked` is the size of the prompt in tokens."""
-    script = scripts()[name]
-    turn = rq.Turn(id, model or f"replay/{name}", created)
-    turn.parts = [made for number, part in enumerate(script["parts"]) for made in _made(id, number, part)]
-    words = sum(len(_WORD.findall(getattr(part, "text", "") or getattr(part, "json", ""))) for part in turn.parts)
-    turn.usage = ev.Usage(asked, words)
-    turn.finish = ev.Finish(script.get("finish") or _reason(turn))
-    if "fault" in script:
-        turn.fault, turn.usage = msgspec.convert(script["fault"], ev.Fault, strict=False), None
-    return [small for event in unfold(turn) for small in _cut(event)]
-
-
-def _reason(turn: rq.Turn) -> Reason:
-    return "calls" if turn.calls else "stop"
-
-
-def _made(id: str, number: int, part: dict[str, Any]) -> Iterator[rq.AnyPart]:
-    if "text" in part:
-        yield rq.Text(part["text"])
-        for source in part.get("sources", ()):
-            first = part["text"].find(source["cites"])
-            yield rq.Source(
-                source["url"], source["title"], number, (first, first + len(source["cites"])), source["cites"]
-            )
-    elif "reasoning" in part:
-        yield rq.Reasoning(part["reasoning"])
-    elif "refusal" in part:
-        yield rq.Text(part["refusal"], refusal=True)
-    elif "file" in part:
-        yield rq.File(part["file"], data=part["data"])
-    else:
-        given = part["input"]
-        json = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-        yield rq.Call(f"call_{id}_{number}", part.get("call") or part["cut"], json, cut="cut" in part)
-
-
-def _cut(event: AnyEvent) -> Iterator[AnyEvent]:
-    """Text a word at a time, input a few characters at a time, as a model would."""
-    if isinstance(event, ev.TextDelta | ev.ReasoningDelta | ev.RefusalDelta):
-        for word in _WORD.findall(event.text):
-            yield type(event)(event.index, word)
-    elif isinstance(event, ev.CallDelta):
-        for place in range(0, len(event.json), 12):
-            yield ev.CallDelta(event.index, event.json[place : place + 12])
-    else:
-        yield event
+__all__ = [
+    "AGENT",
+    "FULL",
+    "NATURAL",
+    "Pace",
+    "answer",
+    "cases",
+    "named",
+    "offered",
+    "paced",
+    "play",
+    "scripts",
+    "wire",
+]

@@ -1,0 +1,101 @@
+"""`penstock providers`: who can be asked, how, and whose key is there. Leans on `penstock.providers`; asks nobody."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Mapping
+
+    from penstock.providers import Provider
+
+EPILOG = """\
+examples:
+  penstock providers
+  penstock providers --ready
+  penstock providers azure bedrock
+  penstock providers --json | jq '.[] | select(.endpoints.rerank)'
+
+A provider is ready when its key is in the environment, or when it needs none. No key is ever printed.
+"""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The command's options."""
+    parser.epilog = EPILOG
+    parser.add_argument("names", metavar="NAME", nargs="*", help="only these, with all that is known of them")
+    parser.add_argument("--ready", action="store_true", help="only those that can be asked as things are")
+    parser.add_argument("--json", action="store_true", help="everything, as JSON")
+
+
+def run(options: Namespace) -> int:
+    """Print the table."""
+    from penstock.cli.columns import show
+    from penstock.providers import provider, providers
+
+    chosen = [provider(name) for name in options.names] or list(providers().values())
+    rows = [row for row in chosen if not options.ready or ready(row, os.environ)]
+    if options.json:
+        _print_json([described(row, os.environ) for row in rows])
+    elif options.names:
+        for row in rows:
+            _print_row(row)
+    else:
+        show(
+            ("name", "speaks", "key", "has", "title"),
+            [(row.name, row.protocol, key_of(row, os.environ), " ".join(row.endpoints), row.title) for row in rows],
+            ("bold", "", "dim", "", "dim"),
+        )
+    return 0
+
+
+def ready(row: Provider, env: Mapping[str, str]) -> bool:
+    """Whether it can be asked as things are."""
+    return row.configured(env) or row.credentials[0].scheme == "none"
+
+
+def key_of(row: Provider, env: Mapping[str, str]) -> str:
+    """Where its key is, or which variable is missing; never the key."""
+    there = next((name for name in row.env if env.get(name)), "")
+    if there:
+        return f"{there} is set"
+    if row.credentials[0].optional:
+        return "none needed"
+    return f"needs {row.env[0]}" if row.env else "needs a key"
+
+
+def described(row: Provider, env: Mapping[str, str]) -> dict[str, Any]:
+    """All of a row as JSON, and whether it is ready."""
+    import msgspec
+
+    made: dict[str, Any] = msgspec.to_builtins(row)
+    return {**made, "ready": ready(row, env), "key": key_of(row, env), "auth": row.auth, "env": list(row.env)}
+
+
+def _print_row(row: Provider) -> None:
+    from penstock.cli.ink import ink, wanted
+
+    put = ink(colour=wanted(refused=False))
+    put([(row.name, "bold"), (f"  {row.title}", "")])
+    facts = {
+        "address": row.base_url, "speaks": row.protocol, "auth": ", ".join(one.scheme for one in row.credentials),
+        "key": key_of(row, os.environ), "also called": ", ".join(row.names), "sdk": row.sdk,
+        "responses only": ", ".join(row.responses_only), "refuses": ", ".join(row.refuses),
+    }  # fmt: skip
+    for name, value in facts.items():
+        if value:
+            put([(f"  {name:<16}", "dim"), (value, "")])
+    for name, setting in row.settings.items():
+        said = " or ".join(setting.env) or "follows from the others"
+        default = f" (default {setting.default})" if setting.default else ""
+        put([(f"  {{{name}}}".ljust(18), "dim"), (f"{said}{default}", "")])
+    for operation, place in row.endpoints.items():
+        put([(f"  {operation:<16}", "dim"), (f"{place.method} {place.path}", ""), (f"  {place.protocol}", "dim")])
+
+
+def _print_json(value: Any) -> None:
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

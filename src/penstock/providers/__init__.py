@@ -1,0 +1,48 @@
+"""The providers, their models and their clients, as data. The rows are TOML; nothing here asks anybody anything."""
+
+from penstock.providers.address import endpoint_url, filled, url
+from penstock.providers.clients import Client, client, clients
+from penstock.providers.identity import Identity, identify
+from penstock.providers.listing import listed
+from penstock.providers.models import Model, Policy, Prices, detail, max_input_tokens, model, models
+from penstock.providers.registry import (
+    Credential,
+    Endpoint,
+    Operation,
+    Provider,
+    Retry,
+    Setting,
+    Special,
+    custom,
+    provider,
+    providers,
+)
+
+__all__ = [
+    "Client",
+    "Credential",
+    "Endpoint",
+    "Identity",
+    "Model",
+    "Operation",
+    "Policy",
+    "Prices",
+    "Provider",
+    "Retry",
+    "Setting",
+    "Special",
+    "client",
+    "clients",
+    "custom",
+    "detail",
+    "endpoint_url",
+    "filled",
+    "identify",
+    "listed",
+    "max_input_tokens",
+    "model",
+    "models",
+    "provider",
+    "providers",
+    "url",
+]

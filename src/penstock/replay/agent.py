@@ -1,0 +1,77 @@
+"""A model that plays an agent: it calls a tool that the client offers, and then says what the tool gave.
+
+No model thinks here. The command for a shell is what stands in backticks in the user's last message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock import request as rq
+from penstock.replay.inputs import filled
+from penstock.replay.tools import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.request import Request
+
+_ASIDE = re.compile(r"<([a-zA-Z][\w-]*)[^>]*>.*?</\1>", re.DOTALL)  # what clients add to what a user said
+_QUOTED = re.compile(r"```[a-z]*\n(.+?)\n?```|`([^`\n]+)`", re.DOTALL)
+_COMMAND = "echo 'hello from penstock'"
+_LIMIT = 8000  # characters of a result that are repeated
+_SEARCHED = 20_000  # characters of a message that are searched for a command
+
+
+def results(request: Request) -> list[rq.Result]:
+    """The results that came after the model last spoke."""
+    found: list[rq.Result] = []
+    for message in reversed(request.messages):
+        if message.role == "assistant":
+            break
+        found[:0] = [part for part in message.parts if isinstance(part, rq.Result)]
+    return found
+
+
+def reply(request: Request, given: list[rq.Result], id: str) -> list[rq.AnyPart]:
+    """What it says or calls; nothing where there is nothing to call."""
+    if given:
+        return [rq.Text("\n\n".join(_told(request, result) for result in given))]
+    tool = chosen(request)
+    if tool is None:
+        return []
+    command = next(_commands(request), _COMMAND)
+    free = tool.kind == "custom"
+    json = command if free else filled(tool.schema or {}, command)
+    return [rq.Text("I will look. "), rq.Call(f"call_{id}_1", tool.name, json, form="text" if free else "json")]
+
+
+def _told(request: Request, result: rq.Result) -> str:
+    name = result.name or _names(request).get(result.call, "the tool")
+    said = "failed with" if result.failed else "gave"
+    text = "\n".join(_text(part) for part in result.content)[:_LIMIT].strip() or "(nothing)"
+    return f"{name} {said}:\n\n{text}"
+
+
+def _text(part: rq.ResultPart) -> str:
+    if isinstance(part, rq.Text):
+        return part.text
+    if isinstance(part, rq.Json):
+        return part.json
+    return f"({part.media or 'a file'})" if isinstance(part, rq.File) else ""
+
+
+def _names(request: Request) -> dict[str, str]:
+    calls = (part for message in request.messages for part in message.parts if isinstance(part, rq.Call))
+    return {call.id: call.name for call in calls}
+
+
+def _commands(request: Request) -> Iterator[str]:
+    """What users said in backticks, the last of them first."""
+    for message in reversed(request.messages):
+        if message.role != "user":
+            continue
+        said = "\n".join(part.text for part in message.parts if isinstance(part, rq.Text))
+        for found in _QUOTED.finditer(_ASIDE.sub("", said[-_SEARCHED:])):
+            yield (found[1] or found[2]).strip()

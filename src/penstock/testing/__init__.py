@@ -1,0 +1,12 @@
+"""For tests of programs that talk to models: an upstream that says what you script, with any fault you like.
+
+Public, and what penstock's own tests use. `Upstream` and `scripted` need aiohttp (the extra `client`).
+"""
+
+from penstock.testing.cutting import cut, cuts
+from penstock.testing.replies import Reply
+from penstock.testing.speaking import error_body, media, speak
+from penstock.testing.threaded import scripted
+from penstock.testing.upstream import Answer, Seen, Upstream
+
+__all__ = ["Answer", "Reply", "Seen", "Upstream", "cut", "cuts", "error_body", "media", "scripted", "speak"]

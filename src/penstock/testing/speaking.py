@@ -1,0 +1,74 @@
+"""`speak("anthropic", events)`: the bytes a provider of that protocol would send, as a stream or as one body.
+
+Leans on the encoders, and on `voices` for protocols that have none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import events as ev
+from penstock import protocols
+from penstock.bridge import encoding
+from penstock.framing import WRITERS
+from penstock.shaping.sequence import Sequence as InOrder
+from penstock.stage import Pipe
+from penstock.testing.voices import VOICES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TYPES = {
+    "sse": "text/event-stream", "ndjson": "application/x-ndjson", "eventstream": "application/vnd.amazon.eventstream",
+    "jsonarray": "application/json", "eventstream+sse": "application/vnd.amazon.eventstream",
+}  # fmt: skip
+JSON = "application/json"
+# What an encoder must be told so that its stream holds all that a provider's would.
+_OPTIONS: dict[str, dict[str, Any]] = {"openai-chat": {"include_usage": True}, "completions": {"include_usage": True}}
+
+
+def speak(
+    protocol: str, events: Sequence[ev.AnyEvent], *, stream: bool = True, framing: str = "",
+    options: Mapping[str, Any] | None = None,
+) -> list[bytes]:  # fmt: skip
+    """A chunk for each event that says something; one chunk for a body. `framing`: another than the protocol's own."""
+    if not stream:
+        return [_whole(protocol, events, options)]
+    pipe = _pipe(protocol, options, framing)
+    out = [b"".join(pipe.feed([event])) for event in events]
+    return [chunk for chunk in (*out, b"".join(pipe.finish())) if chunk]
+
+
+def media(protocol: str, *, stream: bool = True, framing: str = "") -> str:
+    """The content type of the same."""
+    return TYPES[framing or _framing(protocol)] if stream else JSON
+
+
+def error_body(protocol: str, fault: ev.Fault) -> bytes:
+    """What stands in place of an answer that is refused."""
+    return _whole(protocol, [ev.Start(), fault], None)
+
+
+def _framing(protocol: str) -> str:
+    voice = VOICES.get(protocol)
+    return voice.framing if voice else protocols.protocol(protocol).writes
+
+
+def _pipe(protocol: str, options: Mapping[str, Any] | None, framing: str) -> Pipe:
+    voice = VOICES.get(protocol)
+    write = WRITERS[framing or _framing(protocol)]()
+    if voice is not None:
+        return Pipe(InOrder(), voice(), write)
+    chosen = options if options is not None else _OPTIONS.get(protocol)
+    return Pipe(*encoding(protocol, chosen, frames=True).stages, write)
+
+
+def _whole(protocol: str, events: Sequence[ev.AnyEvent], options: Mapping[str, Any] | None) -> bytes:
+    voice = VOICES.get(protocol)
+    if voice is not None:
+        return voice.whole(events)
+    body = protocols.protocol(protocol).body
+    chosen = options if options is not None else _OPTIONS.get(protocol)
+    pipe = encoding(protocol, chosen, frames=body is not None)
+    out: list[Any] = [*pipe.feed(events), *pipe.finish()]
+    return body(out) if body is not None else b"".join(out)

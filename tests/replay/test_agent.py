@@ -1,0 +1,158 @@
+"""The model that plays an agent: it finds the client's tool, fills in what the tool needs, and says what came of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from penstock import request as rq
+from penstock.fold import fold
+from penstock.messages.convert import reader, writer
+from penstock.replay import NATURAL, answer, named, paced, play
+from penstock.replay.inputs import filled
+
+ASK = (
+    "<system-reminder>`rm -rf`</system-reminder>\nRun `cat nonce.txt` with your shell tool and tell me what it printed."
+)
+
+
+def tool(name: str, fields: dict[str, Any], *needed: str, **more: Any) -> rq.Tool:
+    return rq.Tool(name, schema={"type": "object", "properties": fields, "required": list(needed)}, **more)
+
+
+TEXT = {"type": "string"}
+# The shells of the agents in the field, each among tools that only look like one.
+SHELLS: dict[str, tuple[list[rq.Tool], str, dict[str, Any]]] = {
+    "Claude Code": (
+        [tool("Read", {"file_path": TEXT}, "file_path"), tool("BashOutput", {"bash_id": TEXT}, "bash_id"),
+         tool("KillShell", {"shell_id": TEXT}, "shell_id"), tool("Bash", {"command": TEXT, "timeout": {"type": "number"}}, "command")],
+        "Bash", {"command": "cat nonce.txt"}),
+    "Codex": (
+        [tool("write_stdin", {"session_id": {"type": "integer"}}, "session_id"), tool("exec_command", {"cmd": TEXT, "workdir": TEXT}, "cmd")],
+        "exec_command", {"cmd": "cat nonce.txt"}),
+    "Codex, before": ([tool("shell", {"command": {"type": "array", "items": TEXT}}, "command")], "shell", {"command": ["bash", "-lc", "cat nonce.txt"]}),
+    "opencode": ([tool("bash", {"command": TEXT, "description": TEXT}, "command", "description")], "bash", {"command": "cat nonce.txt", "description": "penstock"}),
+    "Qwen Code": (
+        [tool("run_shell_command", {"command": TEXT, "is_background": {"type": "boolean"}}, "command", "is_background")],
+        "run_shell_command", {"command": "cat nonce.txt", "is_background": False}),
+    "Cline": ([tool("read_files", {"paths": {"type": "array", "items": TEXT}}, "paths"), tool("run_commands", {"commands": {"type": "array", "items": TEXT}}, "commands")],
+              "run_commands", {"commands": ["cat nonce.txt"]}),
+    "Goose": ([tool("developer__text_editor", {"command": {"enum": ["view"]}}, "command"), tool("developer__shell", {"command": TEXT}, "command")],
+              "developer__shell", {"command": "cat nonce.txt"}),
+    "no shell": ([tool("get_time", {"zone": {"enum": ["UTC", "CET"]}, "n": {"type": ["null", "integer"], "minimum": 3}}, "zone", "n")], "get_time", {"zone": "UTC", "n": 3}),
+}  # fmt: skip
+
+
+def _asked(tools: list[rq.Tool], *more: rq.Message, **fields: Any) -> rq.Request:
+    return rq.Request("replay/agent", [rq.Message("user", [rq.Text(ASK)]), *more], tools, **fields)
+
+
+@pytest.mark.row("G5")
+@pytest.mark.parametrize(("tools", "name", "sent"), SHELLS.values(), ids=SHELLS)
+def test_the_clients_own_shell_is_called(tools: list[rq.Tool], name: str, sent: dict[str, Any]) -> None:
+    turn = fold(answer(_asked(tools)))[0]
+    (call,) = turn.calls
+    assert (call.name, json.loads(call.json)) == (name, sent)
+    assert turn.finish is not None
+    assert turn.finish.reason == "calls"
+
+
+@pytest.mark.row("G5")
+@pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "responses", "gemini", "uistream"])
+def test_the_result_is_repeated_in_every_protocol(protocol: str) -> None:
+    """A whole round: asked, called, answered with the result, all as a client of that protocol would say it."""
+    first = _asked([SHELLS["opencode"][0][0]])
+    (call,) = fold(answer(first, id="r1"))[0].calls
+    said = rq.Message("assistant", [call])
+    result = rq.Message("tool", [rq.Result(call.id, call.name, [rq.Text("zebra-42")])])
+    body = writer(protocol)(_asked(first.tools, said, result), None).body
+    again = reader(protocol)({**body, "model": "replay/agent"})
+    turn = fold(answer(again, id="r2"))[0]
+    assert turn.text == "bash gave:\n\nzebra-42"
+    assert turn.calls == []
+
+
+def test_a_failure_is_told_as_one() -> None:
+    result = rq.Message("tool", [rq.Result("c", "bash", [rq.Json('{"code":1}')], failed=True)])
+    said = rq.Message("assistant", [rq.Call("c", "bash", "{}")])
+    assert fold(answer(_asked([], said, result)))[0].text == 'bash failed with:\n\n{"code":1}'
+
+
+def test_a_tool_of_free_text_gets_the_command() -> None:
+    turn = fold(answer(_asked([rq.Tool("shell", kind="custom")])))[0]
+    assert [(call.json, call.form) for call in turn.calls] == [("cat nonce.txt", "text")]
+
+
+def test_what_may_not_be_called_is_not() -> None:
+    tools = SHELLS["Goose"][0]
+    assert fold(answer(_asked(tools, choice=rq.ToolChoice("none"))))[0].calls == []
+    (call,) = fold(answer(_asked(tools, choice=rq.ToolChoice("tool", ["developer__text_editor"]))))[0].calls
+    assert call.name == "developer__text_editor"
+    assert fold(answer(_asked([rq.Tool("web_search", kind="provider")])))[0].calls == []
+
+
+def test_without_tools_it_talks() -> None:
+    turn = fold(answer(_asked([])))[0]
+    assert turn.text.startswith("Offer me a tool")
+
+
+def test_scripts_close_the_loop() -> None:
+    """The other packaged models answer a result too, and any other name plays plain text."""
+    result = rq.Message("tool", [rq.Result("c", "read_gauge", [rq.Text("3 m")])])
+    said = rq.Message("assistant", [rq.Call("c", "read_gauge", "{}")])
+    turn = fold(answer(rq.Request("replay/tools", [said, result])))[0]
+    assert turn.text.startswith("Thank you: the result arrived")
+    assert named("gpt-5") == "text"
+
+
+SCHEMAS: st.SearchStrategy[Any] = st.deferred(
+    lambda: st.one_of(
+        st.just({"type": "string"}), st.just({"type": "boolean"}), st.just({"type": ["integer", "null"]}),
+        st.builds(lambda least: {"type": "number", "minimum": least}, st.integers(-5, 5)),
+        st.builds(lambda words: {"enum": words}, st.lists(st.text(max_size=3), min_size=1, max_size=3)),
+        st.builds(lambda inner, least: {"type": "array", "items": inner, "minItems": least}, SCHEMAS, st.integers(0, 1)),
+        st.builds(lambda inner: {"anyOf": [{"type": "null"}, inner]}, SCHEMAS),
+        OBJECTS,
+    )
+)  # fmt: skip
+OBJECTS: st.SearchStrategy[dict[str, Any]] = st.builds(
+    lambda fields: {"type": "object", "properties": fields, "required": list(fields)},
+    st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), SCHEMAS, max_size=3),
+)
+
+
+@given(OBJECTS)
+def test_inputs_fit_their_schemas(schema: dict[str, Any]) -> None:
+    Draft202012Validator(schema).validate(json.loads(filled(schema, "ls")))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["type", "properties", "required", "items", "enum", "$ref", "anyOf", "a", "command"]),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_no_schema_is_too_strange(schema: Any) -> None:
+    assert json.loads(filled(schema if isinstance(schema, dict) else {"properties": schema}, "ls")) is not None
+
+
+def test_a_natural_pace_waits_before_words_and_full_speed_never() -> None:
+    from penstock.replay import FULL
+
+    waits = [wait for wait, _ in paced(play("reasoning"))]
+    assert waits[0] == 0
+    assert set(waits) == {0, NATURAL.first, NATURAL.thought, NATURAL.word}
+    assert {wait for wait, _ in paced(play("reasoning"), FULL)} == {0}

@@ -1,0 +1,90 @@
+"""What the upstream says is what providers say: every protocol's own decoder reads back what was played."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import protocols
+from penstock import request as rq
+from penstock.bridge import parser
+from penstock.fold import fold
+from penstock.replay import cases, offered, play, wire
+from penstock.testing import cut, cuts, media, speak
+from tests.running import decode
+
+# What a protocol has no word for, by what its decoder then finds.
+SPOKEN = ("openai-chat", "anthropic", "responses", "gemini", "bedrock", "cohere", "ollama", "completions")
+UNSAID: dict[str, set[str]] = {
+    "anthropic": {"citations", "image"},
+    "bedrock": {"citations"},
+    "cohere": {"image"},
+    "ollama": {"citations", "image", "length"},
+    "completions": {"reasoning", "tools", "parallel-tools", "citations", "image", "length"},
+    "gemini": {"length"},
+    "responses": {"image"},
+}
+
+
+def _said(turn: rq.Turn) -> list[object]:
+    return [
+        (type(part).__name__, getattr(part, "name", ""), getattr(part, "text", "") or getattr(part, "json", ""))
+        for part in turn.parts
+    ]
+
+
+@pytest.mark.row("G5")
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("protocol", SPOKEN)
+def test_every_script_in_every_protocol(protocol: str) -> None:
+    for name, data, events in cases(protocol):
+        parse, decoder = parser("auto"), protocols.decoder(protocol)
+        got = decoder.feed([*parse.feed([data]), *parse.finish()]) + decoder.finish()
+        turn, played = fold(got)[0], fold(events)[0]
+        assert (turn.fault is None) == (played.fault is None), name
+        if name not in UNSAID.get(protocol, ()):
+            assert _said(turn) == _said(played), name
+        assert turn.fault or (turn.usage and turn.usage.output), name
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("protocol", SPOKEN)
+def test_every_script_as_one_body(protocol: str) -> None:
+    for name in offered():
+        turn = fold(protocols.decoder(protocol).body(wire(name, protocol, stream=False)))[0]
+        played = fold(play(name))[0]
+        assert (turn.fault is None) == (played.fault is None), name
+        if name not in UNSAID.get(protocol, ()) and played.fault is None and name != "length":
+            assert _said(turn) == _said(played), name
+
+
+@pytest.mark.parametrize("protocol", ["bedrock", "cohere", "ollama"])
+def test_however_it_is_cut(protocol: str) -> None:
+    data = wire("tools", protocol)
+    whole = None
+    for pieces in cuts(data, 5):
+        assert b"".join(pieces) == data
+        parse, decoder = parser("auto"), protocols.decoder(protocol)
+        got = [event for piece in pieces for event in decoder.feed(parse.feed([piece]))]
+        got += decoder.feed(parse.finish()) + decoder.finish()
+        whole = whole or got
+        assert fold(got) == fold(whole)
+
+
+def test_cuts_are_where_they_should_be() -> None:
+    assert cut(b"abcd", 1, 3, 3, 9, -2) == [b"a", b"bc", b"d"]
+    assert cut(b"") == []
+    assert [b"".join(pieces) for pieces in cuts(b"abcdef", 3)] == [b"abcdef"] * 6
+
+
+def test_content_types() -> None:
+    assert media("bedrock") == "application/vnd.amazon.eventstream"
+    assert media("ollama") == "application/x-ndjson"
+    assert media("anthropic") == "text/event-stream"
+    assert media("anthropic", stream=False) == "application/json"
+
+
+def test_an_array_instead_of_events() -> None:
+    """Gemini without `alt=sse`."""
+    data = b"".join(speak("gemini", play("text"), framing="jsonarray"))
+    assert data.startswith(b"[")
+    assert fold(decode("gemini", data))[0].text == fold(play("text"))[0].text

@@ -1,0 +1,63 @@
+"""Write src/penstock/providers/models.json anew from a table of models: python tools/models.py FILE.
+
+FILE is JSON in the form of models.dev: provider → {models: {id: {name, context, output, cost, in, out, …}}}. Kept are
+the providers that providers.toml names, a line for each model, so that a difference can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from penstock.providers.identity import kind
+from penstock.providers.models import LETTERS
+from penstock.providers.registry import providers
+
+OUT = Path(__file__).resolve().parents[1] / "src/penstock/providers/models.json"
+_KINDS = {"chat": "chat", "embeddings": "embeddings", "rerank": "rerank"}
+_INPUTS = {"image": "images", "pdf": "documents", "audio": "audio", "video": "video"}
+_OUTPUTS = {"image": "image-output", "audio": "audio-output"}
+
+
+def main() -> int:
+    """Read, choose, write."""
+    if len(sys.argv) != 2:  # noqa: PLR2004
+        print(__doc__, file=sys.stderr)
+        return 2
+    given: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    wanted = sorted({row.facts or name for name, row in providers().items()} & set(given))
+    tables = [f"{json.dumps(name)}:[\n" + ",\n".join(_lines(given[name]["models"])) + "\n]" for name in wanted]
+    OUT.write_text("{" + ",\n".join(tables) + "}\n", encoding="utf-8")
+    print(f"{len(wanted)} providers, {sum(table.count(chr(10)) - 1 for table in tables)} models", file=sys.stderr)
+    return 0
+
+
+def _lines(models: dict[str, Any]) -> list[str]:
+    return [
+        json.dumps(_line(name, row), separators=(",", ":"), ensure_ascii=False) for name, row in sorted(models.items())
+    ]
+
+
+def _line(id: str, row: dict[str, Any]) -> dict[str, Any]:
+    cost = row.get("cost") or {}
+    price = [cost.get(key) for key in ("input", "output", "cache_read", "cache_write")]
+    while price and price[-1] is None:
+        price.pop()
+    made = {
+        "id": id, "name": row["name"] if row["name"] != id else "", "ctx": row.get("context"),
+        "inp": row.get("input_limit"), "out": row.get("output"), "price": price, "can": _can(id, row),
+    }  # fmt: skip
+    return {key: value for key, value in made.items() if value}
+
+
+def _can(id: str, row: dict[str, Any]) -> str:
+    words = {_INPUTS.get(word) for word in row["in"]} | {_OUTPUTS.get(word) for word in row["out"]}
+    words.add(_KINDS.get(kind(id)) if "text" in row["out"] else None)
+    words.update(word for word in ("reasoning", "tools", "temperature") if row.get(word))
+    return "".join(letter for letter, word in LETTERS.items() if word in words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
