@@ -9,15 +9,33 @@ PenstockError
 │   └── FrameTooLarge     one frame is larger than the limit
 ├── MissingExtra          an optional dependency is needed; the message names the extra
 ├── StreamFault           a `Fault` event, raised because the caller asked for an exception
+│   └── ProviderError     a provider refused, failed or was not reached: status, code, request id, retry-after, body …
+│       ├── AuthError           it does not know the key
+│       ├── PermissionDenied    it knows the key, and will not: no right, no credit
+│       ├── NotFound            no such model or address
+│       ├── InvalidRequest      it does not take the request
+│       │   └── TooLarge        it is more than the model takes
+│       ├── RateLimited         too much, for now
+│       ├── Overloaded          it is busy, or its circuit is open
+│       ├── ServerError         it broke
+│       ├── TimedOut            it, or the way to it, took too long
+│       ├── NetworkError        it was not reached, or the connection broke
+│       ├── Filtered            its policy forbids the prompt or the answer
+│       ├── Cancelled           somebody called it off
+│       └── BadAnswer           what came was cut short or made no sense
 └── GrammarError          a codec broke the event grammar: a bug of ours, please report it
+
+`explain(error)` prints everything that is known about one, for a bug report; secrets are removed before they get here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock.secrecy import hide, hide_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from penstock.events import Fault
 
@@ -104,5 +122,163 @@ class StreamFault(PenstockError):
         super().__init__(f"{fault.kind}: {fault.message}")
 
 
+class ProviderError(StreamFault):
+    """A provider's no. `attempts` are the errors of the tries before this one."""
+
+    hint: ClassVar[str] = ""
+
+    def __init__(
+        self, fault: Fault, *, provider: str = "", model: str = "", body: str = "",
+        headers: Mapping[str, str] | None = None, attempts: Iterable[ProviderError] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(fault)
+        self.kind, self.message, self.status, self.code = fault.kind, fault.message, fault.status, fault.code
+        self.request_id, self.retry_after = fault.request_id, fault.retry_after
+        self.provider = provider
+        self.model = model
+        self.body = body
+        self.headers = dict(headers or {})
+        self.attempts = list(attempts)
+
+    def __str__(self) -> str:
+        who = "/".join(filter(None, (self.provider, self.model)))
+        status = f" ({self.status})" if self.status else ""
+        return f"{who}: {self.kind}{status}: {self.message}" if who else f"{self.kind}{status}: {self.message}"
+
+
+class AuthError(ProviderError):
+    """It does not know the key."""
+
+    hint = "check the key: `penstock doctor` shows which variable it is read from"
+
+
+class PermissionDenied(ProviderError):
+    """It knows the key, and will not."""
+
+    hint = "the account has no right to this model, or no credit left"
+
+
+class NotFound(ProviderError):
+    """No such model, or no such address."""
+
+    hint = "check the model's name (`penstock models`) and the base URL"
+
+
+class InvalidRequest(ProviderError):
+    """It does not take the request."""
+
+    hint = "the message names what it refuses; `penstock convert` shows the body that is sent"
+
+
+class TooLarge(InvalidRequest):
+    """More than the model takes."""
+
+    hint = "shorten the conversation, or set context_management=True"
+
+
+class RateLimited(ProviderError):
+    """Too much, for now."""
+
+    hint = "wait as long as it says, or name a second provider to fall back on"
+
+
+class Overloaded(ProviderError):
+    """It is busy, or its circuit is open."""
+
+    hint = "try again in a while, or name a second provider to fall back on"
+
+
+class ServerError(ProviderError):
+    """It broke."""
+
+    hint = "the fault is the provider's; its request id is what its support will ask for"
+
+
+class TimedOut(ProviderError):
+    """It took too long."""
+
+    hint = "the limits are `timeouts` of the request options"
+
+
+class NetworkError(ProviderError):
+    """It was not reached, or the connection broke."""
+
+    hint = "check the address, the proxy and the certificates: `penstock doctor` tries them"
+
+
+class Filtered(ProviderError):
+    """Its policy forbids the prompt or the answer."""
+
+
+class Cancelled(ProviderError):
+    """Somebody called it off."""
+
+
+class BadAnswer(ProviderError):
+    """What came was cut short, or made no sense."""
+
+    hint = "the answer broke off or was no answer; something between here and the provider may have changed it"
+
+
+KINDS: dict[str, type[ProviderError]] = {
+    "auth": AuthError, "permission": PermissionDenied, "not-found": NotFound, "invalid": InvalidRequest,
+    "too-large": TooLarge, "rate-limit": RateLimited, "overloaded": Overloaded, "server": ServerError,
+    "timeout": TimedOut, "network": NetworkError, "filter": Filtered, "cancelled": Cancelled,
+    "truncated": BadAnswer, "malformed": BadAnswer, "grammar": BadAnswer, "other": ProviderError,
+}  # fmt: skip
+
+
+def provider_error(fault: Fault, **known: Any) -> ProviderError:
+    """The error of a fault, of the class that its kind has; `known` as `ProviderError` takes it."""
+    return KINDS[fault.kind](fault, **known)
+
+
 class GrammarError(PenstockError):
     """Events came in an order that the grammar forbids."""
+
+
+def explain(error: BaseException) -> str:
+    """Everything that is known about an error, its causes and earlier tries included, as one block of text."""
+    return "\n".join(_explained(error, set()))
+
+
+def _explained(error: BaseException, seen: set[int]) -> Iterator[str]:
+    seen.add(id(error))
+    yield f"{type(error).__name__}: {hide(str(error)) or 'no message'}"
+    if isinstance(error, StreamFault):
+        yield from _fields(error)
+    if isinstance(error, ProviderError):
+        yield from _heard(error)
+        for number, before in enumerate(error.attempts, 1):
+            if id(before) not in seen:
+                yield from _indented(f"try {number}, before this one:", _explained(before, seen))
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and id(cause) not in seen:
+        yield from _indented("caused by:", _explained(cause, seen))
+
+
+def _fields(error: StreamFault) -> Iterator[str]:
+    fault = error.fault
+    rows = {
+        "provider": getattr(error, "provider", ""), "model": getattr(error, "model", ""), "kind": fault.kind,
+        "status": fault.status, "code": fault.code, "message": fault.message, "request id": fault.request_id,
+        "retry after": None if fault.retry_after is None else f"{fault.retry_after:g} s",
+    }  # fmt: skip
+    for name, value in rows.items():
+        if value not in {None, ""}:
+            yield f"  {name + ':':<13}{hide(str(value))}"
+
+
+def _heard(error: ProviderError) -> Iterator[str]:
+    if error.headers:
+        shown = hide_headers(error.headers)
+        yield from _indented("headers:", (f"{name}: {value}" for name, value in shown.items()))
+    if error.body:
+        yield from _indented("body:", hide(error.body).splitlines())
+    if error.hint:
+        yield f"  {'hint:':<13}{error.hint}"
+
+
+def _indented(title: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"  {title}"
+    yield from (f"    {line}" for line in lines)

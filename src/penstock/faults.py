@@ -18,14 +18,17 @@ WORDS: dict[str, FaultKind] = {
     "permissionerror": "permission", "permissiondenied": "permission", "accessdeniedexception": "permission",
     "forbidden": "permission", "billingerror": "permission", "insufficientquota": "permission",
     "notfounderror": "not-found", "notfound": "not-found", "modelnotfound": "not-found",
+    "invalidmodel": "not-found",
     "resourcenotfoundexception": "not-found", "deploymentnotfound": "not-found", "modelnotreadyexception": "overloaded",
     "invalidrequesterror": "invalid", "invalidargument": "invalid", "badrequest": "invalid",
     "badrequesterror": "invalid", "validationexception": "invalid", "failedprecondition": "invalid",
     "unprocessableentity": "invalid", "invalidprompt": "invalid", "toolusefailed": "invalid",
-    "requesttoolarge": "too-large", "contextlengthexceeded": "too-large", "contextwindowexceeded": "too-large",
+    "exceedcontextsizeerror": "too-large", "requesttoolarge": "too-large",
+    "contextlengthexceeded": "too-large", "contextwindowexceeded": "too-large",
     "stringabovemaxlength": "too-large", "payloadtoolarge": "too-large",
     "ratelimiterror": "rate-limit", "ratelimitexceeded": "rate-limit", "toomanyrequests": "rate-limit",
     "throttlingexception": "rate-limit", "resourceexhausted": "rate-limit", "ratelimit": "rate-limit",
+    "ratelimitreached": "rate-limit",
     "servicequotaexceededexception": "rate-limit", "slowdown": "rate-limit", "tokens": "rate-limit",
     "overloadederror": "overloaded", "overloaded": "overloaded", "unavailable": "overloaded",
     "serviceunavailableexception": "overloaded", "serviceunavailable": "overloaded", "engineoverloaded": "overloaded",
@@ -48,12 +51,17 @@ STATUSES: dict[int, FaultKind] = {
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
+def word(given: object) -> str:
+    """A word as the table has it."""
+    return _SEPARATORS.sub("", str(given or "").lower())
+
+
 def kind_of(*words: object, status: int | None = None) -> FaultKind:
     """The kind that the first known word names, else the status, else `server` or `other`."""
-    for word in words:
-        kind = WORDS.get(_SEPARATORS.sub("", str(word or "").lower()))
+    for one in words:
+        kind = WORDS.get(word(one))
         if kind is not None:
             return kind
     if status is None:
-        status = next((int(word) for word in map(str, words) if re.fullmatch("[45][0-9][0-9]", word)), 0)
+        status = next((int(one) for one in map(str, words) if re.fullmatch("[45][0-9][0-9]", one)), 0)
     return STATUSES.get(status, "server" if status >= 500 else "invalid" if status >= 400 else "other")  # noqa: PLR2004

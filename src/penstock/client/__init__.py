@@ -1,0 +1,20 @@
+"""`penstock.Client`: one interface to every provider, for Python programs.
+
+    async with penstock.Client() as client:
+        async for event in client.chat_stream("anthropic/claude-sonnet-4-5", "Why is the sea salt?"):
+            ...
+
+`LlmApi` is the interface, `Client` implements it, `SyncClient` is the same without `await`.
+"""
+
+from penstock.client.api import Client, LlmApi
+from penstock.client.shapes import Embeddings, Ranked, Ranking
+from penstock.client.stream import Answer, Stream
+from penstock.client.sync import SyncClient
+from penstock.engines.config import Config
+from penstock.engines.options import ClientCertificate, RequestOptions, Timeouts
+
+__all__ = [
+    "Answer", "Client", "ClientCertificate", "Config", "Embeddings", "LlmApi", "Ranked", "Ranking", "RequestOptions",
+    "Stream", "SyncClient", "Timeouts",
+]  # fmt: skip

@@ -1,0 +1,171 @@
+"""Embeddings and rankings: what is asked and what comes back, in each shape that providers have for them.
+
+A shape is a row of two functions: the body that is sent, and how its answer is read. No provider is named here.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from penstock.errors import provider_error
+from penstock.events import Fault, Usage
+from penstock.pick import as_object, listed, number, objects, table
+
+if TYPE_CHECKING:
+    from penstock.pick import Object
+
+Body: TypeAlias = dict[str, Any]
+
+
+class Embeddings(msgspec.Struct, omit_defaults=True):
+    """A vector for each text, in the order they were given; `raw` is the provider's whole answer."""
+
+    vectors: list[list[float]]
+    model: str = ""
+    usage: Usage | None = None
+    raw: Any = None
+
+
+class Ranked(msgspec.Struct):
+    """The place of a document in what was given, and how well it fits."""
+
+    index: int
+    score: float
+    document: str = ""
+
+
+class Ranking(msgspec.Struct, omit_defaults=True):
+    """Documents, the best first."""
+
+    results: list[Ranked]
+    model: str = ""
+    usage: Usage | None = None
+    raw: Any = None
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """A way to ask, and a way to read."""
+
+    write: Callable[..., Body]
+    read: Callable[[Any], tuple[list[Any], Usage | None]]
+
+
+def read(data: bytes) -> Any:
+    """An answer's JSON; one that is none is an error like any other."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise provider_error(Fault("malformed", "the answer is no JSON")) from None
+
+
+# ── embeddings ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _openai(model: str, texts: Sequence[str], **more: Any) -> Body:
+    return {"model": model, "input": list(texts), **more}
+
+
+def _cohere(model: str, texts: Sequence[str], **more: Any) -> Body:
+    return {
+        "model": model, "texts": list(texts), "input_type": "search_document", "embedding_types": ["float"], **more,
+    }  # fmt: skip
+
+
+def _gemini(model: str, texts: Sequence[str], **more: Any) -> Body:
+    size = {"outputDimensionality": more.pop("dimensions")} if "dimensions" in more else {}
+    rows = [{"model": f"models/{model}", "content": {"parts": [{"text": text}]}, **size, **more} for text in texts]
+    return {"requests": rows}
+
+
+def _vertex(_model: str, texts: Sequence[str], **more: Any) -> Body:
+    size = {"outputDimensionality": more.pop("dimensions")} if "dimensions" in more else {}
+    return {"instances": [{"content": text} for text in texts], **({"parameters": size} if size else {}), **more}
+
+
+def _bedrock(_model: str, texts: Sequence[str], **more: Any) -> Body:
+    """Amazon's own models take one text, the others a list."""
+    return {"inputText": texts[0], **more} if len(texts) == 1 else {
+        "texts": list(texts), "input_type": "search_document", **more,
+    }  # fmt: skip
+
+
+def _watsonx(_model: str, texts: Sequence[str], **more: Any) -> Body:
+    return {"inputs": list(texts), **more}
+
+
+def _vector(value: Any) -> list[float]:
+    if isinstance(value, str):  # base64 of little-endian floats
+        data = b64decode(value)
+        return list(struct.unpack(f"<{len(data) // 4}f", data))
+    return [float(one) for one in value]
+
+
+def _vectors(answer: Object) -> tuple[list[Any], Usage | None]:
+    """Wherever the vectors stand: places, not senders."""
+    rows = objects(answer.get("data"))
+    if rows:
+        rows.sort(key=lambda row: row.get("index") or 0)
+        return [_vector(row["embedding"]) for row in rows], usage(answer)
+    kinds = table(answer, "embeddings")  # one list for each type of number that was asked for
+    many = next((listed(kinds, name) for name in kinds if kinds[name]), None) or listed(answer, "embeddings")
+    if "embedding" in answer:
+        many = [answer["embedding"]]
+    many = many or [row.get("embedding") for row in objects(answer.get("results"))]
+    many = many or [table(row, "embeddings") for row in objects(answer.get("predictions"))]
+    return [_vector(as_object(one).get("values", one)) for one in many], usage(answer)
+
+
+EMBEDDINGS: dict[str, Shape] = {
+    "openai-embeddings": Shape(_openai, _vectors), "voyage-embeddings": Shape(_openai, _vectors),
+    "cohere-embeddings": Shape(_cohere, _vectors), "gemini-embeddings": Shape(_gemini, _vectors),
+    "vertex-embeddings": Shape(_vertex, _vectors), "bedrock-embeddings": Shape(_bedrock, _vectors),
+    "watsonx-embeddings": Shape(_watsonx, _vectors),
+}  # fmt: skip
+
+# ── rankings ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rank(limit: str) -> Callable[..., Body]:
+    def write(model: str, query: str, documents: Sequence[str], top: int | None, **more: Any) -> Body:
+        return {"model": model, "query": query, "documents": list(documents), **({limit: top} if top else {}), **more}
+
+    return write
+
+
+def _rank_watsonx(_model: str, query: str, documents: Sequence[str], top: int | None, **more: Any) -> Body:
+    given = {"return_options": {"top_n": top}} if top else {}
+    return {
+        "query": query, "inputs": [{"text": text} for text in documents], **({"parameters": given} if given else {}),
+        **more,
+    }  # fmt: skip
+
+
+def _score(row: Object) -> float:
+    return float(next((row[name] for name in ("relevance_score", "score", "logit") if name in row), 0.0))
+
+
+def _ranks(answer: Object) -> tuple[list[Any], Usage | None]:
+    rows = objects(answer.get("results")) or objects(answer.get("data")) or objects(answer.get("rankings"))
+    made = [Ranked(number(row, "index") or 0, _score(row)) for row in rows]
+    return sorted(made, key=lambda one: -one.score), usage(answer)
+
+
+RANKINGS: dict[str, Shape] = {
+    "cohere-rerank": Shape(_rank("top_n"), _ranks), "voyage-rerank": Shape(_rank("top_k"), _ranks),
+    "watsonx-rerank": Shape(_rank_watsonx, _ranks),
+}  # fmt: skip
+
+
+def usage(answer: Object) -> Usage | None:
+    """What it cost, by whichever name."""
+    said = table(answer, "usage") or table(table(answer, "meta"), "billed_units") or answer
+    for name in ("prompt_tokens", "input_tokens", "total_tokens", "inputTextTokenCount", "input_token_count"):
+        found = number(said, name)
+        if found is not None:
+            return Usage(found)
+    return None

@@ -1,0 +1,149 @@
+"""What a client gives: `Stream`, events as they come, and `Answer`, the whole turn; both in any wire shape too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from penstock import protocols
+from penstock.bridge import encoding
+from penstock.diagnostics import Diagnostic
+from penstock.engines.record import Record  # noqa: TC001 — the same
+from penstock.errors import UnknownProtocol
+from penstock.events import Fault, TextDelta
+from penstock.fold import Fold, unfold
+from penstock.messages import remember
+from penstock.request import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from penstock.engines.reply import Reply
+    from penstock.events import AnyEvent, Finish, Usage
+    from penstock.stores import ReasoningStore
+
+
+class Answer(Turn):
+    """A whole turn, who gave it, and how that came about."""
+
+    provider: str = ""
+    record: Record | None = None
+    diagnostics: list[Diagnostic] = msgspec.field(default_factory=list[Diagnostic])
+
+    def to(self, protocol: str, **options: Any) -> Any:
+        """The turn as the body that a client of this protocol would get."""
+        row = protocols.protocol(protocol)
+        if row.body is None:
+            known = [name for name in protocols.MODULES if protocols.protocol(name).body]
+            raise UnknownProtocol(protocol, known, "target of whole answers")
+        pipe = encoding(protocol, options, frames=True)
+        frames = [*pipe.feed(list(unfold(self))), *pipe.finish()]
+        return msgspec.json.decode(row.body(frames))
+
+
+class Stream:
+    """Events of one answer. It is asked for when the first is wanted; close it, or read it to its end.
+
+    An error before the first content is raised; after it, it is the last event, a `Fault`.
+    """
+
+    def __init__(
+        self, ask: Callable[[], Awaitable[Reply]], *, done: Callable[[Reply], None],
+        store: ReasoningStore | None = None, tenant: str = "",
+    ) -> None:  # fmt: skip
+        self._ask = ask
+        self._done = done
+        self._store, self._tenant = store, tenant
+        self._reply: Reply | None = None
+        self._counted = False
+
+    async def open(self) -> Reply:
+        """Ask now. The reply has the status, the headers and the record of decisions."""
+        if self._reply is None:
+            self._reply = await self._ask()
+        return self._reply
+
+    async def batches(self) -> AsyncIterator[list[AnyEvent]]:
+        """The events, a list for each read: cheaper than one by one."""
+        reply = await self.open()
+        book = Fold() if self._store is not None else None
+        try:
+            while (pair := await reply.read()) is not None:
+                if pair[1]:
+                    if book is not None:
+                        book.feed(pair[1])
+                    yield pair[1]
+        finally:
+            await self.aclose()
+            if book is not None and self._store is not None and book.turns and reply.end is not None:
+                remember(book.turns[0], self._store, self._tenant)
+
+    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
+        async for batch in self.batches():
+            for event in batch:
+                yield event
+
+    async def text(self) -> AsyncIterator[str]:
+        """Only what is said, piece by piece."""
+        async for batch in self.batches():
+            for event in batch:
+                if isinstance(event, TextDelta):
+                    yield event.text
+
+    async def to(self, protocol: str, **options: Any) -> AsyncIterator[bytes]:
+        """The stream as a client of this protocol would get it, chunk by chunk."""
+        pipe = encoding(protocol, options)
+        async for batch in self.batches():
+            if chunk := b"".join(pipe.feed(batch)):
+                yield chunk
+        if chunk := b"".join(pipe.finish()):
+            yield chunk
+
+    async def turn(self) -> Answer:
+        """The whole answer; a fault in it is raised."""
+        book = Fold()
+        async for batch in self.batches():
+            book.feed(batch)
+        reply = await self.open()
+        if reply.end is None or book.turns[0].fault is not None:
+            raise reply.error(book.turns[0].fault or Fault("truncated", "the answer was closed before its end"))
+        fields = {name: getattr(book.turns[0], name) for name in Turn.__struct_fields__}
+        return Answer(**fields, provider=reply.provider, record=reply.record, diagnostics=reply.diagnostics)
+
+    @property
+    def reply(self) -> Reply | None:
+        return self._reply
+
+    @property
+    def record(self) -> Record | None:
+        """The decisions that led here."""
+        return self._reply.record if self._reply else None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What is known so far of what it cost."""
+        return self._reply.usage if self._reply else None
+
+    @property
+    def end(self) -> Finish | Fault | None:
+        return self._reply.end if self._reply else None
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return self._reply.diagnostics if self._reply else []
+
+    async def aclose(self) -> None:
+        """Break off: the connection to the provider is closed at once."""
+        if self._reply is not None:
+            await self._reply.aclose()
+            if not self._counted:
+                self._counted = True
+                self._done(self._reply)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

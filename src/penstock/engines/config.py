@@ -1,0 +1,120 @@
+"""What a client or gateway is told once: providers of one's own, aliases, fallbacks, engines, options. Plain values.
+
+[providers.mine]
+base_url = "http://localhost:9000/v1"
+
+[aliases]
+fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.engines.breaker import Policy
+from penstock.engines.options import RequestOptions
+from penstock.errors import InputError
+from penstock.providers.registry import COMPATIBLE, Provider, custom, provider, providers
+from penstock.secrecy import MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One's own terms with a provider; with `base_url` and a new name, a provider of one's own.
+
+    `key` is the key itself; `env` a variable that holds it. `models` are those it is known to have.
+    """
+
+    key: str = ""
+    env: str = ""
+    base_url: str = ""
+    like: str = ""
+    settings: dict[str, str] = {}
+    models: tuple[str, ...] = ()
+    engine: str = ""
+    options: dict[str, Any] = {}
+    fields: dict[str, Any] = {}  # of the provider's row, for one of one's own
+
+    def __repr__(self) -> str:
+        return f"Account(base_url={self.base_url!r}, key={MARK if self.key else ''!r}, engine={self.engine!r})"
+
+    def __rich_repr__(self) -> Any:
+        yield "base_url", self.base_url
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All of it. `aliases`: a name → a model or several, tried in order. `fallbacks`: a model → who is asked next."""
+
+    providers: dict[str, Account] = {}
+    aliases: dict[str, str | list[str]] = {}
+    fallbacks: dict[str, list[str]] = {}
+    engine: str = ""
+    retries: int | None = None  # per provider; None: as its row says
+    breaker: Policy = Policy()
+    options: dict[str, Any] = {}
+
+    @classmethod
+    def read(cls, value: Config | Mapping[str, Any] | str | Path | None) -> Config:
+        """A configuration from plain values, or from a TOML file."""
+        if isinstance(value, Config):
+            return value
+        where = "configuration"
+        if isinstance(value, str | Path):
+            where = str(value)
+            try:
+                value = tomllib.loads(Path(value).read_text(encoding="utf-8"))
+            except tomllib.TOMLDecodeError as error:
+                raise InputError(f"{where}: {error}") from None
+        try:
+            made = msgspec.convert(value or {}, cls)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{where}: {error}") from None
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Raise what would otherwise only be found out by the first request."""
+        RequestOptions.read(self.options)
+        for name, account in self.providers.items():
+            self.provider(name)
+            RequestOptions.read(account.options)
+
+    def account(self, name: str) -> Account:
+        return self.providers.get(name, _NOBODY)
+
+    def provider(self, name: str) -> Provider:
+        """A provider by name: one's own, or one of the table."""
+        own = self.providers.get(name)
+        if own is not None and own.base_url and (own.like or name not in providers()):
+            return _own(name, own)
+        return provider(name)
+
+    def has(self, name: str) -> bool:
+        """Whether that is the name of a provider at all."""
+        try:
+            self.provider(name)
+        except InputError:
+            return name in self.providers
+        return True
+
+
+_NOBODY = Account()
+_made: dict[tuple[str, str, str, bytes], Provider] = {}  # providers of one's own, by what makes them
+_MOST = 1000
+
+
+def _own(name: str, own: Account) -> Provider:
+    """A provider of one's own. It is asked for several times in every request, and dear to make."""
+    key = (name, own.base_url, own.like, msgspec.json.encode(own.fields) if own.fields else b"")
+    found = _made.get(key)
+    if found is None:
+        if len(_made) >= _MOST:
+            _made.clear()
+        found = _made[key] = custom(name, own.base_url, like=own.like or COMPATIBLE, **own.fields)
+    return found

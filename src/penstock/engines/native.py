@@ -1,0 +1,146 @@
+"""The native transport: aiohttp, one pooled session for each distinct way of connecting, limits on every wait.
+
+Leans on `options`, `tls` and `proxies`, and on `Reading` for what the bytes mean. `send` alone knows no provider and no
+protocol: a method, an address, headers and bytes out; a status, headers and chunks in. Needs the extra `client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock._version import __version__
+from penstock.engines import tls
+from penstock.engines.incoming import Incoming
+from penstock.engines.proxies import proxy_for
+from penstock.engines.reading import Reading
+from penstock.engines.trouble import broken, late, refused
+from penstock.errors import InputError, MissingExtra
+from penstock.secrecy import hide
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.engines.job import Job, Outgoing
+    from penstock.engines.options import RequestOptions
+
+AGENT = f"penstock/{__version__}"
+_LARGE = 2**20  # bytes above which aiohttp wants a body as a file
+_IDLE = 60.0  # seconds that an unused connection is kept
+_KEPT = 64  # sessions at most
+_FINE = 2  # what the status of an answer begins with
+_NO = 2**20  # bytes of a no
+
+
+class Native:
+    """Sends requests. One for a process or a client: it keeps the connections."""
+
+    name = "native"
+
+    def __init__(self) -> None:
+        try:
+            self._aiohttp: Any = import_module("aiohttp")
+        except ImportError:
+            raise MissingExtra("aiohttp", "client") from None
+        self._sessions: dict[tuple[object, ...], Any] = {}
+        self._retired: list[Any] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        sessions = [*self._sessions.values(), *self._retired]
+        self._sessions, self._retired = {}, []
+        for session in sessions:
+            await session.close()
+
+    def lacks(self, job: Job) -> str:
+        """Nothing: what has an address can be asked for."""
+        return ""
+
+    async def open(self, job: Job) -> Reading:
+        """Ask, and read the answer as a turn."""
+        return Reading(await self._asked(job), job)
+
+    async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
+        """Ask for something that is no turn."""
+        incoming = await self._asked(job)
+        return incoming.headers, await incoming.whole()
+
+    async def _asked(self, job: Job) -> Incoming:
+        out = job.outgoing()
+        if job.sign is not None:
+            out = await job.sign(out)
+        incoming = await self.send(out, job.options)
+        if incoming.status // 100 != _FINE:
+            body = await incoming.whole(_NO)
+            raise refused(incoming.status, incoming.headers, body, job)
+        return incoming
+
+    async def send(self, out: Outgoing, options: RequestOptions) -> Incoming:
+        """Send a request and wait for the head of its answer, whatever its status."""
+        loop, limits = asyncio.get_running_loop(), options.timeouts
+        session = self._session(loop, options)
+        started = loop.time()
+        try:
+            async with asyncio.timeout_at(started + min(limits.first_byte, limits.total)):
+                response = await session.request(
+                    out.method, self._place(out.url), data=_body(out.body), headers=_headers(out),
+                    allow_redirects=False, proxy=proxy_for(out.url, options), timeout=self._limits(limits.connect),
+                )  # fmt: skip
+        except TimeoutError as error:
+            raise late(error, limits) from error
+        except (self._aiohttp.InvalidURL, self._aiohttp.NonHttpUrlClientError) as error:
+            raise InputError(f"{hide(out.url)!r} is no address to ask at") from error
+        except (self._aiohttp.ClientError, OSError, ValueError) as error:
+            raise broken(error) from error
+        return Incoming(response, limits, loop, started)
+
+    def _place(self, url: str) -> Any:
+        # As it is: an address that was signed must not be spelt anew (yarl would make ':' of '%3A').
+        return self._aiohttp.client.URL(url, encoded=url.isascii() and " " not in url)
+
+    def _limits(self, connect: float) -> Any:
+        # All but the connection's own limit is watched by `Incoming`, which does not count a consumer's time.
+        return self._aiohttp.ClientTimeout(total=None, sock_connect=connect)
+
+    def _session(self, loop: asyncio.AbstractEventLoop, options: RequestOptions) -> Any:
+        key = (loop, *tls.key_of(options))
+        found = self._sessions.get(key)
+        if found is None or found.closed:
+            found = self._sessions[key] = self._made(options)
+            while len(self._sessions) > _KEPT:  # answers may still be coming over it
+                self._retired.append(self._sessions.pop(next(iter(self._sessions))))
+        return found
+
+    def _made(self, options: RequestOptions) -> Any:
+        web = self._aiohttp
+        # No limit on connections: how many streams may run at once is for the one who opens them to say.
+        connector = web.TCPConnector(ssl=tls.context(options), limit=0, keepalive_timeout=_IDLE)
+        return web.ClientSession(
+            connector=connector, cookie_jar=web.DummyCookieJar(), trust_env=False, max_line_size=65536,
+            max_field_size=65536, skip_auto_headers=("User-Agent", "Accept-Encoding", "Accept", "Content-Type"),
+        )  # fmt: skip
+
+
+def _headers(out: Outgoing) -> dict[str, str]:
+    """What a request always says. A stream is asked for as it is: what is packed comes late."""
+    accept = "text/event-stream, application/json" if out.stream else "application/json"
+    made = {
+        "accept": accept, "accept-encoding": "identity" if out.stream else "gzip, deflate", "user-agent": AGENT,
+    }  # fmt: skip
+    if out.body:
+        made["content-type"] = "application/json"
+    for name, value in out.headers.items():
+        made[name.lower()] = value
+    return made
+
+
+def _body(body: bytes) -> Any:
+    return io.BytesIO(body) if len(body) > _LARGE else body or None

@@ -1,0 +1,138 @@
+"""Request options: what any call may say about how it travels, and honoured by every engine.
+
+Headers, extra body, time limits, proxy and no-proxy, CA bundles, a client certificate, `verify_ssl`. Only plain values
+here: `tls` makes a context of them, `proxies` finds the proxy of an address.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from penstock.errors import InputError
+from penstock.secrecy import MARK, hide, hide_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CHOICES = frozenset({"environment", "none"})
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Seconds. Each wait has a limit, always: a slow model is given long ones, never none.
+
+    `first_byte` runs from the request to the first byte of the answer's body, `between_bytes` from there on between
+    any two; a consumer that is slow to read spends nothing of either.
+    """
+
+    connect: float = 10.0
+    first_byte: float = 600.0
+    between_bytes: float = 300.0
+    total: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value > 0:
+                raise InputError(f"timeouts.{name}: expected seconds greater than 0, found {value}")
+
+
+class ClientCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Files in PEM form; `key` may stand in the certificate's own file."""
+
+    cert: str
+    key: str = ""
+    passphrase: str = ""
+
+    def __repr__(self) -> str:
+        hidden = MARK if self.passphrase else ""
+        return f"ClientCertificate(cert={self.cert!r}, key={self.key!r}, passphrase={hidden!r})"
+
+    def __rich_repr__(self) -> Any:
+        yield "cert", self.cert
+        yield "key", self.key
+
+
+class RequestOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a call may say about its way. What is not said is left to whoever is asked next: call, client, default.
+
+    `proxy` is an address, `environment` (what HTTPS_PROXY and its kin say) or `none`. `no_proxy` are hosts, domains,
+    networks or `*`. CA bundles are trusted beside the system's own.
+    """
+
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+    timeouts: Timeouts = Timeouts()
+    proxy: str = "environment"
+    no_proxy: tuple[str, ...] = ()
+    ca_bundle: tuple[str, ...] = ()
+    client_certificate: ClientCertificate | None = None
+    verify_ssl: bool = True
+
+    def __post_init__(self) -> None:
+        if self.proxy not in _CHOICES and not self.proxy.lower().startswith(("http://", "https://")):
+            found = hide(self.proxy)
+            raise InputError(f"proxy: expected an http(s):// address, 'environment' or 'none', found {found!r}")
+        for name, value in self.headers.items():
+            if not name or any(letter in "\r\n\0" for letter in name + value):
+                raise InputError(f"headers: {name!r} is no header: a name is needed, and line breaks are not allowed")
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any] | RequestOptions | None) -> RequestOptions:
+        """Options from plain values; the errors of a wrong one name its place."""
+        if isinstance(value, RequestOptions):
+            return value
+        given = dict(value or {})
+        for name in ("ca_bundle", "no_proxy"):
+            if isinstance(given.get(name), str):
+                given[name] = [one.strip() for one in given[name].split(",") if one.strip()]
+        certificate = given.get("client_certificate")
+        if isinstance(certificate, str):
+            given["client_certificate"] = {"cert": certificate}
+        try:
+            return msgspec.convert(given, cls)
+        except msgspec.ValidationError as error:
+            raise InputError(f"request options: {error}") from None
+
+    def over(self, below: RequestOptions) -> RequestOptions:
+        """These options, and those below where these say nothing. Headers and body fields are merged."""
+        if below is _NOTHING:
+            return self
+        said = {name: value for name, value in asdict(self).items() if value != getattr(_NOTHING, name)}
+        said["headers"] = merged_headers(below.headers, self.headers)
+        said["extra_body"] = {**below.extra_body, **self.extra_body}
+        if "timeouts" in said:
+            said["timeouts"] = _timeouts(self.timeouts, below.timeouts)
+        return replace(below, **said)
+
+    def shown(self) -> dict[str, Any]:
+        """Fit to be printed."""
+        return {
+            **asdict(self), "headers": hide_headers(self.headers), "proxy": hide(self.proxy),
+            "extra_body": sorted(self.extra_body), "timeouts": asdict(self.timeouts),
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        said = (f"{name}={value!r}" for name, value in self.shown().items() if value != getattr(_NOTHING, name, None))
+        return f"RequestOptions({', '.join(said)})"
+
+    def __rich_repr__(self) -> Any:
+        yield from self.shown().items()
+
+
+_LIMITS = Timeouts()
+_NOTHING = RequestOptions()
+
+
+def _timeouts(over: Timeouts, below: Timeouts) -> Timeouts:
+    return replace(below, **{name: value for name, value in asdict(over).items() if value != getattr(_LIMITS, name)})
+
+
+def merged_headers(*rows: Mapping[str, str]) -> dict[str, str]:
+    """Headers over headers, names compared as HTTP does; an empty value takes a header away."""
+    made: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            made[name.lower()] = (name, value)
+    return {name: value for name, value in made.values() if value}

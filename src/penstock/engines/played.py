@@ -1,0 +1,84 @@
+"""The engine of the replay provider: packaged streams as turns, with no key and no network."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.events import Fault, Start
+from penstock.replay import FULL, NATURAL, answer, offered, paced
+from penstock.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.diagnostics import Diagnostic
+    from penstock.engines.job import Job, Pair
+    from penstock.events import AnyEvent
+
+PACES = {"natural": NATURAL, "full": FULL}
+_OK = 200
+
+
+class Played:
+    """Answers by itself. The setting `pace` is `full` (the default) or `natural`."""
+
+    name = "replay"
+
+    def lacks(self, job: Job) -> str:
+        return ""
+
+    async def open(self, job: Job) -> Playing:
+        events = answer(job.request or Request(job.model), id=uuid.uuid4().hex[:12], created=int(time.time()))
+        pace = PACES.get(job.settings.get("pace", "full"), FULL)
+        return Playing(paced(events, pace if job.stream else FULL))
+
+    async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
+        rows = [{"id": name, "object": "model", "name": about} for name, about in offered().items()]
+        return {}, msgspec.json.encode({"object": "list", "data": rows})
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+class Playing:
+    """A packaged stream being played; events without a pause between them make a batch."""
+
+    raw = False
+
+    def __init__(self, events: Iterator[tuple[float, AnyEvent]]) -> None:
+        self.status = _OK
+        self.headers: Mapping[str, str] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self._events = events
+        self._held: tuple[float, AnyEvent] | None = None
+        self._begun = False
+
+    async def read(self) -> Pair | None:
+        batch: list[AnyEvent] = []
+        if self._held is not None:
+            wait, event = self._held
+            self._held = None
+            await asyncio.sleep(wait)
+            batch.append(event)
+        for wait, event in self._events:
+            if wait:
+                self._held = (wait, event)
+                break
+            batch.append(event)
+        self._begun = self._begun or bool(batch)
+        return (b"", batch) if batch or self._held else None
+
+    def broken(self, fault: Fault) -> list[AnyEvent]:
+        return [fault] if self._begun else [Start(), fault]
+
+    def settle(self) -> None:
+        """Nothing is held open."""
+
+    async def aclose(self) -> None:
+        self._events = iter(())
+        self._held = None

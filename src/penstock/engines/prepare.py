@@ -1,0 +1,175 @@
+"""A request and a target → a job: operation, address, body, headers, all from the provider's row.
+
+Leans on `penstock.messages` for the body and on `penstock.providers` for the rest. Signs nothing, sends nothing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.diagnostics import Diagnostic
+from penstock.engines.job import Job
+from penstock.engines.options import merged_headers
+from penstock.errors import InputError, provider_error
+from penstock.events import Fault
+from penstock.messages import Profile, convert_request, profile_of
+from penstock.messages.images import Holding
+from penstock.messages.mapping import Rule
+from penstock.protocols import MODULES
+from penstock.providers.address import endpoint_url, filled
+from penstock.providers.models import model as facts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.engines.config import Account
+    from penstock.engines.naming import Target
+    from penstock.engines.options import RequestOptions
+    from penstock.messages import ConvertOptions
+    from penstock.providers.registry import Endpoint, Provider
+    from penstock.request import Request
+
+_SHAPES: dict[str, Any] = {"ids": Rule, "names": Rule, "holding": Holding}
+# where an operation goes whose own place a provider does not have; the canonical request fits all of them
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "chat": ("responses",), "responses": ("chat",), "completions": ("chat", "responses"), "fim": ("completions",),
+}  # fmt: skip
+
+
+class Prepared(msgspec.Struct):
+    """A job, and why its operation is another where it is."""
+
+    job: Job
+    why: str = ""
+
+
+def place(target: Target, operation: str) -> tuple[str, Endpoint, str]:
+    """The operation that is asked for at a provider, its endpoint, and why it is another where it is."""
+    row, model = target.provider, target.model
+    why = ""
+    if operation == "chat" and row.only_responses(model) and row.endpoint("responses", model):
+        operation, why = "responses", f"{model} is only to be had by Responses"
+    found = row.endpoint(operation, model)
+    if found is None:
+        for other in ELSEWHERE.get(operation, ()):
+            found = row.endpoint(other, model)
+            if found is not None:
+                return other, found, f"{row.name} has no {operation}"
+        known_here = ", ".join(row.endpoints) or "nothing"
+        fault = Fault("not-found", f"{row.name} has no {operation}; it has: {known_here}", code="no-operation")
+        raise provider_error(fault, provider=row.name, model=model)
+    return operation, found, why
+
+
+def prepare(
+    request: Request, target: Target, operation: str, *, source: str, options: RequestOptions, account: Account,
+    env: Mapping[str, str], convert: ConvertOptions,
+) -> Prepared:  # fmt: skip
+    """The job for a turn."""
+    row, model = target.provider, target.model
+    operation, endpoint, why = place(target, operation)
+    job = outline(target, operation, endpoint, options=options, account=account, env=env, stream=request.stream)
+    job.request = replace(request, model=model)
+    if row.engine != "native":
+        return Prepared(job, why)
+    facts = facts_of(row, model)
+    given: ConvertOptions = {
+        "max_output": facts.max_output or None, "max_input": facts.max_input or facts.context or None, **convert,
+        "profile": profile(row, endpoint.protocol), "model": model,
+    }  # fmt: skip
+    asked = replace(job.request, usage=True if request.stream and row.stream_options else None)
+    made = convert_request(asked, source, endpoint.protocol, **given)
+    body, dropped = trimmed(made.body, row, endpoint)
+    job.body = over(over(body, job.body), options.extra_body)
+    job.diagnostics = [*made.diagnostics, *dropped]
+    job.shaping = made.restore.stages()
+    return Prepared(job, why)
+
+
+def outline(
+    target: Target, operation: str, endpoint: Endpoint, *, options: RequestOptions, account: Account,
+    env: Mapping[str, str], stream: bool = False,
+) -> Job:  # fmt: skip
+    """A job without its body but for what is always in it: where it goes, and what its headers say."""
+    row, model = target.provider, target.model
+    at = {"settings": account.settings, "env": env}
+    base = "" if account.base_url == row.base_url else account.base_url
+    address = endpoint_url(row, endpoint, model, stream=stream, base_url=base, **at)
+    fixed = {name: filled(row, value, model, **at) for name, value in {**row.headers, **endpoint.headers}.items()}
+    return Job(
+        provider=row, endpoint=endpoint, operation=operation, model=model, url=address, stream=stream,
+        protocol=endpoint.answer or endpoint.protocol, headers=merged_headers(fixed, options.headers), options=options,
+        body=_filled(row, endpoint.body, model, account, env), settings=account.settings,
+        base_url=filled(row, base or endpoint.base_url or row.base_url, model, **at).rstrip("/"),
+    )  # fmt: skip
+
+
+def trimmed(body: dict[str, Any], row: Provider, endpoint: Endpoint) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """The body less what has no place there; what the provider would refuse is told of."""
+    refused = [name for name in row.refuses if name in body]
+    gone = {*endpoint.drop, *refused}
+    where = row.name
+    told = [
+        Diagnostic("refused-field", f"{name} is left out: {where} answers it with an error", where) for name in refused
+    ]
+    return ({name: value for name, value in body.items() if name not in gone} if gone else body), told
+
+
+def over(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """One body over another, objects merged."""
+    if not more:
+        return body
+    made = dict(body)
+    for name, value in more.items():
+        below = made.get(name)
+        made[name] = over(below, value) if isinstance(value, dict) and isinstance(below, dict) else value  # pyright: ignore[reportUnknownArgumentType]
+    return made
+
+
+def _filled(
+    row: Provider, fields: Mapping[str, Any], model: str, account: Account, env: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        name: filled(row, value, model, settings=account.settings, env=env) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+
+
+# ── a row's demands ───────────────────────────────────────────────────────────────────────────────
+
+_profiles: dict[tuple[str, str, str], Profile] = {}
+
+
+def profile(row: Provider, protocol: str) -> Profile:
+    """What a provider demands of a request in a protocol."""
+    key = (row.name, row.base_url, protocol)
+    found = _profiles.get(key)
+    if found is None:
+        if len(_profiles) > 1000:  # noqa: PLR2004 — providers of one's own may come and go
+            _profiles.clear()
+        found = _profiles[key] = _profile(row, protocol)
+    return found
+
+
+def _profile(row: Provider, protocol: str) -> Profile:
+    base = profile_of(protocol)
+    try:
+        said = {name: msgspec.convert(value, _SHAPES.get(name, Any)) for name, value in row.profile.items()}
+        shape = quirks_of(protocol)
+        own = row.quirks.get(protocol)
+        quirks = msgspec.convert(own, shape) if own and shape is not None else base.quirks
+    except msgspec.ValidationError as error:
+        raise InputError(f"provider {row.name!r}: {error}") from None
+    return replace(base, **{**said, "provider": row.name, "quirks": quirks})
+
+
+@cache
+def quirks_of(protocol: str) -> Any:
+    """The Struct of a writer's quirks; None where it has none."""
+    bare = protocol.partition("@")[0]
+    return getattr(import_module(f"penstock.protocols.{MODULES[bare]}.write"), "Quirks", None)

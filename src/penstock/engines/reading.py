@@ -1,0 +1,115 @@
+"""Chunks of an answer → events: parser, decoder, guard and shaping, one batch for each read.
+
+Leans on `Incoming` for the bytes and on the codecs for their meaning. Decides nothing about retries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock import protocols
+from penstock.bridge import parser
+from penstock.errors import InputError, provider_error
+from penstock.events import Fault, Start
+from penstock.grammar import Guard
+from penstock.jsontext import loose
+from penstock.rejection import rejection
+from penstock.stage import Pipe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.diagnostics import Diagnostic
+    from penstock.engines.incoming import Incoming
+    from penstock.engines.job import Job, Pair
+    from penstock.events import AnyEvent
+
+_STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
+
+
+class Decoding:
+    """The stages between a decoder and whoever reads: shared by all engines, so that they cannot differ."""
+
+    def __init__(self, job: Job) -> None:
+        self.decoder = protocols.decoder(job.protocol)
+        self._after = Pipe(Guard(), *job.shaping)
+
+    def events(self, decoded: list[Any]) -> list[AnyEvent]:
+        return self._after.feed(decoded) if decoded else decoded
+
+    def finish(self, decoded: list[Any] | None = None) -> list[AnyEvent]:
+        tail = [*(decoded or ()), *self.decoder.finish()]
+        return [*self._after.feed(tail), *self._after.finish()]
+
+    def broken(self, fault: Fault) -> list[AnyEvent]:
+        """The last events; where the decoder can only say that the answer was cut short, the fault says why."""
+        tail = self.decoder.finish()
+        told = [fault if type(event) is Fault and event.kind == "truncated" else event for event in tail]
+        if not told and not self.decoder.ledger.turns:
+            told = [Start(), fault]
+        return [*self._after.feed(told), *self._after.finish()]
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return [*self.decoder.diagnostics, *self._after.diagnostics]
+
+
+class Reading:
+    """The source of the native engine."""
+
+    raw = True
+
+    def __init__(self, incoming: Incoming, job: Job) -> None:
+        self.status: int = incoming.status
+        self.headers: Mapping[str, str] = incoming.headers
+        self._incoming = incoming
+        self._decoding = Decoding(job)
+        kind = incoming.headers.get("content-type", "")
+        self._whole = not job.stream and not kind.startswith(_STREAMS)
+        self._parser = parser(job.endpoint.framing)
+        self._done = False
+
+    async def read(self) -> Pair | None:
+        if self._done:
+            return None
+        if self._whole:
+            return await self._body()
+        chunk = await self._incoming.read()
+        decoder = self._decoding.decoder
+        try:
+            if chunk:
+                return chunk, self._decoding.events(decoder.feed(self._parser.feed([chunk])))
+            self._done = True
+            return b"", self._decoding.finish(decoder.feed(self._parser.finish()))
+        except InputError as error:  # the bytes do not follow their framing
+            self._incoming.close()
+            raise provider_error(Fault("malformed", str(error))) from error
+
+    async def _body(self) -> Pair:
+        data = await self._incoming.whole()
+        self._done = True
+        decoder = self._decoding.decoder
+        events = self._decoding.finish(decoder.feed([(b"", data)]))
+        last = events[-1] if events else None
+        if isinstance(last, Fault) and last.kind == "truncated" and loose(data) is None:
+            said = replace(rejection(None, self.headers, data), kind="malformed", extra=None)
+            events[-1] = replace(said, message=f"the answer is no JSON: {said.message[:200]}")
+        return data, events
+
+    def broken(self, fault: Fault) -> list[AnyEvent]:
+        self._done = True
+        return self._decoding.broken(fault)
+
+    def settle(self) -> None:
+        self._done = True
+        self._incoming.settle()
+
+    async def aclose(self) -> None:
+        self._done = True
+        self._incoming.close()
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return self._decoding.diagnostics

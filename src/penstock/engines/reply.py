@@ -1,0 +1,195 @@
+"""A reply: an answer that has begun. Its batches, its events, its bytes; what it cost; how it came to be.
+
+Nothing is retried from here on: trouble after the first content ends the events with a `Fault`, and what came before it
+is kept. One read, one batch: `read`, `pairs` and `batches` cost no await for each event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.structs import replace
+
+from penstock import events as ev
+from penstock.errors import ProviderError, provider_error
+from penstock.fold import Fold
+from penstock.secrecy import hide, hide_headers, hide_values
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from penstock.diagnostics import Diagnostic
+    from penstock.engines.job import Job, Pair, Source
+    from penstock.engines.record import Record
+    from penstock.request import Turn
+
+# What may be thrown away and asked for again: it says nothing yet.
+PREAMBLE = frozenset({
+    ev.Start, ev.Step, ev.Usage, ev.Unknown, ev.TextStart, ev.TextEnd, ev.ReasoningStart, ev.ReasoningEnd,
+    ev.RefusalStart, ev.RefusalEnd, ev.Fault,
+})  # fmt: skip
+_ENDS = frozenset({ev.Finish, ev.Fault})
+HELD = 2**16  # bytes of preamble that are held back at most
+
+
+class Reply:
+    """An answer on its way. Close it, or read it to its end."""
+
+    def __init__(self, source: Source, job: Job, record: Record, engine: str) -> None:
+        self.status: int = source.status
+        self.provider: str = job.provider.name
+        self.model: str = job.model
+        self.protocol: str = job.protocol
+        self.operation: str = job.operation
+        self.engine = engine
+        self.record = record
+        self.raw: bool = source.raw
+        self.usage: ev.Usage | None = None
+        self.end: ev.Finish | ev.Fault | None = None
+        self._source = source
+        self._job = job
+        self._held: deque[Pair] = deque()
+        self._over = False
+
+    async def begin(self) -> None:
+        """Read up to the first content. A fault before it is an error, and may be tried again."""
+        size = 0
+        while not self._over and size < HELD:
+            pair = await self._next()
+            if pair is None:
+                break
+            self._held.append(pair)
+            size += len(pair[0])
+            if any(type(event) not in PREAMBLE for event in pair[1]):
+                return
+            if isinstance(self.end, ev.Fault):
+                raise self.error(self.end)
+
+    def error(self, fault: ev.Fault) -> ProviderError:
+        """A fault of this reply as an error."""
+        if fault.status is None and self.status // 100 != 2:  # noqa: PLR2004
+            fault = replace(fault, status=self.status)
+        return provider_error(fault, provider=self.provider, model=self.model, headers=self.headers)
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────
+
+    async def read(self) -> Pair | None:
+        """The bytes of one read and the events they gave, either may be empty; None at the end."""
+        if self._held:
+            return self._held.popleft()
+        if self._over:
+            return None
+        try:
+            return await self._next()
+        except ProviderError as error:
+            self._over = True
+            return b"", self._noted(self._source.broken(error.fault))
+
+    async def pairs(self) -> AsyncIterator[Pair]:
+        """Bytes and events together: what a tee wants."""
+        try:
+            while (pair := await self.read()) is not None:
+                yield pair
+        finally:
+            await self.aclose()
+
+    async def batches(self) -> AsyncIterator[list[ev.AnyEvent]]:
+        """The events, a list for each read."""
+        try:
+            while (pair := await self.read()) is not None:
+                if pair[1]:
+                    yield pair[1]
+        finally:
+            await self.aclose()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The upstream's own bytes; nothing where the engine has none (`raw`)."""
+        try:
+            while (pair := await self.read()) is not None:
+                if pair[0]:
+                    yield pair[0]
+        finally:
+            await self.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[ev.AnyEvent]:
+        try:
+            while (pair := await self.read()) is not None:
+                for event in pair[1]:
+                    yield event
+        finally:
+            await self.aclose()
+
+    async def turn(self) -> Turn:
+        """The whole answer. A fault is raised: a turn that was asked for whole is whole."""
+        book = Fold()
+        while (pair := await self.read()) is not None:
+            book.feed(pair[1])
+        if isinstance(self.end, ev.Fault):
+            raise self.error(self.end)
+        return book.turns[0]
+
+    async def _next(self) -> Pair | None:
+        try:
+            pair = await self._source.read()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        if pair is None:
+            self._over = True
+            return None
+        return pair[0], self._noted(pair[1])
+
+    def _noted(self, events: list[Any]) -> list[ev.AnyEvent]:
+        for place, event in enumerate(events):
+            if type(event) is ev.Usage:
+                self.usage = self.usage if event.step else event
+            elif type(event) in _ENDS:
+                return self._ended(events, place)
+        return events
+
+    def _ended(self, events: list[Any], place: int) -> list[ev.AnyEvent]:
+        """One turn is what was asked for: what comes after its end is not read."""
+        last: ev.Finish | ev.Fault = events[place]
+        if isinstance(last, ev.Fault):
+            secrets = self._job.secrets
+            last = replace(last, message=hide(last.message, secrets), extra=hide_values(last.extra, secrets))
+        self.end, self._over = last, True
+        self._source.settle()
+        return [*events[:place], last]
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:
+        """The head of the answer, fit to be shown."""
+        return hide_headers(self._source.headers, self._job.secrets)
+
+    @property
+    def media(self) -> str:
+        """The content type of the answer."""
+        return self._source.headers.get("content-type", "")
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether its bytes may be handed on as they are: nothing was renamed on the way, and nothing needs repair."""
+        return self.raw and not self._job.shaping and not self._job.provider.repair
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What was found in the request and in the answer so far."""
+        return [*self._job.diagnostics, *self._source.diagnostics]
+
+    async def aclose(self) -> None:
+        """Let go. An answer that is not at its end loses its connection at once."""
+        if self.end is None:
+            self._over = True
+            await self._source.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

@@ -1,0 +1,266 @@
+"""Who is asked, with which engine, again, and who next. Every decision is recorded with its reason.
+
+A request is tried again, or elsewhere, only before its first content; from there on it is the reply's. Leans on
+`naming`, `prepare`, `flags`, `breaker` and `retrying`, each of which decides one thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
+
+from penstock.engines.auth import auth_for
+from penstock.engines.breaker import Breakers
+from penstock.engines.config import Config
+from penstock.engines.flags import wished
+from penstock.engines.naming import Target, targets
+from penstock.engines.options import RequestOptions
+from penstock.engines.prepare import outline, over, place, prepare
+from penstock.engines.record import Decision, Record, Recorder
+from penstock.engines.reply import Reply
+from penstock.engines.retrying import elsewhere, passing, pause
+from penstock.engines.signing import Signing
+from penstock.errors import InputError, ProviderError, provider_error
+from penstock.events import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from penstock.engines.auth import Auth
+    from penstock.engines.job import Engine, Job
+    from penstock.messages import ConvertOptions
+    from penstock.request import Request
+
+T = TypeVar("T")
+
+
+class Router:
+    """One for a process: it keeps connections, tokens, circuits and counts.
+
+    `counts` are the decisions by what, code and provider. `env` is read anew for each request.
+    """
+
+    def __init__(
+        self, config: Config | Mapping[str, Any] | None = None, *, env: Mapping[str, str] | None = None,
+        engines: Mapping[str, Engine] | None = None, on_decision: Callable[[Decision], None] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, chance: Callable[[], float] = random.random,
+    ) -> None:  # fmt: skip
+        self.config = Config.read(config)
+        self.env: Mapping[str, str] = os.environ if env is None else env
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.breakers = Breakers(time.monotonic, self.config.breaker)
+        self._engines: dict[str, Engine] = dict(engines or {})
+        self._recorder = Recorder(self.counts, on_decision)
+        self._auths: dict[tuple[str, ...], Auth] = {}
+        self._sleep = sleep
+        self._chance = chance
+
+    def renewed(self, config: Config | Mapping[str, Any] | None) -> Router:
+        """One with another configuration that shares connections and counts: requests in flight keep this one."""
+        made = Router(config, env=self.env, sleep=self._sleep, chance=self._chance)
+        made.counts, made._engines, made._recorder = self.counts, self._engines, self._recorder
+        return made
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for engine in self._engines.values():
+            await engine.aclose()
+
+    # ── what is asked ─────────────────────────────────────────────────────────────────────────────
+
+    async def open(
+        self, request: Request, operation: str = "chat", *, source: str = "openai-chat", engine: str = "",
+        options: RequestOptions | None = None, convert: ConvertOptions | None = None,
+    ) -> Reply:  # fmt: skip
+        """A turn: the reply once its first content is there, or an error once nobody could give any."""
+
+        async def once(target: Target, record: Record, left: float) -> Reply:
+            chosen = self._options(target, options, left)
+            account = self.config.account(target.provider.name)
+            made = prepare(
+                request, target, operation, source=source, options=chosen, account=account, env=self.env,
+                convert=convert or {},
+            )  # fmt: skip
+            if made.why:
+                self._note(record, "operation", made.job.operation, made.why, target)
+            self._sign(made.job)
+            used = self._engine(made.job, record, engine)
+            reply = Reply(await used.open(made.job), made.job, record, used.name)
+            await reply.begin()
+            self._note(record, "open", used.name, f"{used.name} is answering, status {reply.status}", target, used.name)
+            return reply
+
+        return await self._any(request.model, options, once)
+
+    async def fetch(
+        self, model: str | Target, operation: str, body: Callable[[Target, str], dict[str, Any]], *, engine: str = "",
+        options: RequestOptions | None = None,
+    ) -> tuple[Job, bytes, Record]:  # fmt: skip
+        """Something that is no turn. `body` makes the body for a target and the shape its endpoint speaks."""
+
+        async def once(target: Target, record: Record, left: float) -> tuple[Job, bytes, Record]:
+            chosen = self._options(target, options, left)
+            _, endpoint, _ = place(target, operation)
+            account = self.config.account(target.provider.name)
+            job = outline(target, operation, endpoint, options=chosen, account=account, env=self.env)
+            said = body(target, endpoint.protocol)
+            kept = {name: value for name, value in said.items() if name not in endpoint.drop}
+            job.body = over(over(kept, job.body), chosen.extra_body)
+            self._sign(job)
+            used = self._engine(job, record, engine)
+            _, data = await used.fetch(job)
+            self._note(record, "open", used.name, f"{used.name} has answered", target, used.name)
+            return job, data, record
+
+        return await self._any(model, options, once)
+
+    # ── who is asked ──────────────────────────────────────────────────────────────────────────────
+
+    async def _any(
+        self, name: str | Target, options: RequestOptions | None,
+        once: Callable[[Target, Record, float], Awaitable[T]],
+    ) -> T:  # fmt: skip
+        """The first of those meant who answers."""
+        record = Record(name if isinstance(name, str) else name.provider.name)
+        failed: list[ProviderError] = []
+        ends = time.monotonic() + (options or RequestOptions.read(self.config.options)).timeouts.total
+        meant = targets(name, self.config, self.env) if isinstance(name, str) else [name]
+        for number, target in enumerate(meant):
+            self._note(record, "route", "first" if not number else "next", target.why, target)
+            try:
+                return await self._one(target, record, ends, once)
+            except ProviderError as error:
+                error.provider, error.model = error.provider or target.provider.name, error.model or target.model
+                error.attempts = [*failed, *error.attempts]
+                failed = [*error.attempts, error]
+                if number + 1 == len(meant) or not elsewhere(error):
+                    self._note(record, "give-up", error.kind, f"no more to try after: {error}", target)
+                    raise
+                self._note(
+                    record, "fallback", error.kind, f"{meant[number + 1].provider.name} is next: {error}", target
+                )
+        raise AssertionError  # the last target returned or raised
+
+    async def _one(
+        self, target: Target, record: Record, ends: float, once: Callable[[Target, Record, float], Awaitable[T]]
+    ) -> T:
+        """A provider, as often as it is worth it."""
+        name, policy = target.provider.name, target.provider.retry
+        most = 1 + self.config.retries if self.config.retries is not None else policy.attempts
+        failed: list[ProviderError] = []
+        self._closed(target, record)
+        while True:
+            record.tries += 1
+            try:
+                made = await once(target, record, ends - time.monotonic())
+            except ProviderError as error:
+                self.breakers.bad(name, error.kind)
+                error.attempts = list(failed)
+                failed.append(error)
+                wait = pause(error, len(failed), policy, self._chance)
+                why = self._enough(error, target, len(failed) >= most, wait, ends)
+                if why:
+                    self._note(record, "give-up", error.kind, f"{why}: {error}", target)
+                    raise
+                self._note(record, "retry", error.kind, f"after {wait:.2f} s: {error}", target, wait=wait or 0)
+                await self._sleep(wait or 0)
+            except BaseException:
+                self.breakers.left(name)
+                raise
+            else:
+                self.breakers.good(name)
+                return made
+
+    def _enough(self, error: ProviderError, target: Target, last: bool, wait: float | None, ends: float) -> str:  # noqa: FBT001
+        """Why there is no next try; nothing where there is one."""
+        if not passing(error, target.provider.retry):
+            return "asking again would not help"
+        if last:
+            return "it was asked often enough"
+        if wait is None:
+            return f"it asks for a wait of {error.retry_after:g} s, which is too long"
+        if time.monotonic() + wait >= ends:
+            return "there is no time left"
+        return "" if self.breakers.spend(target.provider.name) else "the budget of retries is spent"
+
+    def _closed(self, target: Target, record: Record) -> None:
+        name = target.provider.name
+        left = self.breakers.closed_for(name)
+        if left:
+            why = f"{name} has failed too often: it is not asked for another {left:.0f} s"
+            self._note(record, "skip", "circuit", why, target)
+            raise provider_error(Fault("overloaded", why, code="circuit-open", retry_after=left), provider=name)
+
+    # ── how ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _options(self, target: Target, options: RequestOptions | None, left: float) -> RequestOptions:
+        """The call's options over the provider's over the configuration's; no wait is longer than what is left."""
+        below = RequestOptions.read(self.config.account(target.provider.name).options)
+        made = below.over(RequestOptions.read(self.config.options))
+        made = options.over(made) if options is not None else made
+        if left < made.timeouts.total:
+            made = replace(made, timeouts=replace(made.timeouts, total=max(left, 0.001)))
+        return made
+
+    def _engine(self, job: Job, record: Record, said: str) -> Engine:
+        """The engine that is wished for, or the one that can."""
+        row = job.provider
+        if row.engine != "native":
+            return self._made(row.engine)
+        name, who = wished(row.name, self.config, self.env, said)
+        engine = self._made(name)
+        lacks = engine.lacks(job)
+        if lacks:
+            why = f"native in place of {name}, which {who} wishes for: {lacks}"
+            self._recorder.note(record, Decision("engine", "lacks", why, row.name, job.model, "native"))
+            return self._made("native")
+        return engine
+
+    def _made(self, name: str) -> Engine:
+        if name not in self._engines:
+            self._engines[name] = engine_named(name)
+        return self._engines[name]
+
+    def _sign(self, job: Job) -> None:
+        """Who is asking. Tokens are kept, so what signs is kept too."""
+        if job.provider.engine != "native":
+            return
+        row, account = job.provider, self.config.account(job.provider.name)
+        key = account.key or (self.env.get(account.env, "") if account.env else "")
+        known = (row.name, row.base_url, key, *(self.env.get(name, "") for name in row.env))
+        auth = self._auths.get(known)
+        if auth is None:
+            try:
+                auth = auth_for(row, key=key, env=self.env, settings=account.settings)
+            except InputError as error:
+                raise provider_error(Fault("auth", str(error)), provider=row.name, model=job.model) from error
+            self._auths[known] = auth
+        job.sign = Signing(auth, job.options, self._made("native"))
+        job.secrets = auth.secrets()
+
+    def _note(
+        self, record: Record, what: Any, code: str, why: str, target: Target, engine: str = "", wait: float = 0.0
+    ) -> None:
+        decision = Decision(what, code, why, target.provider.name, target.model, engine, wait)
+        self._recorder.note(record, decision)
+
+
+def engine_named(name: str) -> Engine:
+    """A new engine."""
+    if name == "native":
+        from penstock.engines.native import Native  # noqa: PLC0415 — aiohttp is a tenth of a second
+
+        return Native()
+    if name == "sdk":
+        from penstock.engines.sdk import Sdk  # noqa: PLC0415 — and the SDKs are whole seconds
+
+        return Sdk()
+    from penstock.engines.played import Played  # noqa: PLC0415 — and this reads the packaged streams
+
+    return Played()

@@ -1,0 +1,243 @@
+"""The SDK engine: the vendors' own clients ask, and what they parse goes through the same decoders (`take`).
+
+Their HTTP client is built from the same request options; retries are ours. Errors are read from the same bytes as the
+native engine's, and so are the same. `vendors` knows the clients; here is what is true of all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.engines import tls
+from penstock.engines.proxies import proxy_for
+from penstock.engines.reading import Decoding
+from penstock.engines.trouble import broken, late, refused
+from penstock.engines.vendors import VENDORS, keep
+from penstock.errors import ProviderError, provider_error
+from penstock.events import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from penstock.diagnostics import Diagnostic
+    from penstock.engines.job import Job, Pair
+    from penstock.engines.vendors import Vendor
+    from penstock.events import AnyEvent
+
+_KEPT = 64  # clients at most
+_MOMENT = 1.0  # seconds that the end of a whole answer is waited for
+_settling: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
+
+
+class Sdk:
+    """Asks by the vendors' clients. What they lack it says, so that another engine is asked."""
+
+    name = "sdk"
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[object, ...], Any] = {}
+        self._vendors: dict[tuple[type[Vendor], int], Vendor] = {}
+        self._retired: list[Any] = []
+        self._loaded: set[tuple[type[Vendor], str]] = set()
+
+    async def aclose(self) -> None:
+        clients = [*self._clients.values(), *self._retired]
+        self._clients, self._retired, self._vendors = {}, [], {}
+        for client in clients:
+            await client.aclose()
+
+    def lacks(self, job: Job) -> str:
+        """Why no client can do this; nothing where one can."""
+        vendor = VENDORS.get(job.provider.sdk)
+        if vendor is None:
+            return f"no SDK is used for {job.provider.name}"
+        can = vendor.ability
+        if job.operation not in can.operations:
+            return f"the SDK is not used for {job.operation}"
+        if job.protocol not in can.streams or job.endpoint.framing not in {"auto", "sse"}:
+            return f"the SDK does not speak {job.protocol} as it is spoken there"
+        if job.provider.auth not in can.schemes:
+            return f"the SDK cannot sign as {job.provider.auth} does"
+        if not find_spec(can.package.partition(".")[0]) or not find_spec(can.package):
+            return f"{can.package} is not installed: pip install 'penstock[sdk]'"
+        return vendor.missing(job)
+
+    async def open(self, job: Job) -> Speaking:
+        """Ask, and wait for the answer to begin."""
+        limits = job.options.timeouts
+        vendor = await self._vendor(job)
+        source = Speaking(vendor, job)
+        try:
+            async with asyncio.timeout(min(limits.first_byte, limits.total)):
+                await source.begin(job)
+        except TimeoutError as error:
+            raise late(error, limits) from error
+        return source
+
+    async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
+        raise provider_error(Fault("invalid", f"the SDK engine has no {job.operation}"))
+
+    async def _vendor(self, job: Job) -> Vendor:
+        kind = VENDORS[job.provider.sdk]
+        if (kind, job.protocol) not in self._loaded:
+            await asyncio.to_thread(kind.load, job)  # others go on meanwhile, and no limit counts it
+            self._loaded.add((kind, job.protocol))
+        http = self._client(kind, job)
+        found = self._vendors.get((kind, id(http)))
+        if found is None:
+            found = self._vendors[kind, id(http)] = kind(http)
+        return found
+
+    def _client(self, kind: type[Vendor], job: Job) -> Any:
+        """The HTTP client for these options, which keeps the connections."""
+        options, web = job.options, kind.web()
+        proxy = proxy_for(job.url, options)
+        limits = options.timeouts  # the total is watched elsewhere, and is another for each try
+        waits = (limits.connect, limits.first_byte, limits.between_bytes)
+        key = (asyncio.get_running_loop(), web, proxy, waits, *tls.key_of(options))
+        found = self._clients.get(key)
+        if found is None:
+            patience = web.Timeout(
+                connect=limits.connect, read=max(limits.first_byte, limits.between_bytes), write=limits.first_byte,
+                pool=limits.connect,
+            )  # fmt: skip
+            found = self._clients[key] = web.AsyncClient(
+                verify=tls.context(options), proxy=proxy, trust_env=False, timeout=patience, follow_redirects=False,
+                limits=web.Limits(max_connections=None, max_keepalive_connections=None),
+                event_hooks={"response": [keep]},
+            )  # fmt: skip
+            while len(self._clients) > _KEPT:
+                self._retired.append(self._clients.pop(next(iter(self._clients))))
+        return found
+
+
+class Speaking:
+    """The source of the SDK engine: payloads that somebody else parsed."""
+
+    raw = False
+
+    def __init__(self, vendor: Vendor, job: Job) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self._vendor = vendor
+        self._job = job
+        self._decoding = Decoding(job)
+        self._payloads: AsyncIterator[Any] | None = None
+        self._whole: Any = None
+        self._response: Any = None
+        self._ends = asyncio.get_running_loop().time() + job.options.timeouts.total
+        self._done = False
+
+    async def begin(self, job: Job) -> None:
+        out = job.outgoing()
+        if job.sign is not None:
+            out = await job.sign(out)
+        try:
+            if job.stream:
+                self._response, self._payloads = await self._vendor.stream(out, job)
+            else:
+                self._response, self._whole = await self._vendor.whole(out, job)
+        except Exception as error:
+            raise await self._told(error, None) from error
+        self.status = self._response.status_code
+        self.headers = {name.lower(): value for name, value in self._response.headers.items()}
+
+    async def read(self) -> Pair | None:
+        if self._done:
+            return None
+        if self._payloads is None:
+            self._done = True
+            return b"", self._decoding.finish(self._decoding.decoder.take(self._whole))
+        try:
+            async with asyncio.timeout_at(self._limit()):
+                payload = await anext(self._payloads, None)
+        except TimeoutError:
+            await self.aclose()
+            raise provider_error(Fault("timeout", self._late())) from None
+        except Exception as error:  # noqa: BLE001 — each vendor has a tree of its own
+            return b"", await self._trouble(error)
+        if payload is None:
+            self._done = True
+            return b"", self._decoding.finish()
+        return b"", self._decoding.events(self._decoding.decoder.take(payload))
+
+    def _limit(self) -> float:
+        now = asyncio.get_running_loop().time()
+        return min(self._ends, now + self._job.options.timeouts.between_bytes)
+
+    def _late(self) -> str:
+        limits = self._job.options.timeouts
+        if asyncio.get_running_loop().time() >= self._ends:
+            return f"no end within {limits.total:g} s (timeouts.total)"
+        return f"nothing more within {limits.between_bytes:g} s (timeouts.between_bytes)"
+
+    async def _trouble(self, error: Exception) -> list[AnyEvent]:
+        """An error that stood in the stream is read like any other payload; anything else is trouble on the way."""
+        payload = self._vendor.in_band(error, begun=True)
+        await self.aclose()
+        if payload is None:
+            raise await self._told(error, payload) from error
+        return self._decoding.finish(self._decoding.decoder.take(payload))
+
+    async def _told(self, error: Exception, payload: Any) -> ProviderError:
+        """A vendor's error as ours, from the bytes it came from."""
+        if isinstance(error, ProviderError):
+            return error
+        response: Any = getattr(error, "response", None)
+        status: Any = getattr(response, "status_code", None) or getattr(error, "code", None)
+        if not isinstance(status, int) or payload is not None:
+            return broken(error)
+        headers = {name.lower(): value for name, value in getattr(response, "headers", {}).items()}
+        return refused(status, headers, await _bytes(response, error), self._job)
+
+    def broken(self, fault: Fault) -> list[AnyEvent]:
+        self._done = True
+        return self._decoding.broken(fault)
+
+    def settle(self) -> None:
+        self._done = True
+        if self._payloads is not None:
+            task = asyncio.get_running_loop().create_task(self._rest())
+            _settling.add(task)
+            task.add_done_callback(_settling.discard)
+
+    async def _rest(self) -> None:
+        """What is left of a whole answer is taken in passing, so that its connection can be used again."""
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_MOMENT):
+                while await anext(self._payloads or _nothing(), None) is not None:
+                    pass
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        self._done = True
+        payloads, self._payloads = self._payloads, None
+        for thing in (payloads, self._response):
+            with contextlib.suppress(Exception):  # it is of no more interest
+                await getattr(thing, "aclose", _none)()
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return self._decoding.diagnostics
+
+
+async def _none() -> None:
+    """There is nothing to close."""
+
+
+async def _nothing() -> AsyncIterator[Any]:
+    return
+    yield
+
+
+async def _bytes(response: Any, error: Exception) -> bytes:
+    """The body behind an error, as it was sent where it is still to be had."""
+    with contextlib.suppress(Exception):
+        return bytes(await response.aread())
+    details = getattr(error, "details", None) or getattr(error, "body", None)
+    return msgspec.json.encode(details, enc_hook=repr) if details is not None else b""

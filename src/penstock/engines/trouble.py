@@ -1,0 +1,97 @@
+"""Trouble on the way → typed errors. What a library says of an address may hold secrets, so it is put in our words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock.errors import provider_error
+from penstock.events import Fault
+from penstock.rejection import rejection
+from penstock.secrecy import hide, hide_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.engines.job import Job
+    from penstock.engines.options import Timeouts
+    from penstock.errors import ProviderError
+    from penstock.events import FaultKind
+
+_MOVED = 3  # what the status of a redirect begins with
+_BODY = 20_000  # bytes of a no that are kept
+# the names of exceptions (of aiohttp, httpx and Python), most particular first → kind and what to say
+WAYS: tuple[tuple[str, FaultKind, str], ...] = (
+    ("ClientConnectorDNSError", "network", "the host's name is not known"),
+    ("gaierror", "network", "the host's name is not known"),
+    ("ClientConnectorCertificateError", "network", "its certificate is not trusted: name its CA in ca_bundle"),
+    ("SSLCertVerificationError", "network", "its certificate is not trusted: name its CA in ca_bundle"),
+    ("ClientHttpProxyError", "network", "the proxy refused"),
+    ("ClientProxyConnectionError", "network", "the proxy cannot be reached"),
+    ("ProxyError", "network", "the proxy refused or cannot be reached"),
+    ("ClientConnectorSSLError", "network", "TLS failed"),
+    ("SSLError", "network", "TLS failed"),
+    ("ServerDisconnectedError", "network", "it closed the connection without an answer"),
+    ("ClientPayloadError", "network", "the connection broke in the middle of the answer"),
+    ("RemoteProtocolError", "network", "the connection broke in the middle of the answer"),
+    ("ConnectionRefusedError", "network", "nothing listens there"),
+    ("ConnectionTimeoutError", "timeout", "no connection in time"),
+    ("ConnectTimeout", "timeout", "no connection in time"),
+    ("PoolTimeout", "timeout", "no connection in time"),
+    ("ReadTimeout", "timeout", "no answer in time"),
+    ("TimeoutError", "timeout", "no answer in time"),
+    ("ClientResponseError", "malformed", "the answer is not HTTP"),
+    ("ConnectError", "network", "it cannot be reached"),
+    ("ClientConnectorError", "network", "it cannot be reached"),
+)
+
+
+def broken(error: BaseException) -> ProviderError:
+    """The error of a request that found no way, or lost it."""
+    names = list(_names(error))
+    for name, kind, words in WAYS:
+        if name in names:
+            return provider_error(Fault(kind, _detailed(words, error)))
+    return provider_error(Fault("network", _detailed("the connection failed", error)))
+
+
+def refused(status: int, headers: Mapping[str, str], body: bytes, job: Job) -> ProviderError:
+    """The error of an answer that is a no, with all that was said."""
+    fault = rejection(status, headers, body, job.secrets)
+    if status // 100 == _MOVED:
+        where = hide(headers.get("location", "elsewhere"), job.secrets)
+        fault = replace(fault, kind="not-found", message=f"the address has moved to {where}: set base_url accordingly")
+    return provider_error(
+        fault, provider=job.provider.name, model=job.model,
+        body=hide(body[:_BODY].decode("utf-8", "replace"), job.secrets), headers=hide_headers(headers, job.secrets),
+    )  # fmt: skip
+
+
+def late(error: BaseException, limits: Timeouts) -> ProviderError:
+    """The error of a wait that was too long, with the limit that it met."""
+    if "ConnectionTimeoutError" in _names(error) or "ConnectTimeout" in _names(error):
+        return provider_error(Fault("timeout", f"no connection within {limits.connect:g} s (timeouts.connect)"))
+    first, total = limits.first_byte, limits.total
+    which = f"{first:g} s (timeouts.first_byte)" if first <= total else f"{total:g} s (timeouts.total)"
+    return provider_error(Fault("timeout", f"no answer within {which}"))
+
+
+def _names(error: BaseException | None) -> list[str]:
+    """The classes of an error and of what caused it."""
+    made: list[str] = []
+    while error is not None and len(made) < 100:  # noqa: PLR2004 — a ring of causes must end too
+        made += [one.__name__ for one in type(error).__mro__]
+        inner: Any = getattr(error, "os_error", None)
+        if isinstance(inner, BaseException):
+            made += [one.__name__ for one in type(inner).__mro__]
+        error = error.__cause__ or error.__context__
+    return made
+
+
+def _detailed(words: str, error: BaseException) -> str:
+    """Our words, and the little of theirs that helps."""
+    status = getattr(error, "status", None)
+    inner: Any = getattr(error, "os_error", None) or error
+    detail = f"status {status}" if status else hide(str(getattr(inner, "strerror", "") or ""))
+    return f"{words} ({type(error).__name__}{': ' if detail else ''}{detail[:200]})"

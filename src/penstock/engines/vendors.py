@@ -1,0 +1,255 @@
+"""The vendors' own clients, each behind the same few words: make one, ask it, read its objects as plain JSON.
+
+What each can do is data (`VENDORS`). Only this file knows their names for things; the packages are the extra `sdk`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock.pick import as_object
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from penstock.engines.job import Job, Outgoing
+
+_KEY = "held-by-penstock"  # the clients want one; the real one comes with the signed headers
+
+_THEIRS = ("Authorization", "X-Api-Key")
+_KNOWN = (1, 2, 3)  # versions of google-genai that have the layer used here
+_kept: ContextVar[list[Any] | None] = ContextVar("kept", default=None)
+
+
+async def keep(response: Any) -> None:
+    """A hook for an HTTP client: the response of the request that this task is making."""
+    kept = _kept.get()
+    if kept is not None:
+        kept.append(response)
+
+
+class Ability(msgspec.Struct, frozen=True):
+    """What a vendor's client can do: the package it is in, and the types of payloads and bodies by protocol."""
+
+    package: str
+    streams: dict[str, str]
+    wholes: dict[str, str]
+    operations: frozenset[str]
+    schemes: frozenset[str] = frozenset({"none", "bearer", "header", "google", "ibm"})
+
+
+class Vendor:
+    """One vendor's client over one HTTP client."""
+
+    ability: ClassVar[Ability]
+
+    def __init__(self, http: Any) -> None:
+        self._http = http
+
+    @classmethod
+    def web(cls) -> Any:
+        """The HTTP library that the client is built on."""
+        return import_module("httpx2" if find_spec("httpx2") else "httpx")
+
+    @classmethod
+    def load(cls, job: Job) -> None:  # noqa: ARG003 — what is imported may depend on it
+        """Import what the job needs: seconds, the first time."""
+        import_module(cls.ability.package)
+
+    async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
+        """The HTTP response, and the payloads as they come."""
+        raise NotImplementedError
+
+    async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
+        """The HTTP response, and the one payload."""
+        raise NotImplementedError
+
+    @classmethod
+    def missing(cls, job: Job) -> str:  # noqa: ARG003 — the same
+        """Why this version, or this address, will not do; nothing where it will."""
+        return ""
+
+    def in_band(self, error: Exception, *, begun: bool) -> Any:
+        """The payload behind an error that stood in the stream; None where it did not."""
+        return None
+
+
+class _Generated(Vendor):
+    """OpenAI's and Anthropic's clients are made by the same generator, and share its ways."""
+
+    module: ClassVar[str]
+    client: ClassVar[str]
+    types: ClassVar[str]
+
+    def __init__(self, http: Any) -> None:
+        super().__init__(http)
+        self._sdk = import_module(self.module)
+        self._client = getattr(self._sdk, self.client)(
+            api_key=_KEY, base_url="http://unused.invalid", http_client=http, max_retries=0
+        )
+
+    @classmethod
+    def load(cls, job: Job) -> None:
+        for shapes in (cls.ability.streams, cls.ability.wholes):
+            _found(cls.types, shapes[job.protocol])
+
+    @classmethod
+    def web(cls) -> Any:
+        kinds = import_module(cls.module).DefaultAsyncHttpxClient.__mro__
+        roots = (kind.__module__.partition(".")[0] for kind in kinds)
+        return import_module(next(root for root in roots if root.startswith("httpx")))
+
+    async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
+        shape = _found(self.types, self.ability.streams[job.protocol])
+        made = await self._post(out, job, cast_to=shape, stream=True, stream_cls=self._sdk.AsyncStream[shape])
+        return made.response, _plainly(made)
+
+    async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
+        shape = _found(self.types, self.ability.wholes[job.protocol])
+        kept = keeping()
+        made = await self._post(out, job, cast_to=shape)
+        return kept[-1], _plain(made)
+
+    async def _post(self, out: Outgoing, job: Job, **more: Any) -> Any:
+        # An authorization of our own or none: theirs would be the made-up key.
+        without: dict[str, str | None] = {name: None for name in _THEIRS if name.lower() not in out.headers}
+        options = {"headers": _omitted(self._sdk, {**without, **out.headers})}
+        return await self._client.post(out.url, body=job.body, options=options, **more)
+
+
+class OpenAI(_Generated):
+    """Chat Completions, Responses and Completions, of OpenAI and of all who imitate it."""
+
+    module, client, types = "openai", "AsyncOpenAI", "openai.types"
+    ability = Ability(
+        "openai",
+        {
+            "openai-chat": "chat:ChatCompletionChunk", "responses": "responses:ResponseStreamEvent",
+            "completions": ":Completion",
+        },
+        {"openai-chat": "chat:ChatCompletion", "responses": "responses:Response", "completions": ":Completion"},
+        frozenset({"chat", "responses", "completions", "fim"}),
+    )  # fmt: skip
+
+    def in_band(self, error: Exception, *, begun: bool) -> Any:
+        body: Any = getattr(error, "body", None)
+        return {"error": body} if body is not None and getattr(error, "response", None) is None else None
+
+
+class Anthropic(_Generated):
+    """Messages."""
+
+    module, client, types = "anthropic", "AsyncAnthropic", "anthropic.types"
+    ability = Ability(
+        "anthropic", {"anthropic": "beta:BetaRawMessageStreamEvent"}, {"anthropic": "beta:BetaMessage"},
+        frozenset({"chat"}),
+    )  # fmt: skip
+
+    def in_band(self, error: Exception, *, begun: bool) -> Any:
+        response: Any = getattr(error, "response", None)
+        return getattr(error, "body", None) if response is not None and response.status_code // 100 == 2 else None  # noqa: PLR2004
+
+
+class Google(Vendor):
+    """generateContent, of Gemini and of Vertex.
+
+    Its typed layer drops what it has no field for, errors in a stream included, so the layer below it is used, which is
+    not public: where a version has none, `missing` says so and the native engine is asked.
+    """
+
+    ability = Ability("google.genai", {"gemini": ""}, {"gemini": ""}, frozenset({"chat"}))
+
+    def __init__(self, http: Any) -> None:
+        super().__init__(http)
+        sdk, types = import_module("google.genai"), import_module("google.genai.types")
+        self._options = types.HttpOptions
+        client = sdk.Client(api_key=_KEY, vertexai=False, http_options=types.HttpOptions(httpx_async_client=http))
+        self._below = client._api_client  # noqa: SLF001 — see above
+        self._below._http_options.headers.pop("x-goog-api-key", None)  # noqa: SLF001 — made up; ours is signed
+        self._client = client  # it closes what it made when it goes
+
+    @classmethod
+    def load(cls, job: Job) -> None:  # noqa: ARG003
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns about its own source, once, when it is compiled
+            import_module("google.genai.types")
+
+    @classmethod
+    def missing(cls, job: Job) -> str:
+        if "/models/" not in job.url:
+            return "the SDK cannot be sent to that address"
+        major = _major("google-genai")
+        return "" if major in _KNOWN else f"version {major} of google-genai is not known"
+
+    async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
+        kept = keeping()
+        made = await self._below.async_request_streamed(*self._asked(out, job))
+        return kept[-1], _bodies(made)
+
+    async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
+        kept = keeping()
+        made = await self._below.async_request(*self._asked(out, job))
+        return kept[-1], msgspec.json.decode(made.body)
+
+    def _asked(self, out: Outgoing, job: Job) -> tuple[Any, ...]:
+        root, _, rest = out.url.partition("/models/")
+        options = self._options(base_url=root, api_version="", headers=out.headers)
+        return "post", f"models/{rest}", dict(job.body), options
+
+    def in_band(self, error: Exception, *, begun: bool) -> Any:
+        details = as_object(getattr(error, "details", None))
+        return details if begun and details else None
+
+
+VENDORS: Mapping[str, type[Vendor]] = {"openai": OpenAI, "anthropic": Anthropic, "google-genai": Google}
+
+
+@cache
+def _major(package: str) -> int:
+    return int(version(package).partition(".")[0])
+
+
+def _found(types: str, place: str) -> Any:
+    folder, _, name = place.partition(":")
+    return getattr(import_module(f"{types}.{folder}" if folder else types), name)
+
+
+def _plain(payload: Any) -> Any:
+    return payload.to_dict(mode="json", warnings=False) if hasattr(payload, "to_dict") else payload
+
+
+async def _plainly(made: Any) -> AsyncIterator[Any]:
+    try:
+        async for one in made:
+            yield _plain(one)
+    finally:
+        await made.close()
+
+
+async def _bodies(made: Any) -> AsyncIterator[Any]:
+    try:
+        async for one in made:
+            yield msgspec.json.decode(one.body)
+    finally:
+        await made.aclose()
+
+
+def keeping() -> list[Any]:
+    """Where `keep` puts what this task gets from now on."""
+    made: list[Any] = []
+    _kept.set(made)
+    return made
+
+
+def _omitted(sdk: Any, headers: dict[str, str | None]) -> dict[str, Any]:
+    """The way these clients are told to leave out a header of theirs."""
+    omit = sdk.Omit()
+    return {name: omit if value is None else value for name, value in headers.items()}

@@ -1,0 +1,180 @@
+"""An HTTP answer that is no answer → a `Fault`: kind, message, status, code, request id, retry-after.
+
+All the shapes in which providers say no are read the same way, whoever says it: dispatch is on what is there.
+Leans on the tables of `faults`. Reads no clock: a date to retry at is measured against the answer's own.
+"""
+
+from __future__ import annotations
+
+import re
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.events import Fault
+from penstock.faults import STATUSES, WORDS, kind_of, word
+from penstock.jsontext import loose
+from penstock.pick import as_object, objects, text
+from penstock.secrecy import hide, hide_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock.events import FaultKind
+    from penstock.pick import Object
+
+MESSAGE = 4000  # characters of a message that are kept
+IDS = (
+    "request-id", "x-request-id", "x-amzn-requestid", "apim-request-id", "x-ms-request-id", "x-goog-request-id",
+    "mistral-correlation-id", "x-correlation-id", "x-kong-request-id", "openai-request-id", "x-groq-request-id",
+    "x-generation-id", "x-trace-id", "cf-ray",
+)  # fmt: skip
+_VAGUE: frozenset[FaultKind] = frozenset({"invalid", "server", "other"})  # kinds that a status may know better
+_OPEN = frozenset({400, 422, 500, 502})  # statuses that say too little themselves
+# what is only said in prose, in the order it is looked for
+PROSE: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
+    (
+        re.compile(
+            r"(?i)prompt is too long|context (?:length|window|size)|maximum context|input is too long"
+            r"|too many (?:input )?tokens|exceeds? the (?:available |maximum )?(?:context|number of tokens)"
+        ),
+        "too-large",
+    ),
+    (re.compile(r"(?i)(?:invalid|incorrect|missing|no) api[ -]?key|api key not valid|invalid x-api-key"), "auth"),
+    (re.compile(r"(?i)\bmodel\b.{0,120}\b(?:not found|does not exist)|model identifier is invalid"), "not-found"),
+)
+_AGAIN = re.compile(r"(?i)(?:try again|retry) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s|m)?")
+_SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s)?)?")
+_TITLE = re.compile(rb"(?is)<title[^>]*>(.*?)</title>")
+_GONE = "the provider gave no reason"
+
+
+def rejection(status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = ()) -> Fault:
+    """What a provider said, as a fault. `headers` are looked up in lower case."""
+    known = tuple(secrets)
+    value = loose(body) if body.strip() else None
+    said = _Said(as_object(value) or as_object(next(iter(objects(value)), None)))
+    message = said.message or (value if isinstance(value, str) else "") or _prose(body) or _reason(status)
+    words = [*said.words, headers.get("x-amzn-errortype", "").partition(":")[0]]
+    return Fault(
+        kind=classify([one for one in words if one], message, status), message=hide(message[:MESSAGE], known),
+        status=status, code=hide(next((one for one in words if one), ""), known),
+        request_id=next((headers[name] for name in IDS if headers.get(name)), "") or said.id,
+        retry_after=_wait(headers, said, message),
+        extra={"http": {"body": hide_values(value, known)}} if said.whole else None,
+    )  # fmt: skip
+
+
+def classify(words: Iterable[str], message: str, status: int | None) -> FaultKind:
+    """A word that says something first, then prose, then the status, then words that say little."""
+    found: list[FaultKind] = [WORDS[known] for one in words if (known := word(one)) in WORDS]
+    telling: FaultKind | None = next((kind for kind in found if kind not in _VAGUE), None)
+    if telling is not None:
+        return telling
+    if status is None or status in _OPEN:
+        prose: FaultKind | None = next((kind for pattern, kind in PROSE if pattern.search(message)), None)
+        if prose is not None:
+            return prose
+    if status in STATUSES and status not in _OPEN:
+        return STATUSES[status]
+    return found[0] if found else kind_of(status=status)
+
+
+class _Said:
+    """A body's error object, wherever it is, and what it says."""
+
+    def __init__(self, whole: Object) -> None:
+        self.whole = whole
+        inner = whole.get("error", whole.get("errors", whole.get("detail")))
+        error = as_object(inner) or as_object(next(iter(objects(inner)), None))
+        self.error = error or whole
+        self.message = next(self._messages(inner), "")
+        self.words = list(self._words())
+        self.id = text(self.error, "request_id", "requestId") or text(whole, "request_id", "requestId", "id")
+
+    def _messages(self, inner: Any) -> Iterator[str]:
+        """What a middleman quotes comes before what he says of it himself."""
+        raw = as_object(self.error.get("metadata")).get("raw")
+        quoted = loose(raw.encode()) if isinstance(raw, str) else raw
+        if as_object(quoted):
+            deeper = _Said(as_object(quoted)).message
+            if deeper:
+                yield f"{text(self.error, 'message')}: {deeper}".removeprefix(": ")
+        for place in (self.error, self.whole):
+            found = text(place, "message", "Message", "msg", "error_description", "detail", "title", "error")
+            if found:
+                yield found
+        if isinstance(inner, str) and inner:
+            yield inner
+        if isinstance(inner, list) and inner:
+            yield "; ".join(str(one) for one in inner[:5])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+    def _words(self) -> Iterator[str]:
+        """Most particular first: Google's reasons, inner codes, the code, the status word, the type."""
+        for row in objects(self.error.get("details")):
+            yield text(row, "reason")
+        yield text(as_object(self.error.get("innererror")), "code")
+        for place in (self.error, self.whole):
+            for key in ("code", "status", "type", "__type", "error_type"):
+                value = place.get(key)
+                if isinstance(value, str) and value != "error" and not value.isdigit():
+                    yield value.rpartition("#")[2]
+
+    def delay(self) -> float | None:
+        for row in objects(self.error.get("details")):
+            found = span(text(row, "retryDelay"))
+            if found is not None:
+                return found
+        return None
+
+
+def _reason(status: int | None) -> str:
+    return f"status {status}, {_GONE}" if status else _GONE
+
+
+def _prose(body: bytes) -> str:
+    """The text of a body that is no JSON; of a web page only its title."""
+    title = _TITLE.search(body)
+    shown = (title[1] if title else body[:MESSAGE]).decode("utf-8", "replace")
+    return " ".join(shown.split())
+
+
+# ── how long to wait ──────────────────────────────────────────────────────────────────────────────
+
+
+def _wait(headers: Mapping[str, str], said: _Said, message: str) -> float | None:
+    found = retry_after(headers)
+    if found is None:
+        found = said.delay()
+    again = _AGAIN.search(message) if found is None else None
+    return float(again[1]) * {"ms": 0.001, "m": 60.0}.get(again[2] or "s", 1.0) if again else found
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, from whichever header says it."""
+    millis = headers.get("retry-after-ms", "")
+    if re.fullmatch(r"\d+(?:\.\d+)?", millis):
+        return float(millis) / 1000
+    for name in ("retry-after", "x-ratelimit-reset-after"):
+        value = headers.get(name, "").strip()
+        found = span(value) if value else None
+        if found is None and value:
+            found = _until(value, headers.get("date", ""))
+        if found is not None:
+            return found
+    return None
+
+
+def span(value: str) -> float | None:
+    """`1.5`, `20s`, `350ms`, `1m30s` → seconds."""
+    found = _SPAN.fullmatch(value.strip())
+    if not value.strip() or found is None:
+        return None
+    rest = float(found[3] or 0) * (0.001 if found[4] == "ms" else 1)
+    return int(found[1] or 0) * 3600 + int(found[2] or 0) * 60 + rest
+
+
+def _until(when: str, now: str) -> float | None:
+    try:
+        return max(0.0, (parsedate_to_datetime(when) - parsedate_to_datetime(now)).total_seconds())
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,59 @@
+"""What the tests of engines share: a router or client aimed at a scripted upstream, and how to ask it something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.engines.options import RequestOptions
+from penstock.engines.routing import Router
+from penstock.fold import fold
+from penstock.request import Message, Request, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.engines.reply import Reply
+    from penstock.events import AnyEvent
+    from penstock.request import Turn
+    from penstock.testing import Upstream
+
+KEY = "sk-planted-0123456789abcdef"
+ENGINES = ("native", "sdk")
+# provider → the protocol it speaks, the model asked for, what stands behind its host
+VENDORS = {
+    "openai": ("openai-chat", "gpt-4o", "/v1"),
+    "anthropic": ("anthropic", "claude-sonnet-4-5", "/v1"),
+    "gemini": ("gemini", "gemini-2.5-flash", "/v1beta"),
+}
+
+
+async def no_wait(_: float) -> None:
+    """In place of a pause between two tries."""
+
+
+def router(up: Upstream | Mapping[str, Upstream], *, env: Mapping[str, str] | None = None, **config: Any) -> Router:
+    """A router whose providers are upstreams; a lone one stands for all vendors."""
+    ups = dict.fromkeys(VENDORS, up) if not isinstance(up, dict) else up
+    accounts = {
+        name: {"base_url": one.url + VENDORS.get(name, ("", "", "/v1"))[2], "key": KEY, **config.pop(name, {})}
+        for name, one in ups.items()
+    }
+    return Router({"providers": accounts, **config}, env=env or {}, sleep=no_wait, chance=lambda: 0.5)
+
+
+def asking(provider: str = "openai", *, stream: bool = True, model: str = "", text: str = "How deep?") -> Request:
+    return Request(f"{provider}/{model or VENDORS[provider][1]}", [Message("user", [Text(text)])], stream=stream)
+
+
+async def events(reply: Reply) -> list[AnyEvent]:
+    return [event async for event in reply]
+
+
+async def turn(reply: Reply) -> Turn:
+    return fold(await events(reply))[0]
+
+
+def quick(**more: Any) -> RequestOptions:
+    """Options whose limits a test can wait for."""
+    limits = {"connect": 2.0, "first_byte": 5.0, "between_bytes": 5.0, "total": 20.0, **more.pop("timeouts", {})}
+    return RequestOptions.read({"timeouts": limits, **more})

@@ -1,0 +1,28 @@
+"""Fixtures of the tests of engines."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.replay import play
+from penstock.testing import Reply, Upstream
+from tests.engines.asking import VENDORS, asking, events, quick, router
+from tests.engines.certifying import certified
+
+__all__ = ["certified", "warmed"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warmed() -> None:
+    """The SDKs are imported once, before any test that has a limit on its waits."""
+
+    async def scene() -> None:
+        for provider, (protocol, _, _) in VENDORS.items():
+            async with Upstream(Reply.of(protocol, play("text"))) as up:
+                way = router(up)
+                await events(await way.open(asking(provider), engine="sdk", options=quick(timeouts={"first_byte": 60})))
+                await way.aclose()
+
+    asyncio.run(scene())
