@@ -23,7 +23,7 @@ from penstock.protocols.openai_chat.request import read_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MESSAGES, TOOLS, ROUNDS = 218, 40, 60
+MESSAGES, TOOLS, ROUNDS = 218, 40, 300
 OBJECTS, BYTES = 1.0, 2.0  # ms
 SIZES = (50, 218, 1_000, 4_000)
 GROWTH, GROWTH_ROUNDS = 1.6, 7  # a message of the longest conversation beside one of the usual; generous, for noise

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EVENTS, ROUNDS = 2000, 200
 LIMIT, GOAL = 2.0, 1.6  # times the floor
 SIZES = (100, 1_000, 10_000, 100_000)
-GROWTH, GROWTH_ROUNDS = 1.5, 7  # a delta of the longest stream beside one of the stream of 1,000; generous, for noise
+GROWTH, GROWTH_ROUNDS = 1.5, 12  # a delta of the longest stream beside one of the stream of 1,000; generous, for noise
 
 
 def ours(pair: Pair, chunks: list[bytes], times: int = 1) -> int:

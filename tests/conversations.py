@@ -45,6 +45,7 @@ maybe_empty = st.builds(rq.Text, words | st.just(""), cache=st.just(""))
 images = st.sampled_from([
     rq.File("image/png", data=PIXEL),
     rq.File("image/*", "https://example.org/cat.png"),
+    rq.File("image/png", data=PIXEL, detail="low"),
 ])  # fmt: skip
 documents = st.sampled_from([
     rq.File("application/pdf", data=PDF, name="paper.pdf"),

@@ -82,6 +82,11 @@ def losses(name: str) -> dict[str, str]:
     return dict(module(name, "write").LOSSES)
 
 
+def lacks(name: str) -> dict[str, str]:
+    """What only some providers cannot say, as their quirks have it."""
+    return dict(getattr(module(name, "write"), "LACKS", {}))
+
+
 def root() -> Path:
     named = os.environ.get("PENSTOCK_REQUESTS")
     return Path(named) if named else corpus.PROJECT.parent / "shared" / "recorded-requests"

@@ -193,3 +193,42 @@ def test_a_bad_request_names_the_place(source: str, body: Json, path: str) -> No
     with pytest.raises(BadRequest) as caught:
         requesting.read(source, body)
     assert caught.value.path == path
+
+
+# ── from a stream into the next request ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("target", ["aisdk", "uistream"])
+def test_what_the_sdk_ran_in_a_turn_is_a_call_and_its_result_in_messages(target: str) -> None:
+    """Nobody else ran it: a provider would look for it in vain."""
+    mine = {"aisdk": {"sdk": True}}
+    turn: list[rq.AnyPart] = [
+        rq.Text("I look."), rq.Call("c1", "look", "{}", "provider", extra=mine),
+        rq.Result("c1", "look", [rq.Json('{"a":1}')], by="provider"), rq.Text("Done."),
+    ]  # fmt: skip
+    talk = [rq.Message("user", [rq.Text("Look.")]), rq.Message("assistant", turn)]
+    body = requesting.write(target, rq.Request("m", talk)).body
+    assert "providerExecuted" not in str(body)
+    back = requesting.read(target, body)
+    assert [message.role for message in back.messages] == ["user", "assistant", "tool", "assistant"]
+    ran = [part for message in back.messages for part in message.parts if isinstance(part, rq.Call | rq.Result)]
+    assert [part.by for part in ran] == ["client", "client"]
+
+
+def test_a_page_gives_back_that_a_call_was_free_text() -> None:
+    """What a stream said of it is in the page's messages, and is read there."""
+    from penstock import events as ev
+    from penstock.protocols import encoder
+
+    frames = encoder("uistream").feed([
+        ev.Start(), ev.CallStart(0, "c1", "patch", form="text"), ev.CallDelta(0, "*** x"),
+        ev.CallEnd(0, "c1", "patch", "*** x", form="text"),
+    ])  # fmt: skip
+    whole = next(found for _, data in frames if (found := msgspec.json.decode(data))["type"] == "tool-input-available")
+    part = {
+        "type": "tool-patch", "toolCallId": "c1", "state": "output-available", "input": whole["input"], "output": "ok",
+        "callProviderMetadata": whole["providerMetadata"],
+    }  # fmt: skip
+    read = requesting.read("uistream", {"messages": [{"id": "1", "role": "assistant", "parts": [part]}]})
+    [call] = [part for part in read.messages[0].parts if isinstance(part, rq.Call)]
+    assert (call.form, call.json) == ("text", "*** x")

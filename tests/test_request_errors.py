@@ -20,12 +20,13 @@ TABLE: dict[str, list[dict[str, str]]] = tomllib.loads(
 ROWS = [
     pytest.param(name, row["body"], row["error"], id=f"{name}-{row['error']}") for name in TABLE for row in TABLE[name]
 ]
-SAID = "messages[3].content[0].image_url: expected an object, found a string"
+PATH = "messages[3].content[0].image_url"
+SAID = f"{PATH}: expected an object, found a string"
 BODIES: dict[str, Any] = {
-    "openai-chat": {"error": {"message": SAID, "type": "invalid_request_error", "param": None, "code": "invalid"}},
-    "completions": {"error": {"message": SAID, "type": "invalid_request_error", "param": None, "code": "invalid"}},
+    "openai-chat": {"error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": "invalid"}},
+    "completions": {"error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": "invalid"}},
     "responses": {
-        "error": {"message": SAID, "type": "invalid_request_error", "param": None, "code": "invalid_prompt"},
+        "error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": "invalid_prompt"},
     },
     "anthropic": {"type": "error", "error": {"type": "invalid_request_error", "message": SAID}},
     "gemini": {"error": {"code": 400, "message": SAID, "status": "INVALID_ARGUMENT"}},
@@ -51,7 +52,7 @@ def test_a_body_that_is_no_object_is_refused_by_all(protocol: str, body: Any) ->
 
 @pytest.mark.parametrize("protocol", sorted(BODIES))
 def test_a_bad_request_is_told_in_the_protocols_own_words(protocol: str) -> None:
-    error = BadRequest("an object", "x", "messages[3].content[0].image_url")
+    error = BadRequest("an object", "x", PATH)
     assert json.loads(protocols.error_body(protocol, error)) == BODIES[protocol]
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import request as rq
+from penstock.messages import convert, profile_of
 from penstock.protocols.anthropic.write import Quirks as Anthropic
+from penstock.protocols.bedrock.write import Quirks as Bedrock
 from penstock.protocols.openai_chat.write import Quirks as Chat
 from tests import conversations, requesting
 
@@ -149,6 +151,49 @@ def test_efforts_as_budgets() -> None:
     request = asked(settings=rq.Settings(effort="high", max_output=64000))
     body, codes = sent("anthropic", request, Anthropic(effort=False))
     assert (body["thinking"], codes) == ({"type": "enabled", "budget_tokens": 24576}, ["loss-effort"])
+
+
+@pytest.mark.row("M7")
+@pytest.mark.parametrize(("limit", "budget"), [(64000, 24576), (4096, 3072), (2048, 1024), (2047, None), (100, None)])
+def test_an_effort_as_a_budget_leaves_room_to_answer(limit: int, budget: int | None) -> None:
+    """Where the limit has none to spare there is no budget, and that is reported."""
+    request = asked(settings=rq.Settings(effort="high", max_output=limit))
+    body, codes = sent("anthropic", request, Anthropic(effort=False))
+    assert (body.get("thinking", {}).get("budget_tokens"), body["max_tokens"], codes) == (
+        budget,
+        limit,
+        ["loss-effort"],
+    )
+    body, codes = sent("bedrock", request, Bedrock())
+    more = body.get("additionalModelRequestFields", {}).get("thinking", {})
+    assert (more.get("budget_tokens"), codes) == (budget, ["loss-effort"])
+
+
+@pytest.mark.row("M7")
+@pytest.mark.parametrize("target", ["anthropic", "bedrock"])
+@pytest.mark.parametrize("maximum", [None, 4096, 64000])
+def test_a_budget_is_always_less_than_the_output_limit(target: str, maximum: int | None) -> None:
+    body = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "a"}]}
+    body |= {"thinking": {"type": "enabled", "budget_tokens": 20000}}
+    made = convert(body, "anthropic", target, profile=profile_of(target), max_output=maximum).body
+    limit = made.get("max_tokens") or made["inferenceConfig"]["maxTokens"]
+    thinking = made.get("thinking") or made["additionalModelRequestFields"]["thinking"]
+    assert 1024 <= thinking["budget_tokens"] < limit <= (maximum or limit)
+
+
+def test_a_budget_without_a_limit_gets_one_above_it() -> None:
+    body, codes = sent("anthropic", asked(settings=rq.Settings(budget=20000)), Anthropic())
+    assert (body["max_tokens"], codes) == (24096, ["loss-max-output"])
+
+
+@pytest.mark.row("D2")
+def test_unsigned_reasoning_for_bedrock() -> None:
+    """That of others is left out, because Claude refuses it; a client of this protocol gets its own sent."""
+    request = asked(turn(rq.Reasoning("Hm."), rq.Text("Hi.")))
+    assert sent("bedrock", request, Bedrock())[1] == ["loss-unsigned"]
+    said = [{"reasoningContent": {"reasoningText": {"text": "Hm."}}}, {"text": "Hi."}]
+    body = {"messages": [{"role": "user", "content": [{"text": "a"}]}, {"role": "assistant", "content": said}]}
+    assert sent("bedrock", requesting.read("bedrock", body), None) == (body, [])
 
 
 def test_an_output_limit_must_be_said() -> None:

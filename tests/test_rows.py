@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import request_cases
 from tests.cases import cases
 
 if TYPE_CHECKING:
@@ -34,11 +35,20 @@ def _marks(path: Path) -> Iterator[str]:
 
 MARKED = Counter(mark for path in _files() for mark in _marks(path))
 MARKED.update(row for case in cases() for row in case.rows)
+MARKED.update(row for case in request_cases.cases() for row in case.about.get("rows", ()))
+PITFALLS = Counter(mark for path in _files() if path.parent.name == "pitfalls" for mark in _marks(path))
+TWICE = ("M1", "M2", "M3", "M4")
+"""What is both a requirement of requests and a pitfall of streams."""
 
 
 @pytest.mark.parametrize("row", PROVEN)
 def test_a_row_has_a_test(row: str) -> None:
     assert MARKED[row] > 0
+
+
+@pytest.mark.parametrize("row", TWICE)
+def test_a_row_of_two_lists_has_a_test_for_each(row: str) -> None:
+    assert 0 < PITFALLS[row] < MARKED[row]
 
 
 def test_what_waits_says_what_for() -> None:

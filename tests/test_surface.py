@@ -15,8 +15,9 @@ import penstock
 from tests.cli.running import environment
 
 NAMES = {
-    "DataPart", "Diagnostic", "Hop", "PenstockError", "Pipe", "Stage", "StreamFault", "TextPart", "ThinkingPart",
-    "ToolCallPart", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "errors", "events", "fold", "guess",
+    "Client", "DataPart", "Diagnostic", "Hop", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",
+    "Stage", "StreamFault", "SyncClient", "TextPart", "ThinkingPart", "ToolCallPart", "Turn", "Usage",
+    "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "errors", "events", "fold", "guess",
     "translate", "unfold",
 }  # fmt: skip
 HEAVY = {"aiohttp", "anyio", "asyncio", "botocore", "msgspec", "openai", "rich", "starlette", "unittest", "uvicorn"}
@@ -71,7 +72,7 @@ def test_modules_stay_modules() -> None:
 
 
 @pytest.mark.row("S9")
-@pytest.mark.parametrize("module", ["penstock.vscode"])
+@pytest.mark.parametrize("module", ["penstock.vscode", "penstock.messages"])
 def test_a_face_needs_msgspec_alone(module: str) -> None:
     loaded = loaded_after(f"import {module}")
     third = {name for name in loaded if name not in sys.stdlib_module_names} - {"__main__"}

@@ -1,16 +1,26 @@
-"""Prints docs/losses.md: what each protocol cannot express, taken from the LOSSES tables of the encoders.
+"""Prints docs/losses.md: what each protocol cannot express, taken from the LOSSES tables of encoders and writers.
 
 `python tools/losses.py > docs/losses.md` writes the page anew; a test fails while it is not current.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock import protocols
+from penstock.carrying import CARRIERS
+from penstock.errors import UnknownProtocol
+from penstock.messages.convert import losses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HEAD = """# Losses
 
-What a target cannot express is reported, never dropped in silence: the encoder notes a diagnostic `loss-<key>` with the
-sentence below, and counts how often. Every protocol that can be written has its table.
+What a target cannot express is reported, never dropped in silence: a diagnostic `loss-<key>` has the sentence below,
+and counts how often. Every protocol that can be written has its tables: one for answers (streams and whole bodies),
+one for requests. A request may also go another way than its own, which is a diagnostic `carried-<key>` and no loss:
+our own readers put it back.
 
 This page is made by `python tools/losses.py > docs/losses.md` from the tables in the code.
 """
@@ -20,13 +30,30 @@ def page() -> str:
     """The page as it should be."""
     parts = [HEAD]
     for name in sorted(protocols.MODULES):
-        encoder = protocols.protocol(name).encoder
-        if encoder is None:
-            continue
-        rows = sorted(protocols.encoder(name).losses.items())
-        table = [f"| `{key}` | {said} |" for key, said in rows] or ["| | nothing is lost |"]
-        parts.append("\n".join([f"## {name}", "", "| key | what happens |", "|---|---|", *table, ""]))
-    return "\n".join(parts)
+        answers, requests = _answers(name), _requests(name)
+        if answers is not None:
+            parts.append(_table(name, answers))
+        if requests is not None:
+            parts.append(_table(f"{name}, requests", requests))
+    return "\n".join([*parts, _table("carried in requests", CARRIERS)])
+
+
+def _answers(name: str) -> Mapping[str, str] | None:
+    return None if protocols.protocol(name).encoder is None else protocols.encoder(name).losses
+
+
+def _requests(name: str) -> Mapping[str, str] | None:
+    try:
+        return losses(name)
+    except UnknownProtocol:
+        return None
+
+
+def _table(title: str, losses: Mapping[str, str]) -> str:
+    rows = [f"| `{key}` | {said.removesuffix(': {}')} |" for key, said in sorted(losses.items())]
+    return "\n".join(
+        [f"## {title}", "", "| key | what happens |", "|---|---|", *(rows or ["| | nothing is lost |"]), ""]
+    )
 
 
 if __name__ == "__main__":

@@ -15,11 +15,14 @@ from penstock._version import __version__
 if TYPE_CHECKING:
     from penstock import errors, events
     from penstock.bridge import bridge
+    from penstock.client import Client, LlmApi, RequestOptions, SyncClient
     from penstock.diagnostics import Diagnostic
-    from penstock.errors import PenstockError, StreamFault
+    from penstock.errors import PenstockError, ProviderError, StreamFault
     from penstock.events import Usage
     from penstock.fold import fold, unfold
     from penstock.guess import guess
+    from penstock.messages.convert import convert
+    from penstock.messages.face import convert_messages
     from penstock.request import Turn
     from penstock.stage import Hop, Pipe, Stage
     from penstock.translating import translate
@@ -27,15 +30,18 @@ if TYPE_CHECKING:
 
 # name → the module it is in; a module's own name is the module
 _NAMES = {
-    "DataPart": "vscode", "Diagnostic": "diagnostics", "Hop": "stage", "PenstockError": "errors", "Pipe": "stage",
-    "Stage": "stage", "StreamFault": "errors", "TextPart": "vscode", "ThinkingPart": "vscode",
+    "Client": "client", "DataPart": "vscode", "Diagnostic": "diagnostics", "Hop": "stage", "LlmApi": "client",
+    "PenstockError": "errors", "Pipe": "stage", "ProviderError": "errors", "RequestOptions": "client",
+    "Stage": "stage", "StreamFault": "errors", "SyncClient": "client", "TextPart": "vscode", "ThinkingPart": "vscode",
     "ToolCallPart": "vscode", "Turn": "request", "Usage": "events", "VSCodeStreamAdapter": "vscode",
-    "bridge": "bridge", "fold": "fold", "guess": "guess", "translate": "translating", "unfold": "fold",
+    "bridge": "bridge", "convert": "messages", "convert_messages": "messages", "fold": "fold", "guess": "guess",
+    "translate": "translating", "unfold": "fold",
 }  # fmt: skip
 _MODULES = ("errors", "events")
 __all__ = [
-    "DataPart", "Diagnostic", "Hop", "PenstockError", "Pipe", "Stage", "StreamFault", "TextPart", "ThinkingPart",
-    "ToolCallPart", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "errors", "events", "fold",
+    "Client", "DataPart", "Diagnostic", "Hop", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",
+    "Stage", "StreamFault", "SyncClient", "TextPart", "ThinkingPart", "ToolCallPart", "Turn", "Usage",
+    "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "errors", "events", "fold",
     "guess", "translate", "unfold",
 ]  # fmt: skip
 

@@ -198,8 +198,8 @@ class Pairs:
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, bool] = {}  # calls without a result: id → whether it was minted
-        self._round: dict[str, deque[str]] = {}  # by name, and all of them under no name
+        self._open: set[str] = set()  # calls without a result
+        self._round: dict[tuple[str, bool], deque[str]] = {}  # by name or under none; all, and minted ones alone
 
     def begin(self) -> None:
         """Another round of calls begins: what is still open can only be answered by its id."""
@@ -208,19 +208,22 @@ class Pairs:
     def call(self, given: str, name: str, minted: str) -> str:
         """The id of a call."""
         id = given or minted  # noqa: A001 — as the part calls it
-        self._open[id] = not given
-        for key in {name, ""}:
-            self._round.setdefault(key, deque()).append(id)
+        self._open.add(id)
+        for row in (name, ""):
+            self._round.setdefault((row, False), deque()).append(id)
+            if not given:
+                self._round.setdefault((row, True), deque()).append(id)
         return id
 
     def result(self, given: str, name: str) -> str:
-        """The id of the call that a result answers, or nothing."""
+        """The id of the call that a result answers, or nothing. One that has an id can only answer a minted one."""
         if given in self._open:
-            del self._open[given]
+            self._open.remove(given)
             return given
-        row = self._round.get(name, ())
-        for id in list(row):  # noqa: A001 — as the part calls it
-            if self._open.get(id, False) or (id in self._open and not given):
-                del self._open[id]
+        row = self._round.get((name, bool(given)))
+        while row:
+            id = row.popleft()  # noqa: A001 — as the part calls it
+            if id in self._open:
+                self._open.remove(id)
                 return id
         return ""

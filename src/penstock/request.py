@@ -78,6 +78,7 @@ class File(Part):
     item: str = ""
     name: str = ""
     id: str = ""
+    detail: str = ""  # how closely an image should be looked at: low, high, auto
     extra: Extra | None = None
 
 

@@ -29,6 +29,30 @@ class ReasoningStore(Protocol):
         ...
 
 
+class CountStore(Protocol):
+    """Where counts of messages and known prefixes wait, by a digest of their content. Forgetting is allowed."""
+
+    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        """What is known under these keys; those unknown are not in it."""
+        ...
+
+    def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
+        """Keep these rows; what was there under the same keys is replaced."""
+        ...
+
+
+class FactorStore(Protocol):
+    """Where correction factors are learned, by several processes at once."""
+
+    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        """What is known under these keys; those unknown are not in it."""
+        ...
+
+    def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes], /) -> bytes:
+        """Replace a row by what `change` makes of it; nobody else changes it in between. Gives the new row."""
+        ...
+
+
 class Bounds(msgspec.Struct, frozen=True):
     """How much is kept. A tenant over its bounds loses its own oldest rows; over all, the tenant idle longest loses."""
 
@@ -109,6 +133,11 @@ class MemoryStore:
         while self.size > bounds.total:
             idle = next(iter(self._shelves))
             self._forget(idle, self._shelves[idle])
+
+    def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes], /) -> bytes:
+        row = change(self.get(tenant, [key]).get(key))
+        self.put(tenant, {key: row})
+        return row
 
     def _expire(self, shelf: _Shelf, now: float) -> None:
         while shelf.rows and now - shelf.rows[shelf.oldest()][0] > self._bounds.age:

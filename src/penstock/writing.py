@@ -6,12 +6,12 @@ another way than its own, and our own readers put it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import msgspec
 
-from penstock.carrying import CARRIERS
+from penstock.carrying import CARRIERS, schema_of
 from penstock.diagnostics import Diagnostics
 from penstock.jsontext import clean
 
@@ -25,6 +25,7 @@ EFFORTS: tuple[tuple[int, str], ...] = ((0, "none"), (1024, "minimal"), (4096, "
 BUDGETS: Mapping[str, int] = {
     "none": 0, "minimal": 1024, "low": 4096, "medium": 10240, "high": 24576, "xhigh": 32768, "max": 65536,
 }  # fmt: skip
+ROOM = 1024  # tokens to answer in, where reasoning is counted against the same limit
 FOREIGN = "fields that only {} understands are left out: {}"
 _NOTHING: Object = {}  # never written to
 _encode = msgspec.json.Encoder().encode
@@ -44,6 +45,11 @@ class Draft:
         """Say that something did not fit, and what was done instead."""
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}")
 
+    def glance(self, file: rq.File) -> None:
+        """Report what no protocol but a few can say of an image. Only where its LOSSES have the row."""
+        if file.detail not in ("", "auto"):
+            self.lose("detail")
+
     def carry(self, what: str) -> None:
         """Say that something went another way than its own."""
         self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {CARRIERS[what]}")
@@ -57,6 +63,13 @@ class Draft:
             if names:
                 self.diagnostics.add("loss-extra", f"{self.protocol}: {FOREIGN.format(protocol, names)}")
         return split(extra, self.protocol)
+
+    def foreign(self, extra: Extra) -> bool:
+        """Whether all of it is other protocols', which is then reported: a text may be written bare."""
+        if self.protocol in extra:
+            return False
+        self.own(extra)
+        return True
 
     def encode(self) -> bytes:
         """The body as JSON."""
@@ -101,15 +114,53 @@ def salvage(data: Any) -> str:
     return "\n".join(words for words in found if words)
 
 
+def omitted(loss: str) -> Callable[[Any, Any], list[Object]]:
+    """What a writer's table does with parts that have no place: it reports them by this row of its losses."""
+
+    def leave(draft: Draft, _: Any) -> list[Object]:
+        draft.lose(loss)
+        return []
+
+    return leave
+
+
+def foreign_state(**around: str) -> Callable[[Any, Any], list[Object]]:
+    """What it does with opaque state: its own as it was, of others' the words, with these fields around them."""
+
+    def write(draft: Draft, part: rq.Opaque) -> list[Object]:
+        if part.protocol == draft.protocol:
+            return [part.data]
+        draft.lose("opaque")
+        words = salvage(part.data)
+        return [{**around, "text": words}] if words else []
+
+    return write
+
+
+def write_function(draft: Draft, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
+    """A tool as a bare function, where there is nothing else; None if another provider runs it."""
+    if tool.kind in ("provider", "unknown"):
+        draft.lose("tool", tool.name)
+        return None
+    if tool.strict is not None:
+        draft.lose("strict")
+    if tool.namespace:
+        draft.lose("namespace")
+    made = said(name=tool.name, description=tool.description)
+    if tool.kind == "custom":
+        draft.carry("free-text")
+        made["parameters"] = schema_of(tool)
+    elif tool.schema is not None:
+        made["parameters"] = tool.schema
+    made.update({key: value for key, value in own.items() if key != "beside"})
+    add(made, marks.get("also"))
+    return made
+
+
 def told(file: rq.File) -> str:
     """A file that has no place here, as a line of text."""
     name = f"[{file.name or file.media}]"
     return f"{name}({file.url})" if file.url else name
-
-
-def line(name: str, url: str) -> str:
-    """A file that cannot be sent, in a line of text."""
-    return f"[{name}]({url})" if url else f"[{name}]"
 
 
 def effort_of(budget: int) -> str:
@@ -120,3 +171,11 @@ def effort_of(budget: int) -> str:
 def budget_of(effort: str) -> int:
     """The budget of reasoning tokens that an effort amounts to."""
     return BUDGETS.get(effort, BUDGETS["medium"])
+
+
+def budget_inside(effort: str, limit: int | None, least: int) -> int:
+    """The same, where it counts against the output limit and must leave room; 0 if the limit has none to spare."""
+    budget = max(budget_of(effort), least)
+    if limit is not None:
+        budget = min(budget, limit - ROOM)
+    return budget if budget >= least else 0

@@ -89,7 +89,7 @@ def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq
         form=form, kind="" if kind == "file" else kind, media="" if held.media == label else label or "-",
         reference=held.reference,
     )  # fmt: skip
-    made.id = made.id or pick.text(ours, "id")
+    made.id, made.detail = made.id or pick.text(ours, "id"), pick.text(ours, "detail")
     if kind == "reasoning-file":
         note(made, SDK, reasoning=True)
     return made
@@ -97,7 +97,9 @@ def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq
 
 def write_file(file: rq.File, field: str, protocol: str = SDK) -> Object:
     """A file; one that was an image part stays one."""
-    rest, _, marks = undressed(file, word=WORDS[protocol][0], protocol=protocol, id=_loose_id(file, protocol))
+    rest, _, marks = undressed(
+        file, word=WORDS[protocol][0], protocol=protocol, id=_loose_id(file, protocol), detail=file.detail
+    )
     thought = (file.extra or {}).get(SDK, {}).get("reasoning")
     kind = marks.get("kind") or ("reasoning-file" if thought else "file")
     made: Object = {"type": kind}

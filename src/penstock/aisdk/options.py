@@ -26,8 +26,8 @@ CACHE = ("cacheControl", "cache_control")
 CACHER = "anthropic"  # under whose name every version's cache hints stand
 # words of our own that become something else than extra data
 TAKEN = frozenset({
-    "content", "extra", "failed", "form", "id", "item", "json", "name", "namespace", "opaque", "opaques", "partial",
-    "ran", "refusal", "settings", "sizes", "usage",
+    "content", "detail", "extra", "failed", "form", "id", "item", "json", "name", "namespace", "opaque", "opaques",
+    "partial", "ran", "refusal", "settings", "sizes", "usage",
 })  # fmt: skip
 
 

@@ -179,6 +179,7 @@ def _source(_: rq.Source, draft: Draft, __: int) -> list[Object]:
 
 def _write_file(file: rq.File, draft: Draft, version: int) -> list[Object]:
     rest, _, marks = undressed(file)
+    draft.glance(file)
     kind = _kind(file, marks.get("kind", ""), version)
     if not kind:
         draft.lose("result-url")

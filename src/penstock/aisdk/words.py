@@ -66,7 +66,7 @@ def read_metadata(metadata: Any, *, reasoning: bool = False) -> Extra:
                 extra.setdefault(protocol, {}).update(pick.table(fields["extra"], protocol))
             continue
         rest = {key: said for key, said in fields.items() if (provider, key) not in pairs or said is None}
-        for key in fields.keys() - rest.keys():
+        for key in [key for key in fields if key not in rest]:
             protocol, word = pairs[provider, key]
             extra.setdefault(protocol, {})[word] = fields[key]
         if rest:

@@ -2,12 +2,15 @@
 
 Canonical messages in, canonical messages out: writers call `stowed` before they write, readers call `restored` after
 they have read. Text never becomes structure: a mark in a text says what a part is or where it belongs, but no part, no
-address and no role ever comes out of a text, because texts are written by users, tools and models.
+address and no voice ever comes out of a text, because texts are written by users, tools and models: whoever speaks for
+the system is believed by a seal beside the text (`systems`).
 """
 
-from penstock.carrying.inputs import grammar_of, input_of, json_of, schema_of
+from penstock.carrying.inputs import grammar_of, input_of, json_of, schema_of, text_of
 from penstock.carrying.marks import CARRIERS, EMPTY, Holds
 from penstock.carrying.restore import restored
 from penstock.carrying.stow import stowed
 
-__all__ = ["CARRIERS", "EMPTY", "Holds", "grammar_of", "input_of", "json_of", "restored", "schema_of", "stowed"]
+__all__ = [
+    "CARRIERS", "EMPTY", "Holds", "grammar_of", "input_of", "json_of", "restored", "schema_of", "stowed", "text_of",
+]  # fmt: skip

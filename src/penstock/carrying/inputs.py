@@ -65,3 +65,14 @@ def json_of(given: Any) -> str:
     if RAW in given and len(given) == 1 and isinstance(given[RAW], str):
         return cast("str", given[RAW])
     return as_json(given)
+
+
+def text_of(json: str) -> str:
+    """The same, of an input whose object is JSON text itself."""
+    if RAW not in json:
+        return json
+    try:
+        given: Any = _decode(json)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return json
+    return json_of(given) if isinstance(given, dict) and given.keys() == {RAW} else json

@@ -16,7 +16,7 @@ CARRIERS: Final = {
     "provider-call": "a tool that another provider ran is told as a call with its result, which nobody runs again",
     "free-text": "a tool of free text is offered as a function of one string",
     "empty": "a user who says nothing says that in a mark",
-    "mid-system": "a system message inside the conversation is said by the user, between two marks",
+    "mid-system": "a system message inside the conversation is said by the user, between two sealed marks",
     "odd-input": "an input that is no JSON object is sent as a string inside of one",
 }
 OPEN: Final = "<ps:"  # how every mark in a text begins
@@ -26,7 +26,7 @@ SILENT: Final = "<ps:no-result/>"
 EMPTY: Final = "<ps:empty/>"
 FILE: Final = '<ps:tool-file n="{}"/>'
 MADE: Final = '<ps:made-file at="{}"/>'
-ALONE: Final = '<ps:made-turn n="{}"/>'  # the same, where the model said nothing else
+ALONE: Final = '<ps:made-turn n="{}"/>'  # the same, where the model said nothing that lasts (0), or nothing else (1)
 SYSTEM: Final = ("<ps:system>", "</ps:system>")  # parts of their own, before and behind those of the message
 RAN: Final = "ran_"  # begins the id of a call that a provider ran
 

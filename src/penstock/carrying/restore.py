@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 def restored(messages: list[rq.Message]) -> list[rq.Message]:
     """The messages with everything that a mark speaks of in its own place; the same list where there is no mark."""
+    text, result, size = rq.Text, rq.Result, len(OPEN)  # every request passes here, part by part
     for message in messages:
         for part in message.parts:
-            if type(part) is rq.Text:
-                if part.text.startswith(OPEN):
+            if type(part) is text:
+                if part.text[:size] == OPEN:
                     return _Restoring().run(messages)
-            elif type(part) is rq.Result:
+            elif type(part) is result:
                 first = part.content[0] if part.content else None
-                if part.call.startswith(RAN) or (type(first) is rq.Text and first.text.startswith(OPEN)):
+                if part.call.startswith(RAN) or (type(first) is text and first.text[:size] == OPEN):
                     return _Restoring().run(messages)
     return messages
 
@@ -86,7 +87,7 @@ class _Restoring:
             return self._lay_results(results)
         alone = _numbered(message, ALONE)
         if alone:
-            self._alone([file for _, file in alone])
+            self._alone([file for _, file in alone], own=alone[0][0] == 1)
             return True
         made, turn = _numbered(message, MADE), self._last_turn()
         if not made or turn is None:
@@ -95,10 +96,10 @@ class _Restoring:
             turn.parts.insert(_behind(turn.parts, count), file)
         return True
 
-    def _alone(self, files: list[rq.File]) -> None:
+    def _alone(self, files: list[rq.File], *, own: bool) -> None:
         """Files that were a turn of their own, or all of it that lasts."""
         last = self._made[-1] if self._made else None
-        if last is not None and last.role == "assistant" and not any(map(lasting, last.parts)):
+        if not own and last is not None and last.role == "assistant" and not any(map(lasting, last.parts)):
             last.parts += files
         else:
             self._made.append(rq.Message("assistant", [*files]))

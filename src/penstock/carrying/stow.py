@@ -97,7 +97,7 @@ class _Stowing:
         self._number = 0
 
     def run(self, messages: Iterable[rq.Message]) -> list[rq.Message]:
-        for message in messages:
+        for message in _joined(messages, self._holds.protocol):
             if message.role == "tool":
                 self._made.append(replace(message, parts=[self._answer(part) for part in message.parts]))
                 continue
@@ -140,10 +140,12 @@ class _Stowing:
     def _turn(self, message: rq.Message) -> list[rq.Message]:
         parts: list[rq.AnyPart] = []
         mark = MADE if any(map(lasting, message.parts)) else ALONE
+        own = all(type(part) is rq.File and _made(part, self._holds) for part in message.parts)
         for part in message.parts:
             if type(part) is rq.File and _made(part, self._holds):
                 self._carry("assistant-file")
-                self._pictures += rq.Text(mark.format(sum(map(lasting, parts)))), part
+                number = sum(map(lasting, parts)) if mark is MADE else int(own)
+                self._pictures += rq.Text(mark.format(number)), part
             elif type(part) is rq.Text and part.refusal and not self._holds.refusals:
                 self._carry("refusal")
                 parts.append(replace(part, text=f"{REFUSED}\n{part.text}", refusal=False))
@@ -154,6 +156,25 @@ class _Stowing:
             self._carry("provider-call")
             return _Spreading(message, self._holds).rows()
         return [message] if parts or not self._pictures else []
+
+
+def _joined(messages: Iterable[rq.Message], protocol: str) -> list[rq.Message]:
+    """A turn right behind one in which a provider ran tools is more of it: spread out, nobody could tell them apart."""
+    made: list[rq.Message] = []
+    for message in messages:
+        last = made[-1] if made and made[-1].role == message.role == "assistant" else None
+        if last is None or not any(
+            isinstance(part, rq.Call | rq.Result) and _ran(part, protocol) for part in last.parts
+        ):
+            made.append(message)
+            continue
+        count = len(last.parts)
+        more = [
+            replace(part, of=part.of + count) if type(part) is rq.Source and part.of is not None else part
+            for part in message.parts
+        ]
+        made[-1] = replace(last, parts=[*last.parts, *more])
+    return made
 
 
 def _marked(content: Sequence[rq.ResultPart], mark: str) -> list[rq.ResultPart]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.messages.profile import Profile
     from penstock.pick import Object
     from penstock.stores import ReasoningStore
-    from penstock.writing import Draft
+    from penstock.writing import Draft, Losses
 
 
 class ConvertOptions(TypedDict, total=False):
@@ -85,11 +85,12 @@ def convert(
     """
     read, write = reader(source), writer(target)
     run = _Run(source, target, options)
-    request = run.passed(read(run.parsed(body)))
-    draft = run.written(write, request)
-    own = as_object(request.options.get(run.profile.provider)) if run.profile.provider else None
-    found = [*request.diagnostics, *run.notes, *draft.diagnostics]
-    return Converted({**draft.body, **own} if own else draft.body, found, run.restore, request)
+    return run.converted(read(run.parsed(body)), write)
+
+
+def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
+    """The same for a request that is canonical already; `source` is whose client gets the answer."""
+    return _Run(source, target, options).converted(request, writer(target))
 
 
 class _Run:
@@ -103,6 +104,14 @@ class _Run:
         self.notes = Diagnostics("messages")
         self._strict = False  # read by the strict parser, which lets no half characters through
         self.restore = Restore(source)
+
+    def converted(self, request: rq.Request, write: Callable[[rq.Request, Any], Draft]) -> Converted:
+        """The request through every pass, and written."""
+        request = self.passed(request)
+        draft = self.written(write, request)
+        own = as_object(request.options.get(self.profile.provider)) if self.profile.provider else None
+        found = [*request.diagnostics, *self.notes, *draft.diagnostics]
+        return Converted({**draft.body, **own} if own else draft.body, found, self.restore, request)
 
     def parsed(self, body: Any) -> Object:
         """The body as an object. Text that is almost JSON is read as a forgiving reader would."""
@@ -212,6 +221,12 @@ def writer(name: str) -> Callable[[rq.Request, Any], Draft]:
     """The function that writes a protocol's requests."""
     write: Callable[[rq.Request, Any], Draft] = getattr(_module(name, "write"), "write_request")  # noqa: B009 — of Any
     return write
+
+
+def losses(name: str) -> Losses:
+    """What a protocol's requests cannot say, or cannot with some providers; and what happens instead."""
+    found = _module(name, "write")
+    return {**found.LOSSES, **getattr(found, "LACKS", {})}
 
 
 def _module(name: str, file: str) -> Any:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.writing import ROOM
+
 if TYPE_CHECKING:
     from penstock import request as rq
     from penstock.diagnostics import Diagnostics
-
-ROOM = 1024  # tokens to answer in, where reasoning is counted against the same limit
 
 
 def limit_output(
@@ -21,12 +21,14 @@ def limit_output(
     wanted = asked.max_output if asked.max_output is not None else maximum // 2 if maximum else None
     if wanted is None:
         return request
-    least = max(minimum, asked.budget + ROOM if inside and asked.budget else 0)
-    limit = max(wanted, least)
+    budget = asked.budget if inside else None
+    limit = max(wanted, minimum, budget + ROOM if budget else 0)
     if maximum:
         limit = min(limit, max(maximum, minimum))
-    if limit == asked.max_output:
-        return request
-    if asked.max_output is not None:
+    if budget and budget >= limit:
+        notes.add("reasoning-budget", f"a budget of {budget} reasoning tokens is more than the model can put out")
+        asked = replace(asked, budget=max(limit - ROOM, 0))
+    if asked.max_output not in (None, limit):
         notes.add("output-limit", f"an output limit of {asked.max_output} is sent as {limit}")
-    return replace(request, settings=replace(asked, max_output=limit))
+    settled = replace(asked, max_output=limit)
+    return request if settled == request.settings else replace(request, settings=settled)

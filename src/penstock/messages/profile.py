@@ -64,7 +64,7 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             protocol="bedrock", ids=PLAIN, names=PLAIN, answers=False, opens=True, alternate=True, empty="drop",
-            points=4, holding=Holding(USERS),
+            points=4, inside=True, holding=Holding(USERS),
         ),
         Profile(
             protocol="cohere", names=Rule("A-Za-z0-9_", limit=64, first="A-Za-z_"), empty="drop",

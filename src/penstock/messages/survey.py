@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock import request as rq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Survey(msgspec.Struct):
@@ -31,46 +34,50 @@ def survey(request: rq.Request) -> Survey:
         if tool.kind != "function" or tool.namespace:
             seen.wrapped = True
     seen.blank = not all(message.parts for message in request.messages)
-    _others(_texts([part for message in request.messages for part in message.parts], seen), seen)
+    others = _texts((part for message in request.messages for part in message.parts), seen)
+    for part in _texts(_others(others, seen), seen):
+        _odd(part, seen)
     seen.plain = seen.plain and all(map(str.isascii, seen.ids)) and all(map(str.isascii, seen.names))
     return seen
 
 
-def _texts(parts: list[Any], seen: Survey) -> list[Any]:
+def _texts(parts: Iterable[Any], seen: Survey) -> list[Any]:
     """Look at the texts; all others come out."""
     others: list[Any] = []
+    kind = rq.Text
     for part in parts:
         if part.cache:
             seen.hints += 1
-        if type(part) is not rq.Text:
+        if type(part) is not kind:
             others.append(part)
             continue
         text = part.text
         if part.extra is not None or not text.isascii():
             seen.plain = False
-        if not text or text.isspace():
+        if (text < "!" or not seen.plain) and (not text or text.isspace()):  # blank ASCII sorts before all words
             seen.blank = True
     return others
 
 
-def _others(parts: list[Any], seen: Survey) -> None:
+def _others(parts: Iterable[Any], seen: Survey) -> list[Any]:
+    """Look at calls and results; what results hold comes out."""
     inside: list[Any] = []
+    ids, names, call, result = seen.ids, seen.names, rq.Call, rq.Result
     for part in parts:
-        if type(part) is rq.Call:
+        if type(part) is call:
             if part.by == "client":
-                seen.ids.add(part.id)
-                seen.names.add(part.name)
+                ids.add(part.id)
+                names.add(part.name)
             if part.extra is not None or part.form == "text" or not part.json.isascii():
                 seen.plain, seen.wrapped = False, True
-        elif type(part) is rq.Result:
-            seen.ids.add(part.call)
+        elif type(part) is result:
+            ids.add(part.call)
             if part.extra is not None:
                 seen.plain = False
             inside += part.content
         else:
             _odd(part, seen)
-    for part in _texts(inside, seen):
-        _odd(part, seen)
+    return inside
 
 
 def _odd(part: Any, seen: Survey) -> None:

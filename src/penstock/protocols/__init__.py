@@ -57,11 +57,18 @@ def encoder(name: str, **options: Any) -> Encoder:
 
 def error_body(name: str, error: Fault | BadRequest) -> bytes:
     """An error as the body that a client of this protocol expects in place of an answer."""
-    fault = Fault("invalid", str(error), status=400) if isinstance(error, BadRequest) else error
+    fault = _fault(error, name.partition("@")[0]) if isinstance(error, BadRequest) else error
     encode = encoder(name)
     frames = [*encode.feed([Start(), fault]), *encode.finish()]
     body = protocol(name).body
     return b"".join(data for _, data in frames) if body is None else body(frames)
+
+
+def _fault(error: BadRequest, name: str) -> Fault:
+    """Where it is wrong is told apart, for protocols that have a field for it."""
+    return Fault(
+        "invalid", str(error), status=400, extra={name: {"error": {"param": error.path}}} if error.path else None
+    )
 
 
 def _versioned(name: str, options: dict[str, Any]) -> dict[str, Any]:

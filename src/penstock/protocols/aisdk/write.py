@@ -16,6 +16,7 @@ from penstock.aisdk import settings
 from penstock.aisdk.messages import input_of, reasoning_words, write_custom, write_file
 from penstock.aisdk.options import report, undressed, write_options
 from penstock.aisdk.outputs import alone, value_of, write_content, write_output
+from penstock.aisdk.served import served
 from penstock.aisdk.words import OURS
 from penstock.protocols.aisdk.request import BETWEEN, NAME
 from penstock.writing import Draft, Losses, said, split
@@ -29,6 +30,7 @@ LOSSES: Losses = {
     "approval": "before version 6 there are no approvals",
     "cache": "of the cache hints in a system message only the last is kept",
     "cut-call": "a call that never became whole is left out",
+    "detail": "how closely an image in a result should be looked at is not said",
     "failed-content": "that a tool failed which gave several things, or a file, is said by our own mark alone",
     "file-id": "a file that only its provider knows is written without its content",
     "opaque": "before version 7 there is no custom part, nor one in results",
@@ -63,7 +65,7 @@ class Writer(Draft):
         own, marks = split(request.extra, NAME)
         self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
         body: Object = {**own.get("rest", {}), **said(model=request.model)}
-        body.update(self._spoken(request.messages, marks))
+        body.update(self._spoken(served(request.messages), marks))
         body.update(settings.write_tools(request, self, named=bool(marks.get("named"))))
         body.update(settings.write_choice(request.choice))
         if request.stream or marks.get("still"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import reading
 from penstock import request as rq
 from penstock.carrying import restored
+from penstock.carrying.free import free_calls
 from penstock.errors import BadRequest
 from penstock.protocols.anthropic.request_blocks import NAME, read_content
 from penstock.protocols.anthropic.request_tools import SETTINGS, read_choice, read_settings, read_tool, spelled
@@ -31,7 +32,7 @@ def read_request(body: Object) -> rq.Request:
     for row in reading.rows(body, "messages", read_message, need=True):
         messages += row
     tools = reading.rows(body, "tools", read_tool)
-    _free(messages, tools)
+    free_calls(messages, tools)
     also = unsaid(body, _REQUEST)
     if body.get("stream") is False:
         also["stream"] = False
@@ -51,24 +52,6 @@ def _system(given: Any) -> list[rq.Message]:
         return []
     parts = read_content(given, "system", "system")
     return [rq.Message("system", parts, extra=keep(NAME, {}, listed=isinstance(given, list)))]
-
-
-def _free(messages: list[rq.Message], tools: list[rq.Tool]) -> None:
-    """Calls of tools that take free text, which this protocol can only say as an object of one string."""
-    names = {tool.name for tool in tools if tool.kind == "custom"}
-    if not names:
-        return
-    for message in messages:
-        if message.role == "assistant":
-            for part in message.parts:
-                if type(part) is rq.Call and part.name in names:
-                    _freed(part)
-
-
-def _freed(call: rq.Call) -> None:
-    given = reading.parse(call.json.encode())
-    if given.keys() == {"input"} and isinstance(given["input"], str):
-        call.json, call.form = given["input"], "text"
 
 
 def read_message(message: Object) -> list[rq.Message]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.carrying import EMPTY, stowed
 from penstock.protocols.anthropic.request_blocks import NAME
-from penstock.protocols.anthropic.write_blocks import LOSSES, Blocks, Quirks
+from penstock.protocols.anthropic.write_blocks import LACKS, LOSSES, Blocks, Quirks
 from penstock.protocols.anthropic.write_settings import write_settings
 from penstock.protocols.anthropic.write_tools import write_choice, write_tools
 from penstock.writing import Draft, add, split
@@ -17,7 +17,7 @@ from penstock.writing import Draft, add, split
 if TYPE_CHECKING:
     from penstock.pick import Object
 
-__all__ = ["LOSSES", "NAME", "Quirks", "Writer", "write_request"]
+__all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
 REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 
 
@@ -71,8 +71,7 @@ class Writer(Blocks):
             blocks: list[Object] = []
             self._results = results = {"role": "user", "content": blocks, **(own or {})}
             made.append(results)
-        for part in message.parts:
-            results["content"] += self.block(part)
+        results["content"] += self.blocks(message.parts)
 
     def _message(self, message: rq.Message, made: list[Object]) -> None:
         results, self._results = self._results, None

@@ -11,7 +11,7 @@ from penstock import request as rq
 from penstock.carrying import Holds, input_of
 from penstock.media import sniff
 from penstock.protocols.anthropic.request_blocks import NAME
-from penstock.writing import Draft, Losses, add, line, salvage, split
+from penstock.writing import Draft, Losses, add, omitted, salvage, split, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +26,7 @@ LOSSES: Losses = {
     "cache": "a cache point lasts for another time than was asked for: {}",
     "choice": "which tool to call is left out where there are no tools",
     "cut-call": "a call that never became whole is left out",
+    "detail": "how closely an image should be looked at is not said",
     "effort": "an effort without a word here is sent as the nearest: {}",
     "empty": "an empty text, and a message without content, is left out",
     "file": "a file of a kind that cannot be sent is told as a line of text: {}",
@@ -35,7 +36,6 @@ LOSSES: Losses = {
     "json-result": "a JSON value in a tool result is sent as its text",
     "max-output": "nobody said how long the answer may be, but it must be said: {}",
     "media": "a text file of another type is sent as plain text: {}",
-    "mid-system": "a system message inside the conversation is said by the user",
     "name": "the name of who speaks is left out",
     "namespace": "the namespace of a tool is left out: {}",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
@@ -44,6 +44,9 @@ LOSSES: Losses = {
     "temperature": "a temperature over 1 is sent as 1",
     "tool": "a tool that another provider runs is left out: {}",
     "unsigned": "reasoning without this provider's signature is left out, or said as text",
+}
+LACKS: Losses = {  # what only some providers cannot, as their `Quirks` say
+    "mid-system": "a system message inside the conversation is said by the user",
 }
 _TEXTS = ("text/", "application/json", "application/xml", "application/yaml", "image/svg")
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/*")
@@ -64,7 +67,7 @@ class Blocks(Draft):
     """Parts being written."""
 
     protocol = NAME
-    losses = LOSSES
+    losses: ClassVar[Losses] = {**LOSSES, **LACKS}
     holds = Holds(NAME, json=False, refusals=False, assistant_files=False)
 
     def __init__(self, quirks: Quirks) -> None:
@@ -75,12 +78,16 @@ class Blocks(Draft):
         """Content: a string where that says it all."""
         if len(parts) == 1 and not listed:
             only = parts[0]
-            if type(only) is rq.Text and not only.cache and only.extra is None:
+            if type(only) is rq.Text and not only.cache and (only.extra is None or self.foreign(only.extra)):
                 return only.text
         return self.blocks(parts)
 
     def blocks(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
-        return [block for part in parts for block in self.block(part)]
+        made: list[Object] = []
+        kinds = self.kinds
+        for part in parts:
+            made += self.block(part) if part.cache else kinds[type(part)](self, part)
+        return made
 
     def block(self, part: rq.AnyPart | rq.ResultPart) -> list[Object]:
         """A part as what it is here: mostly one block, sometimes none."""
@@ -166,13 +173,14 @@ class Blocks(Draft):
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
     def _file(self, part: rq.File) -> list[Object]:
+        self.glance(part)
         own, marks = self.own(part.extra)
         media = _ALIASES.get(part.media, part.media)
         kind = marks.get("kind") or ("image" if media in _IMAGES else "document")
         source = self._source_of(part, media, marks.get("own", ""))
         if source is None:
             self.lose("file", part.media)
-            return [{"type": "text", "text": line(part.name or part.media, part.url)}]
+            return [{"type": "text", "text": told(part)}]
         made: Object = {"type": kind, "source": {**source, **marks.get("source", {})}}
         if part.name and kind == "document":
             made["title"] = part.name
@@ -217,15 +225,7 @@ class Blocks(Draft):
         words = salvage(part.data)
         return [{"type": "text", "text": words}] if words else []
 
-    def _source(self, _: rq.Source) -> list[Object]:
-        self.lose("source")
-        return []
-
-    def _ask(self, _: rq.Ask) -> list[Object]:
-        self.lose("approval")
-        return []
-
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
-        rq.Opaque: _opaque, rq.Source: _source, rq.Ask: _ask,
+        rq.Opaque: _opaque, rq.Source: omitted("source"), rq.Ask: omitted("approval"),
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.protocols.anthropic.request_tools import TIERS, read_format, read_metadata, read_output, read_thinking
-from penstock.writing import budget_of, said
+from penstock.writing import budget_inside, said
 
 if TYPE_CHECKING:
     from penstock import request as rq
@@ -29,8 +29,9 @@ def write_settings(draft: Blocks, asked: rq.Settings, marks: Object, body: Objec
     if asked.max_output is not None:
         body["max_tokens"] = asked.max_output
     elif "unlimited" not in marks:
-        draft.lose("max-output", str(draft.quirks.max_output))
-        body["max_tokens"] = draft.quirks.max_output
+        limit = draft.quirks.max_output + (asked.budget or 0)  # reasoning counts against it
+        draft.lose("max-output", str(limit))
+        body["max_tokens"] = limit
     if asked.temperature is not None:
         if asked.temperature > 1:
             draft.lose("temperature")
@@ -84,7 +85,9 @@ def _thought(draft: Blocks, asked: rq.Settings) -> Object | None:
         return None if asked.thoughts is None else {"type": "adaptive", **({} if asked.thoughts else display)}
     if draft.quirks.effort:
         return {"type": "adaptive", **display}
-    return {"type": "enabled", "budget_tokens": max(budget_of(asked.effort), _LEAST), **display}
+    limit = draft.quirks.max_output if asked.max_output is None else asked.max_output
+    budget = budget_inside(asked.effort, limit, _LEAST)
+    return {"type": "enabled", "budget_tokens": budget, **display} if budget else None
 
 
 def _output(draft: Blocks, asked: rq.Settings, marks: Object, body: Object) -> None:

@@ -13,7 +13,6 @@ from penstock import request as rq
 from penstock.carrying import grammar_of, restored
 from penstock.carrying.free import free_calls
 from penstock.carrying.marks import OPEN
-from penstock.carrying.systems import told_apart
 from penstock.errors import BadRequest
 from penstock.protocols.bedrock.blocks import NAME
 from penstock.protocols.bedrock.request_blocks import cache_of, read_blocks
@@ -55,7 +54,7 @@ def _system(body: Object) -> list[rq.Message]:
 
 
 def read_message(message: Object) -> list[rq.Message]:
-    """One message: several where tool results, the user and the system share it."""
+    """One message: several where tool results, carried files and the user share it."""
     role: Any = message.get("role")
     if role not in ("user", "assistant"):
         raise BadRequest("user or assistant", role, "role")
@@ -76,31 +75,31 @@ def _user(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
     others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
     if not results:
         first, *more = _apart(parts)
-        return [rq.Message(*first, extra=extra), *(rq.Message(*row) for row in more)]
+        return [rq.Message("user", first, extra=extra), *(rq.Message("user", row) for row in more)]
     made = [rq.Message("tool", results, extra=extra)]
     if others:
         places = [place for place, part in enumerate(parts) if type(part) is not rq.Result]
         first, *more = _apart(others)
         mixed = places if places[0] < len(results) and not more else None
-        made += [rq.Message(*first, extra=keep(NAME, {}, joined=True, places=mixed))]
-        made += [rq.Message(*row) for row in more]
+        made += [rq.Message("user", first, extra=keep(NAME, {}, joined=True, places=mixed))]
+        made += [rq.Message("user", row) for row in more]
     return made
 
 
-def _apart(parts: list[rq.AnyPart]) -> list[tuple[rq.Role, list[rq.AnyPart]]]:
-    """What had to be joined because nobody may speak twice in a row: carried files, the user, the system."""
-    rows: list[tuple[rq.Role, list[rq.AnyPart]]] = []
+def _apart(parts: list[rq.AnyPart]) -> list[list[rq.AnyPart]]:
+    """What had to be joined because nobody may speak twice in a row: carried files, and the user."""
+    rows: list[list[rq.AnyPart]] = []
     start = place = 0
     while place < len(parts):
         end, mark = place, _mark(parts, place)
         while mark and _mark(parts, end) == mark:
             end += 2
         if end > place:
-            rows += told_apart(parts[start:place]) if start < place else []
-            rows.append(("user", parts[place:end]))
+            rows += [parts[start:place]] if start < place else []
+            rows.append(parts[place:end])
             start = end
         place = max(place + 1, end)
-    return [*rows, *told_apart(parts[start:])] if start < len(parts) or not rows else rows
+    return [*rows, parts[start:]] if start < len(parts) or not rows else rows
 
 
 def _mark(parts: list[rq.AnyPart], place: int) -> str:
@@ -123,7 +122,8 @@ def _tools(config: Object) -> tuple[list[rq.Tool], rq.ToolChoice | None]:
             else:
                 tool.cache = ""
                 tools.append(tool)
-        return tools, _choice(reading.table(config, "toolChoice"))
+        choice = config.get("toolChoice")
+        return tools, None if choice is None else reading.inside(config, "toolChoice", _choice)
     except BadRequest as error:
         raise error.at("toolConfig") from None
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import reading
 from penstock import request as rq
 from penstock.carrying import json_of
-from penstock.carrying.inputs import RAW
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.pick import text as pick_text
@@ -83,10 +82,7 @@ def _assistant(block: Object) -> list[rq.AnyPart]:
 def _call(said: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
     given = said.get("input")
     bare = given is None
-    if not isinstance(given, dict):
-        json = "{}" if bare else as_json(given)
-    else:
-        json = json_of(given) if RAW in given else as_json(given)
+    json = "{}" if bare else json_of(cast("Object", given)) if isinstance(given, dict) else as_json(given)
     by: Any = "client" if reading.text(said, "type") in _CLIENT else "provider"
     extra = keep(NAME, rest(said, {"toolUseId", "name", "input"}), bare=bare)
     return [rq.Call(reading.needed(said, "toolUseId"), reading.needed(said, "name"), json, by, extra=extra)]
@@ -118,7 +114,8 @@ def _reasoning(said: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
         hidden = {"redactedContent": bytes_of(said["redactedContent"], "redactedContent")}
         return [rq.Reasoning(form="redacted", extra={NAME: {**said, **hidden}})]
     inner = reading.table(said, "reasoningText")
-    return [rq.Reasoning(reading.text(inner, "text"), extra=keep(NAME, rest(inner, {"text"})))]
+    extra = keep(NAME, rest(inner, {"text"}), said=not inner.get("signature"))
+    return [rq.Reasoning(reading.text(inner, "text"), extra=extra)]
 
 
 def _guarded(said: Object, block: Object, _role: str) -> list[rq.AnyPart]:

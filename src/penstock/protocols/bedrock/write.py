@@ -61,7 +61,7 @@ class Writer(Blocks):
                 self.lose("name")
             parts = message.parts
             if message.role == "system":
-                self.carry("mid-system")
+                self.lose("mid-system")
                 parts = said_by_user(parts)
             blocks = self.blocks(parts)
             if not blocks and message.role == "user" and _may_be_silent(made):

@@ -13,7 +13,7 @@ from penstock.carrying import Holds, input_of
 from penstock.media import sniff
 from penstock.protocols.bedrock.blocks import NAME
 from penstock.protocols.bedrock.formats import kind_of, media_of
-from penstock.writing import Draft, Losses, salvage, split, told
+from penstock.writing import Draft, Losses, foreign_state, omitted, split, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +27,7 @@ LOSSES: Losses = {
     "budget": "a budget of reasoning tokens, or whether to show them, is sent as the model's family can say it",
     "cache": "a cache point inside of a tool result, or on what is left out, is left out too",
     "cut-call": "a call that never became whole is left out",
+    "detail": "how closely an image should be looked at is not said",
     "document-name": "a document gets a name that is allowed, any other file none",
     "effort": "an effort is sent as a budget of reasoning tokens, or as the nearest word",
     "empty": "an empty text, and a message without content, is left out",
@@ -36,6 +37,7 @@ LOSSES: Losses = {
     "json-result": "a JSON value that is no object is sent as its text",
     "media": "the type of a file is guessed, or it is sent as plain text: {}",
     "merge": "messages of one role in a row become one",
+    "mid-system": "a system message inside the conversation is said by the user, between marks",
     "name": "the name of who speaks is left out",
     "namespace": "which group a tool is of is left out",
     "no-tools": "that no tool may be called cannot be said: tools are left out, unless there have been calls",
@@ -56,7 +58,7 @@ class Quirks(msgspec.Struct, frozen=True):
 
     thinking: Literal["thinking", "reasoning_config", "reasoningConfig", "reasoning_effort", ""] = "thinking"
     top_k: Literal["top_k", "inferenceConfig", ""] = "top_k"  # in which additional field it is said
-    unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning that carries no signature
+    unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning of others without a signature: Claude refuses it
 
 
 class Blocks(Draft):
@@ -69,7 +71,7 @@ class Blocks(Draft):
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
         self.quirks = quirks
-        self._names: set[str] = set()
+        self._names: dict[str, int] = {}
 
     def blocks(self, parts: Sequence[rq.AnyPart]) -> list[Object]:
         """All of a message's parts; cache points behind those that are worth it."""
@@ -109,12 +111,12 @@ class Blocks(Draft):
         return {"citationsContent": {"content": [{"text": one} for one in pieces], "citations": citations, **own}}
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
-        own, _ = self.own(part.extra)
+        own, marks = self.own(part.extra)
         if "redactedContent" in own:
             return [{"reasoningContent": own}]
         if part.form == "summary":
             self.lose("form")
-        if own.get("signature") or self.quirks.unsigned == "keep":
+        if own.get("signature") or marks.get("said") or self.quirks.unsigned == "keep":
             return [{"reasoningContent": {"reasoningText": {"text": part.text, **own}}}]
         self.lose("unsigned")
         return [{"text": part.text}] if self.quirks.unsigned == "text" and part.text else []
@@ -169,6 +171,7 @@ class Blocks(Draft):
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
     def _file(self, part: rq.File) -> list[Object]:
+        self.glance(part)
         own, marks = self.own(part.extra)
         kind, form = self._form(part, marks) if part.data or part.url.startswith("s3://") else ("", "")
         if not kind:
@@ -199,38 +202,18 @@ class Blocks(Draft):
 
     def _name(self, name: str, *, own: bool) -> str:
         """A name that is allowed, and that no other document has."""
-        fit = name if own and name else " ".join(_STRANGE.sub(" ", name).split()) or "document"
-        if not own:
-            again = fit
-            number = 1
-            while fit in self._names:
-                number += 1
-                fit = f"{again} {number}"
-        self._names.add(fit)
+        if own and name:
+            return name
+        fit = " ".join(_STRANGE.sub(" ", name).split()) or "document"
+        self._names[fit] = count = self._names.get(fit, 0) + 1
+        fit = f"{fit} ({count})" if count > 1 else fit
         if fit != name:
             self.lose("document-name")
         return fit
 
-    # ── what has no place ─────────────────────────────────────────────────────────────────────────
-
-    def _opaque(self, part: rq.Opaque) -> list[Object]:
-        if part.protocol == NAME:
-            return [part.data]
-        self.lose("opaque")
-        words = salvage(part.data)
-        return [{"text": words}] if words else []
-
-    def _source(self, _: rq.Source) -> list[Object]:
-        self.lose("source")
-        return []
-
-    def _ask(self, _: rq.Ask) -> list[Object]:
-        self.lose("approval")
-        return []
-
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
-        rq.Opaque: _opaque, rq.Source: _source, rq.Ask: _ask,
+        rq.Opaque: foreign_state(), rq.Source: omitted("source"), rq.Ask: omitted("approval"),
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.protocols.bedrock.request_settings import THOUGHTS, Wishes, wishes, write_format
-from penstock.writing import add, budget_of, effort_of
+from penstock.writing import add, budget_inside, effort_of
 
 if TYPE_CHECKING:
     from penstock import request as rq
@@ -86,4 +86,5 @@ def _thinking(asked: rq.Settings, draft: Blocks) -> Object:
         return {key: {"type": "enabled", "maxReasoningEffort": _NEAREST.get(word, word)}}
     if budget is None and not effort:
         return {key: {"type": "adaptive"}}
-    return {key: {"type": "enabled", "budget_tokens": max(budget_of(effort) if budget is None else budget, _LEAST)}}
+    budget = budget_inside(effort, asked.max_output, _LEAST) if budget is None else max(budget, _LEAST)
+    return {key: {"type": "enabled", "budget_tokens": budget}} if budget else {}

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import grammar_of, json_of, restored
+from penstock.carrying import grammar_of, restored, text_of
 from penstock.carrying.free import free_calls
-from penstock.carrying.inputs import RAW
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.media import of_url
+from penstock.protocols.cohere.documents import brought
 from penstock.protocols.cohere.reading import NAME
 from penstock.protocols.cohere.request1 import read_request1
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings
@@ -38,7 +38,11 @@ def read_request(body: Object) -> rq.Request:
     """A request of either version from its parsed body."""
     reading.as_object(body)
     if "message" in body and "messages" not in body:
-        return read_request1(body)
+        return brought(read_request1(body))
+    return brought(_read(body))
+
+
+def _read(body: Object) -> rq.Request:
     messages = reading.rows(body, "messages", read_message, need=True)
     tools = reading.rows(body, "tools", read_tool)
     free_calls(messages, tools)
@@ -94,9 +98,7 @@ def read_call(call: Object) -> rq.Call:
     """A tool call of an assistant's message."""
     said = reading.table(call, "function")
     try:
-        name, json = reading.needed(said, "name"), reading.text(said, "arguments")
-        if RAW in json:
-            json = json_of(reading.parse(json.encode()))
+        name, json = reading.needed(said, "name"), text_of(reading.text(said, "arguments"))
     except BadRequest as error:
         raise error.at("function") from None
     own = rest(call, {"id", "type", "function"})
@@ -138,7 +140,10 @@ def _image(part: Object) -> rq.File:
         media, url, data = of_url(reading.needed(said, "url"), "image/*")
     except BadRequest as error:
         raise error.at("image_url") from None
-    return rq.File(media, url, data, extra=keep(NAME, rest(said, {"url"}), bare=isinstance(given, str)))
+    detail = said.get("detail")
+    known = {"url", "detail"} if isinstance(detail, str) else {"url"}
+    extra = keep(NAME, rest(said, known), bare=isinstance(given, str))
+    return rq.File(media, url, data, detail=detail if isinstance(detail, str) else "", extra=extra)
 
 
 _PARTS: dict[str, Callable[[Object], rq.AnyPart]] = {"text": _text, "thinking": _thinking, "image_url": _image}

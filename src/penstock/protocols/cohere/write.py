@@ -8,13 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying import EMPTY, input_of, schema_of, stowed
+from penstock.carrying import EMPTY, input_of, stowed
 from penstock.jsontext import as_json
+from penstock.protocols.cohere.documents import taken
 from penstock.protocols.cohere.losses import HOLDS, LOSSES, Quirks
 from penstock.protocols.cohere.reading import NAME
 from penstock.protocols.cohere.write1 import write_request1
 from penstock.protocols.cohere.write_settings import write_settings
-from penstock.writing import Draft, add, salvage, told
+from penstock.writing import Draft, add, foreign_state, omitted, said, told, write_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,9 +35,10 @@ class Writer(Draft):
 
     def write(self, request: rq.Request, quirks: Quirks) -> Object:
         own, marks = self.own(request.extra)
-        messages = stowed([self._sendable(message) for message in request.messages], HOLDS, self.carry)
+        talk, documents = taken(request.messages)
+        messages = stowed([self._sendable(message) for message in talk], HOLDS, self.carry)
         if (quirks.version or marks.get("version")) == 1:
-            return write_request1(request, messages, self)
+            return {**write_request1(request, messages, self), **said(documents=documents)}
         body: Object = {"model": request.model} if request.model else {}
         body["messages"] = [made for message in messages for made in self._message(message)]
         if request.stream:
@@ -47,7 +49,7 @@ class Writer(Draft):
         if request.choice is not None:
             self._choice(request.choice, body)
         write_settings(request.settings, marks, self, body)
-        body.update(own)
+        body.update(said(documents=documents), **own)
         add(body, marks.get("also"))
         return body
 
@@ -119,7 +121,7 @@ class Writer(Draft):
     def _content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
         if len(parts) == 1 and not listed:
             only = parts[0]
-            if type(only) is rq.Text and only.extra is None and not only.cache:
+            if type(only) is rq.Text and not only.cache and (only.extra is None or self.foreign(only.extra)):
                 return only.text
         made: list[Object] = []
         for part in parts:
@@ -182,29 +184,10 @@ class Writer(Draft):
         own, marks = self.own(part.extra)
         if not _is_image(part):
             self.lose("file", part.media)
-            return [
-                {
-                    "type": "text",
-                    "text": told(part),
-                }
-            ]
+            return [{"type": "text", "text": told(part)}]
         url = part.url or f"data:{part.media};base64,{part.data}"
-        return [{"type": "image_url", "image_url": url if marks.get("bare") else {"url": url, **own}}]
-
-    def _opaque(self, part: rq.Opaque) -> list[Object]:
-        if part.protocol == NAME:
-            return [part.data]
-        self.lose("opaque")
-        words = salvage(part.data)
-        return [{"type": "text", "text": words}] if words else []
-
-    def _source(self, _: rq.Source) -> list[Object]:
-        self.lose("source")
-        return []
-
-    def _ask(self, _: rq.Ask) -> list[Object]:
-        self.lose("approval")
-        return []
+        bare = marks.get("bare") and not part.detail
+        return [{"type": "image_url", "image_url": url if bare else {"url": url, **said(detail=part.detail), **own}}]
 
     def _stray(self, _: rq.Call | rq.Result) -> list[Object]:
         """Where nobody calls and nothing is answered."""
@@ -219,23 +202,9 @@ class Writer(Draft):
             self.lose("cache")
         if "tool" in own:
             return [own["tool"]]
-        if tool.kind in ("provider", "unknown"):
-            self.lose("tool", tool.name)
+        function = write_function(self, tool, own, marks)
+        if function is None:
             return []
-        if tool.strict is not None:
-            self.lose("strict")
-        if tool.namespace:
-            self.lose("namespace")
-        function: Object = {"name": tool.name}
-        if tool.description:
-            function["description"] = tool.description
-        if tool.kind == "custom":
-            self.carry("free-text")
-            function["parameters"] = schema_of(tool)
-        elif tool.schema is not None:
-            function["parameters"] = tool.schema
-        function.update({key: value for key, value in own.items() if key != "beside"})
-        add(function, marks.get("also"))
         return [{"type": "function", "function": function, **own.get("beside", {})}]
 
     def _choice(self, choice: rq.ToolChoice, body: Object) -> None:
@@ -248,8 +217,8 @@ class Writer(Draft):
             body["tool_choice"] = _CHOICES[choice.mode]
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.File: _file, rq.Opaque: _opaque,
-        rq.Source: _source, rq.Ask: _ask, rq.Call: _stray, rq.Result: _stray,
+        rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.File: _file, rq.Opaque: foreign_state(type="text"),
+        rq.Source: omitted("source"), rq.Ask: omitted("approval"), rq.Call: _stray, rq.Result: _stray,
     }  # fmt: skip
 
 

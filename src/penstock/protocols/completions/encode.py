@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
+from penstock import pick
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.faults import kind_of
 from penstock.protocols.completions import logprobs
@@ -133,7 +134,8 @@ class CompletionsEncoder(Encoder):
         """What was counted, then the error. Its code is the provider's, unless that says less than the kind."""
         code = event.code if event.code and kind_of(event.code) == event.kind else event.kind
         error = {
-            "message": event.message, "type": ERRORS.get(event.kind, "server_error"), "param": None, "code": code,
+            "message": event.message, "type": ERRORS.get(event.kind, "server_error"),
+            "param": pick.table(self._own(event.extra), "error").get("param"), "code": code,
         }  # fmt: skip
         if self._nameless and self._usage is None:
             self._send(0, b'""')

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.events import Extra
 
 NAME = "gemini"
+SEAL: Extra = {NAME: {"partMetadata": {"penstock": "system"}}}  # on marks that we have written: no text can hold it
 
 
 def own(**fields: Any) -> Extra | None:

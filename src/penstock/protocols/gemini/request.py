@@ -14,7 +14,7 @@ from penstock.carrying import restored
 from penstock.carrying.free import free_calls
 from penstock.carrying.systems import told_apart
 from penstock.errors import BadRequest
-from penstock.protocols.gemini.own import NAME
+from penstock.protocols.gemini.own import NAME, SEAL
 from penstock.protocols.gemini.request_interactions import is_interaction, read_interaction
 from penstock.protocols.gemini.request_parts import Parts
 from penstock.protocols.gemini.request_settings import read_settings
@@ -147,7 +147,7 @@ class _Contents:
             return _answers(role, said, results, keep(NAME, unknown, **marks, apart=again))
         if role == "assistant":
             return [rq.Message(role, said, extra=extra)]
-        first, *more = told_apart(said)
+        first, *more = told_apart(said, SEAL)
         return [rq.Message(*first, extra=extra), *(rq.Message(*row) for row in more)]
 
 

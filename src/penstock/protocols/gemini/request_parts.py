@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import reading
 from penstock import request as rq
 from penstock.carrying import json_of
-from penstock.carrying.inputs import RAW
 from penstock.diagnostics import Diagnostic
 from penstock.jsontext import as_json
 from penstock.media import sniff
@@ -174,7 +173,7 @@ def _object(source: Object, key: str) -> Object | None:
 def _json(args: Object | None) -> str:
     if args is None:
         return "{}"
-    return json_of(args) if RAW in args else as_json(args)
+    return json_of(args)
 
 
 def _minted(given: Any) -> Object:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from penstock import request as rq
 from penstock.carrying import EMPTY, Holds, stowed
 from penstock.carrying.systems import said_by_user
-from penstock.protocols.gemini.own import NAME
+from penstock.protocols.gemini.own import NAME, SEAL
 from penstock.protocols.gemini.write_interactions import write_interaction
-from penstock.protocols.gemini.write_parts import LOSSES, PartWriter, Quirks
+from penstock.protocols.gemini.write_parts import LACKS, LOSSES, PartWriter, Quirks
 from penstock.protocols.gemini.write_settings import write_settings
 from penstock.protocols.gemini.write_tools import write_choice, write_tools
 from penstock.writing import Draft, add, split
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.pick import Object
 
-__all__ = ["LOSSES", "Quirks", "Writer", "write_request"]
+__all__ = ["LACKS", "LOSSES", "Quirks", "Writer", "write_request"]
 
 
 class Writer(PartWriter):
@@ -111,8 +111,7 @@ class Writer(PartWriter):
         self._round = None
         said = message.parts
         if message.role == "system":
-            self.carry("mid-system")
-            said = said_by_user(said)
+            said = self._reminded(said)
         parts = [one for part in said for one in self.part(part)]
         role = "model" if message.role == "assistant" else "user"
         if not parts:
@@ -125,6 +124,14 @@ class Writer(PartWriter):
         if not content["role"]:
             del content["role"]
         made.append(content)
+
+    def _reminded(self, parts: list[rq.AnyPart]) -> list[rq.AnyPart]:
+        """What the system says inside the conversation; sealed, so that it can be told from what users write."""
+        if self.quirks.metadata:
+            self.carry("mid-system")
+            return said_by_user(parts, SEAL)
+        self.lose("mid-system")
+        return said_by_user(parts)
 
 
 def _role(marks: Object, usual: str) -> str:

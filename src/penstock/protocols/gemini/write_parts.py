@@ -12,7 +12,7 @@ from penstock.media import sniff
 from penstock.protocols.gemini.calls import TRACES
 from penstock.protocols.gemini.own import NAME
 from penstock.protocols.gemini.responses import write_response
-from penstock.writing import Draft, Losses, salvage, split, told
+from penstock.writing import Draft, Losses, foreign_state, omitted, salvage, split, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,20 +28,24 @@ LOSSES: Losses = {
     "approval": "an approval is left out",
     "cut-call": "a call that never became whole is left out",
     "file": "a file that only another provider has is told as a line of text: {}",
+    "detail": "how closely an image should be looked at is not said",
     "media": "the type of a file that does not tell it is guessed",
     "cache": "a cache point is left out: caching is automatic here, or a content of its own",
     "name": "the name of who speaks is left out",
     "empty": "an empty text, and a message with nothing in it, is left out",
     "system-join": "system messages at the beginning become one instruction",
-    "call-id": "ids of calls are left out: results answer calls by name and order",
     "tool": "a tool that another provider runs is left out",
     "namespace": "which group a tool is of is left out",
     "strict": "that a tool's input must follow its schema is not said",
-    "schema": "words of a schema that this API does not know are left out",
     "format": "name, description and strictness of an answer's schema are left out",
     "effort": "an effort without a level here is sent as the nearest one, or as a budget",
     "budget": "a budget of reasoning tokens beside an effort is left out",
     "setting": "a setting without a word here is left out: {}",
+}
+LACKS: Losses = {  # what only some providers cannot, as their `Quirks` say
+    "call-id": "ids of calls are left out: results answer calls by name and order",
+    "mid-system": "a system message inside the conversation is said by the user, where parts have no metadata",
+    "schema": "words of a schema that this API does not know are left out",
 }
 _TYPES = {
     "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif",
@@ -57,6 +61,7 @@ class Quirks(msgspec.Struct, frozen=True):
     ids: bool = True  # calls and results may carry an id
     schemas: Literal["json", "subset"] = "json"  # whole JSON Schemas are understood, or only a subset of OpenAPI
     result_files: bool = True  # files may stand in function responses
+    metadata: bool = True  # parts may carry metadata of whoever sends them
     level: bool = True  # an effort is a thinking level; otherwise it is sent as a budget
     unsigned: str = ""  # what to send for a call whose signature nobody knows, where the API insists on one
 
@@ -65,7 +70,7 @@ class PartWriter(Draft):
     """Writes parts. State: the name of each call, its place, and which ids were made up."""
 
     protocol = NAME
-    losses = LOSSES
+    losses: ClassVar[Losses] = {**LOSSES, **LACKS}
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
@@ -197,6 +202,7 @@ class PartWriter(Draft):
     # ── files and the rest ────────────────────────────────────────────────────────────────────────
 
     def _file(self, part: rq.File) -> list[Object]:
+        self.glance(part)
         own, marks = self.own(part.extra)
         if not part.url and not part.data:
             self.lose("file", part.media)
@@ -221,22 +227,7 @@ class PartWriter(Draft):
         found = sniff(part.data) if part.data else _TYPES.get(ending, "")
         return found or {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4"}.get(kind, "text/plain")
 
-    def _opaque(self, part: rq.Opaque) -> list[Object]:
-        if part.protocol == NAME:
-            return [part.data]
-        self.lose("opaque")
-        words = salvage(part.data)
-        return [{"text": words}] if words else []
-
-    def _source(self, _: rq.Source) -> list[Object]:
-        self.lose("source")
-        return []
-
-    def _ask(self, _: rq.Ask) -> list[Object]:
-        self.lose("approval")
-        return []
-
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
-        rq.Opaque: _opaque, rq.Source: _source, rq.Ask: _ask,
+        rq.Opaque: foreign_state(), rq.Source: omitted("source"), rq.Ask: omitted("approval"),
     }  # fmt: skip

@@ -12,9 +12,7 @@ from penstock import reading
 from penstock import request as rq
 from penstock.carrying import grammar_of, json_of, restored
 from penstock.carrying.free import free_calls
-from penstock.carrying.inputs import RAW
 from penstock.diagnostics import Diagnostic
-from penstock.jsontext import as_json
 from penstock.media import of_url, sniff
 from penstock.protocols.ollama.request_settings import SETTINGS, read_settings
 from penstock.reading import Pairs, keep, rest, unsaid
@@ -112,7 +110,7 @@ class _Messages:
         inner = rest(said, {"name", "arguments"})
         own = {**rest(call, {"id", "type", "function"}), **({"function": inner} if inner else {})}
         marks = {"minted": not given, "typed": call.get("type") is not None, "bare": "arguments" not in said}
-        json = json_of(args) if RAW in args else as_json(args)
+        json = json_of(args)
         return rq.Call(id, name, json, extra=keep(NAME, own, **marks))
 
     def _result(self, message: Object, content: list[rq.ResultPart]) -> rq.Result:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import request as rq
-from penstock.carrying import Holds, input_of, schema_of, stowed
+from penstock.carrying import Holds, input_of, stowed
 from penstock.media import sniff
 from penstock.protocols.ollama.request import NAME
 from penstock.protocols.ollama.write_settings import write_settings
-from penstock.writing import Draft, Losses, add, salvage, told
+from penstock.writing import Draft, Losses, add, salvage, told, write_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +23,7 @@ LOSSES: Losses = {
     "cache": "a cache point is left out",
     "choice": "which tools may or must be called is left out",
     "cut-call": "a call that never became whole is left out",
+    "detail": "how closely an image should be looked at is not said",
     "effort": "an effort, or a budget of reasoning tokens, is sent as a wish to think",
     "file": "a file that is no image, or not at hand, is told as a line of text: {}",
     "form": "that reasoning is a summary is not said",
@@ -153,6 +154,7 @@ class Writer(Draft):
             made["thinking"] = f"{made['thinking']}\n{part.text}" if "thinking" in made else part.text
 
     def _file(self, part: rq.File, made: Object) -> list[str]:
+        self.glance(part)
         _, marks = self.own(part.extra)
         if part.media.startswith("image/") and part.data:
             if not marks.get("url") and (part.name or sniff(part.data) != part.media):
@@ -193,23 +195,9 @@ class Writer(Draft):
             self.lose("cache")
         if "tool" in own:
             return [own["tool"]]
-        if tool.kind in ("provider", "unknown"):
-            self.lose("tool", tool.name)
+        function = write_function(self, tool, own, marks)
+        if function is None:
             return []
-        if tool.strict is not None:
-            self.lose("strict")
-        if tool.namespace:
-            self.lose("namespace")
-        function: Object = {"name": tool.name}
-        if tool.description:
-            function["description"] = tool.description
-        if tool.kind == "custom":
-            self.carry("free-text")
-            function["parameters"] = schema_of(tool)
-        elif tool.schema is not None:
-            function["parameters"] = tool.schema
-        function.update({key: value for key, value in own.items() if key != "beside"})
-        add(function, marks.get("also"))
         typed = {} if marks.get("untyped") else {"type": "function"}
         return [{**typed, "function": function, **own.get("beside", {})}]
 

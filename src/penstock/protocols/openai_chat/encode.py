@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import events as ev
+from penstock import pick
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
 from penstock.protocols.openai_chat.losses import LOSSES
@@ -122,8 +123,9 @@ class ChatEncoder(Encoder):
             self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
 
     def _fault(self, event: ev.Fault) -> None:
+        said = pick.table(self._own(event.extra), "error")
         error = {
-            "message": event.message, "type": ERRORS.get(event.kind, "server_error"), "param": None,
+            "message": event.message, "type": ERRORS.get(event.kind, "server_error"), "param": said.get("param"),
             "code": event.code or event.kind,
         }  # fmt: skip
         self._count()

@@ -38,7 +38,7 @@ _REQUEST = SETTINGS | {
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
     reading.as_object(body)
-    messages = reading.rows(body, "messages", read_message, need=True)
+    messages = _messages(body)
     options = reading.table(body, "stream_options")
     also = unsaid(body, _REQUEST)
     legacy = "functions" in body or "function_call" in body
@@ -65,12 +65,20 @@ def _if(**fields: Any) -> Object:
     return {key: value for key, value in fields.items() if value}
 
 
+def _messages(body: Object) -> list[rq.Message]:
+    """All messages. Most are sound: only what is not is read with care for its place."""
+    try:
+        return [_ROLES[message["role"]](message) for message in body["messages"]]
+    except (BadRequest, LookupError, TypeError, AttributeError):
+        return reading.rows(body, "messages", read_message, need=True)
+
+
 def read_message(message: Object) -> rq.Message:
     """One message of any role."""
-    role = message.get("role")
-    read = _ROLES.get(role) if isinstance(role, str) else None
-    if read is None:
-        raise BadRequest(f"one of {', '.join(_ROLES)}", role, "role")
+    try:
+        read = _ROLES[message["role"]]
+    except (KeyError, TypeError):
+        raise BadRequest(f"one of {', '.join(_ROLES)}", message.get("role"), "role") from None
     return read(message)
 
 
@@ -118,12 +126,14 @@ def _said(message: Object) -> rq.Message:
     content = message.get("content")
     if type(content) is str and content and len(message) == 2:  # noqa: PLR2004 — a role and words, again
         return rq.Message("assistant", [rq.Text(content)])
-    if len(message) == 3 and message.get("tool_calls") and "content" in message:  # noqa: PLR2004 — and calls
-        if content is None:
-            return rq.Message("assistant", [*reading.rows(message, "tool_calls", read_call)])
-        if type(content) is str and content:
-            return rq.Message("assistant", [rq.Text(content), *reading.rows(message, "tool_calls", read_call)])
-    parts: list[rq.AnyPart] = [*read_thoughts(message)]
+    parts: list[rq.AnyPart] = []
+    few = len(message) == 3 and message.get("tool_calls") and "content" in message  # noqa: PLR2004 — and calls
+    if few and (content is None or (type(content) is str and content)):
+        if content:
+            parts.append(rq.Text(content))
+        parts += reading.rows(message, "tool_calls", read_call)
+        return rq.Message("assistant", parts)
+    parts += read_thoughts(message)
     parts += read_content(content)
     if message.get("refusal"):
         parts.append(rq.Text(reading.text(message, "refusal"), refusal=True, extra=keep(NAME, {}, field=True)))

@@ -95,7 +95,11 @@ def _pictured(part: Object, key: str, media: str, kind: str) -> rq.AnyPart:
         made, odd = _addressed(part, key, media)
     else:
         made, odd = reading.inside(part, key, lambda inner: _addressed(inner, "url", media))
-        made.extra = keep(NAME, rest(part[key], {"url"}))
+        known = {"url"}
+        if key == "image_url" and isinstance(part[key].get("detail"), str):
+            made.detail = part[key]["detail"]
+            known = {"url", "detail"}
+        made.extra = keep(NAME, rest(part[key], known))
     return _about(made, part, key, bare=bare, url=odd, kind=kind)
 
 

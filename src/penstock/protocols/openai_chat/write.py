@@ -10,7 +10,7 @@ from penstock.jsontext import as_json
 from penstock.protocols.openai_chat.request_parts import cached
 from penstock.protocols.openai_chat.request_settings import MARKED
 from penstock.protocols.openai_chat.request_thoughts import NAME
-from penstock.protocols.openai_chat.write_parts import LOSSES, Parts, Quirks
+from penstock.protocols.openai_chat.write_parts import LACKS, LOSSES, Parts, Quirks
 from penstock.protocols.openai_chat.write_settings import write_settings
 from penstock.protocols.openai_chat.write_tools import write_choice, write_tools
 from penstock.writing import Draft, add
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.pick import Object
 
-__all__ = ["LOSSES", "NAME", "Quirks", "Writer", "write_request"]
+__all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
 _RANKS: dict[type, int] = {rq.Reasoning: 0, rq.Call: 2}  # text and all else stand between them
 
 
@@ -51,7 +51,7 @@ class Writer(Parts):
         if role == "system" and self.quirks.system:
             role = self.quirks.system
         if message.extra is None:
-            body: Object = {"role": role, "content": self.content(message.parts)}
+            body: Object = {"role": role, "content": self.content(message.parts) or ""}
         else:
             own, marks = self.own(message.extra)
             body = {"role": self.quirks.system or marks.get("role", role) if role == "system" else role}

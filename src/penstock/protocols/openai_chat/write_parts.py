@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
@@ -11,7 +11,8 @@ from penstock.carrying import Holds
 from penstock.media import of_url, sniff
 from penstock.protocols.openai_chat.request_parts import DOCUMENTS, SOUNDS, cached
 from penstock.protocols.openai_chat.request_thoughts import FORMATS, NAME, told
-from penstock.writing import Draft, Losses, add, line, salvage, split
+from penstock.writing import Draft, Losses, add, foreign_state, omitted, salvage, split
+from penstock.writing import told as told_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 LOSSES: Losses = {
-    "allowed": "which tools may be called, beside one that must, is left out",
     "approval": "an approval is left out",
     "budget": "a budget of reasoning tokens is sent as an effort",
     "cache": "a cache point is left out",
@@ -31,12 +31,14 @@ LOSSES: Losses = {
     "namespace": "the namespace of a tool is left out: {}",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
     "order": "what a message says behind its calls is sent before them, and all that it thought before both",
-    "parts": "a text of several parts is sent as one",
     "reasoning": "reasoning is left out",
     "reasoning-state": "signed or encrypted reasoning of another protocol is left out",
     "setting": "a setting without a word here is left out: {}",
     "source": "a citation in an earlier answer is left out",
     "tool": "a tool that another provider runs is left out: {}",
+}
+LACKS: Losses = {  # what only some providers cannot, as their `Quirks` say
+    "parts": "a text of several parts is sent as one",
 }
 _FORMS = {media: form for form, media in SOUNDS.items()} | {
     "audio/mp3": "mp3",
@@ -70,7 +72,7 @@ class Parts(Draft):
     """Parts being written."""
 
     protocol = NAME
-    losses = LOSSES
+    losses: ClassVar[Losses] = {**LOSSES, **LACKS}
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
@@ -88,17 +90,19 @@ class Parts(Draft):
         """A message's content: a string where that says it all. `hinted`: the last cache point is the message's."""
         if len(parts) == 1 and not listed:
             only = parts[0]
-            if type(only) is rq.Text and only.extra is None and not only.refusal:
-                if not only.cache or hinted:
-                    return only.text
-                if not self.quirks.cache:
+            marked = type(only) is rq.Text and only.cache and not hinted and self.quirks.cache
+            if type(only) is rq.Text and not only.refusal and not marked and self._bare(only):
+                if only.cache and not hinted:
                     self.lose("cache")
-                    return only.text
+                return only.text
         if not parts and not listed:
             return ""
         if hinted:
             return [*self._parts(parts[:-1]), *self.part(parts[-1], hinted=True)]
         return self._parts(parts)
+
+    def _bare(self, part: rq.Text) -> bool:
+        return part.extra is None or self.foreign(part.extra)
 
     def _parts(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
         return [made for part in parts for made in self.part(part)]
@@ -128,7 +132,7 @@ class Parts(Draft):
         """What a tool gave: a string where that says it all."""
         if len(content) == 1 and not listed:
             only = content[0]
-            if type(only) is rq.Text and only.extra is None and not only.cache:
+            if type(only) is rq.Text and not only.cache and self._bare(only):
                 return only.text
         made = self._parts(content)
         if listed or (len(made) > 1 and self.quirks.lists) or any(one["type"] != "text" for one in made):
@@ -183,7 +187,7 @@ class Parts(Draft):
                 if media == "image/*" and part.data
                 else address
             )
-            return kind or "image_url", url if "bare" in marks else {"url": url}
+            return kind or "image_url", url if "bare" in marks else {"url": url, **_looked(part)}
         if kind == "document_url" or (not kind and address and self.quirks.documents == "document_url" and not form):
             return "document_url", address
         if "bare" in marks and kind != "file":
@@ -192,23 +196,8 @@ class Parts(Draft):
             return "input_audio", {"data": part.data, "format": marks.get("format") or form}
         if part.url and not self.quirks.file_urls and kind != "file":
             self.lose("file")
-            return "text", line(part.name or part.media, part.url)
+            return "text", told_file(part)
         return "file", _uploaded(part, part.data if "bare" in marks and part.data else address, own="kind" in marks)
-
-    def _opaque(self, part: rq.Opaque) -> list[Object]:
-        if part.protocol == NAME:
-            return [part.data]
-        self.lose("opaque")
-        words = salvage(part.data)
-        return [{"type": "text", "text": words}] if words else []
-
-    def _source(self, _: rq.Source) -> list[Object]:
-        self.lose("source")
-        return []
-
-    def _ask(self, _: rq.Ask) -> list[Object]:
-        self.lose("approval")
-        return []
 
     def _misplaced(self, part: Any) -> list[Object]:
         """A call or a result that no message of this role may hold: told in words."""
@@ -262,9 +251,14 @@ class Parts(Draft):
         return []
 
     kinds: dict[type, Callable[[Any, Any], list[Object]]] = {  # noqa: RUF012 — a table
-        rq.Text: _text, rq.Json: _json, rq.File: _file, rq.Opaque: _opaque, rq.Source: _source, rq.Ask: _ask,
-        rq.Reasoning: _thinking, rq.Result: _misplaced, rq.Call: _misplaced,
+        rq.Text: _text, rq.Json: _json, rq.File: _file, rq.Opaque: foreign_state(type="text"),
+        rq.Source: omitted("source"), rq.Ask: omitted("approval"), rq.Reasoning: _thinking, rq.Result: _misplaced,
+        rq.Call: _misplaced,
     }  # fmt: skip
+
+
+def _looked(part: rq.File) -> Object:
+    return {"detail": part.detail} if part.detail else {}
 
 
 def _uploaded(part: rq.File, address: str, *, own: bool) -> Object:

@@ -49,7 +49,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResponsesEncoder(Calling):
-    """State beside that of calling and speaking: the response object so far."""
+    """State beside that of calling and speaking: the response object so far.
+
+    `renames`: whose ids give way to the one given here. `clock` tells when a response was completed, if it is there.
+    """
 
     protocol = NAME
     losses = LOSSES
@@ -57,9 +60,11 @@ class ResponsesEncoder(Calling):
     def __init__(
         self, *, id: str = "resp", model: str = "unknown", created: int = 0, settings: Mapping[str, Any] | None = None,
         reasoning: Literal["summary", "reasoning_text", "reasoning"] = "summary", done: bool = True,
+        renames: Literal["none", "foreign", "all"] = "none", clock: Callable[[], int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(reasoning)
         self._id, self._model, self._created = id, model, created
+        self._renames, self._clock = renames, clock
         self._settings = dict(settings or {})
         self._done = done
         self._response: dict[str, Any] = {}
@@ -74,7 +79,8 @@ class ResponsesEncoder(Calling):
     # ── the response ──────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
-        name = event.id or self._id
+        foreign = self._renames == "foreign" and NAME not in (event.extra or ())
+        name = self._id if foreign or self._renames == "all" or not event.id else event.id
         self._response = {
             "id": name, "object": "response", "created_at": self._created if event.created is None else event.created,
             "status": "in_progress", "model": event.model or self._model, "output": [], "usage": None,
@@ -108,6 +114,8 @@ class ResponsesEncoder(Calling):
             self.lose("source-outside-text")
         self._output.rest("incomplete" if changes.get("incomplete_details") or status == "failed" else "completed")
         shown = [entry.item for entry in self._output.entries if not entry.cut]
+        if self._clock is not None and status == "completed":
+            changes = {"completed_at": self._clock(), **changes}
         self._output.send(
             f"response.{status}", response={**self._response, **changes, "status": status, "output": shown}
         )

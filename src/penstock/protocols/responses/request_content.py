@@ -26,7 +26,7 @@ DOCUMENTS = {
     "webp": "image/webp", "mp3": "audio/mpeg", "wav": "audio/wav", "mp4": "video/mp4",
 }  # fmt: skip
 _TIMES = {"30m": "5m", "12h": "1h"}  # how long a prompt is kept, here and elsewhere
-_IMAGE = frozenset({"type", "image_url", "file_id"})
+_IMAGE = frozenset({"type", "image_url", "file_id", "detail"})
 _FILE = frozenset({"type", "file_data", "file_url", "file_id", "filename"})
 
 
@@ -88,7 +88,11 @@ def _image(part: Object) -> rq.File:
     if not given and not made.id:
         raise BadRequest("a string", None, "image_url")
     kept: Any = {"image_url": part["image_url"]} if wrapped else None
-    made.extra = _about(part, _IMAGE, url=odd, as_it_was=kept)
+    inner: Object = part["image_url"] if wrapped else {}
+    detail = part.get("detail", inner.get("detail"))
+    made.detail = detail if isinstance(detail, str) else ""
+    known = _IMAGE if isinstance(part.get("detail"), str) else _IMAGE - {"detail"}
+    made.extra = _about(part, known, url=odd, as_it_was=kept)
     return made
 
 

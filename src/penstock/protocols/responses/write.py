@@ -10,15 +10,15 @@ from penstock.jsontext import as_json
 from penstock.protocols.responses.request import LOGPROBS, MORE, read_format
 from penstock.protocols.responses.speech import NAME
 from penstock.protocols.responses.write_builtin import undrawn
-from penstock.protocols.responses.write_content import HOLDS, LOSSES, Quirks
+from penstock.protocols.responses.write_content import HOLDS, LACKS, LOSSES, Quirks
 from penstock.protocols.responses.write_items import Items
 from penstock.protocols.responses.write_tools import write_choice, write_tools
-from penstock.writing import Draft, add, effort_of, said, split
+from penstock.writing import Draft, add, budget_of, effort_of, said, split
 
 if TYPE_CHECKING:
     from penstock.pick import Object
 
-__all__ = ["LOSSES", "NAME", "Quirks", "Writer", "write_request"]
+__all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
 SEALED = "reasoning.encrypted_content"
 TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
 _FORMS: dict[str, Object] = {"text": {"type": "text"}, "json": {"type": "json_object"}}
@@ -121,18 +121,28 @@ class Writer(Items):
             self.lose("budget")
             effort = effort if effort and asked.budget else effort_of(asked.budget)
         if effort:
-            made["effort"] = effort
+            made["effort"] = self._known(effort)
         if asked.thoughts:
             made["summary"] = marks.get("summary") or "auto"
         add(made, marks.get("thinking"))
         if made:
             body["reasoning"] = made
 
+    def _known(self, effort: str) -> str:
+        known = self.quirks.efforts
+        if not known or effort in known:
+            return effort
+        self.lose("effort", effort)
+        wanted = budget_of(effort)
+        return min(known, key=lambda word: (word == "none", abs(budget_of(word) - wanted)))
+
     def _form(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
         made: Object = dict(own.get("text", {}))
         odd = marks.get("format")
         if odd is not None and read_format(odd) == asked.format:
             made["format"] = odd
+        elif asked.format is not None and asked.format.kind == "json" and not self.quirks.any_json:
+            self.lose("any-json")
         elif asked.format is not None:
             made["format"] = self._schema(asked.format) if asked.format.kind == "schema" else _FORMS[asked.format.kind]
         if asked.verbosity:

@@ -37,6 +37,11 @@ LOSSES: Losses = {
     "source": "a citation in an earlier answer is left out",
     "tool": "a tool that another provider runs is left out: {}",
 }
+LACKS: Losses = {  # what only some providers cannot, as their `Quirks` say
+    "any-json": "an answer of any JSON cannot be asked for and is not",
+    "effort": "an effort without a word here is sent as the nearest: {}",
+    "form": "the words of reasoning are sent as its summary",
+}
 HOLDS = Holds(NAME, failed=False, assistant_files=False)
 
 
@@ -48,6 +53,9 @@ class Quirks(msgspec.Struct, frozen=True):
     reasoning: Literal["drop", "summary", "content", "text"] = "drop"  # what becomes of reasoning without its seal
     sealed: bool = False  # ask for reasoning that can be sent back without being stored
     cache: bool = False  # cache points are understood
+    efforts: tuple[str, ...] = ()  # the efforts that there are, lowest first; none named: all
+    any_json: bool = True  # an answer of any JSON can be asked for
+    words: bool = True  # what was thought may stand in its item, beside the summary
     more: tuple[str, ...] = ()  # which of the settings that only some have: frequency_penalty, seed, stop …
 
 
@@ -55,7 +63,7 @@ class Content(Draft):
     """Content being written. State: whether the request was one of this protocol when it was read."""
 
     protocol = NAME
-    losses = LOSSES
+    losses: ClassVar[Losses] = {**LOSSES, **LACKS}
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
@@ -152,8 +160,10 @@ class Content(Draft):
             made["file_id"] = part.id
         if part.name:
             self.lose("file-name")
-        if not self.native:
-            made["detail"] = "auto"
+        if (part.detail or not self.native) and "as_it_was" not in marks:
+            made["detail"] = part.detail or "auto"
+        elif part.detail and "detail" not in marks["as_it_was"]["image_url"]:
+            made["detail"] = part.detail
         made.update(marks.get("as_it_was", {}))
 
     def _document(self, part: rq.File, marks: Object, made: Object) -> None:

@@ -61,6 +61,8 @@ class Said(Content):
             add(made, marks.get("also"))
         elif not part.refusal:
             made["annotations"] = []
+            if not part.item:
+                made["logprobs"] = []
         self.texts[place] = self.texts[None] = made
         self.hint(part, made, fits=False)
         if part.logprobs:
@@ -147,7 +149,11 @@ class Said(Content):
             item = self._reasoning(part, marks.get("head", {}))
             if "id" not in item and "head" not in marks:
                 item["id"] = self.mint("rs")  # another protocol's carrier of this one's state: an item must have an id
-        key, kind = _ENTRIES.get(part.form, ("", ""))
+        form = part.form
+        if form == "full" and not self.quirks.words:
+            self.lose("form")
+            form = "summary"
+        key, kind = _ENTRIES.get(form, ("", ""))
         if key and key not in self._odd:
             item[key] = [*(item.get(key) or ()), {"type": kind, "text": part.text}]
         item.update({key: value for key, value in own.items() if key != "id"})

@@ -174,12 +174,14 @@ class UiEncoder(PartEncoder):
         return {**named, **self._calls.get(event.id, {}), **metadata(event.extra, **ours)}
 
     def _call_end(self, event: ev.CallEnd) -> None:
-        whole = event.json if event.form == "text" else value(event.json)
+        free = event.form == "text"
+        whole = event.json if free else value(event.json)
+        head = self._head(event, form="text" if free else "")  # kept by the page, and sent back with its messages
         if own(event.extra).get("sdk") and event.index in self._open:
             del self._open[event.index]
-            self._waiting[event.id] = ("tool-input-available", {**self._head(event), "input": whole})
+            self._waiting[event.id] = ("tool-input-available", {**head, "input": whole})
         else:
-            self._close(event, "tool-input-available", **self._head(event), input=whole)
+            self._close(event, "tool-input-available", **head, input=whole)
 
     def _call_cut(self, event: ev.CallCut) -> None:
         """A part left streaming would never end; one with an error is shown as such and never run."""

@@ -15,6 +15,7 @@ from penstock import request as rq
 from penstock.aisdk import settings
 from penstock.aisdk.messages import reasoning_words, write_custom, write_file
 from penstock.aisdk.options import METADATA, report, undressed, write_options
+from penstock.aisdk.served import served
 from penstock.aisdk.words import OPAQUE, OURS, SDK
 from penstock.protocols.uistream.old import STEP
 from penstock.protocols.uistream.request import ORPHAN, STEERING
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 LOSSES: Losses = {
     "approval": "an approval of a call that is not in the conversation is left out",
     "cut-call": "a call that never became whole is left out",
+    "detail": "how closely an image in a result should be looked at is not said",
     "failure": "that a tool failed which gave more than a text is said by our own mark alone",
     "name": "the name of who speaks is left out",
     "moved": "a result goes to its call, wherever it stood",
     "refusal": "that a text is a refusal is said by our own mark alone",
-    "result-url": "a file in a result by its address is a line of text",
     "source": "a citation inside a tool's result is left out",
     "tool": "a tool that another provider runs is left out",
 }
@@ -66,7 +67,7 @@ class Writer(Draft):
     def write(self, request: rq.Request) -> Object:
         own, marks = split(request.extra, NAME)
         self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
-        messages = request.messages
+        messages = served(request.messages)
         body: Object = {**marks.get("chat", {}), **own.get("rest", {}), **said(model=request.model)}
         if marks.get("system") and messages and messages[0].role == "system":
             body["system"] = "".join(part.text for part in messages[0].parts if type(part) is rq.Text)

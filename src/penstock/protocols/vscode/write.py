@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LOSSES: Losses = {
     "approval": "an approval is left out",
     "choice": "only automatic and required are told: no tool, and one of several tools, cannot be asked for",
+    "detail": "how closely an image should be looked at is not said",
     "cut-call": "a call that never became whole is left out",
     "namespace": "the namespace of a tool is left out",
     "opaque": "state of another protocol is left out",
@@ -139,6 +140,7 @@ class Writer(Draft):
         return [{**own, **_mid(marks), **write_data(part, marks)}]
 
     def _file(self, part: rq.File) -> list[Object]:
+        self.glance(part)
         own, marks = self.own(part.extra)
         return [{**own, **_mid(marks), **write_data(part, marks)}]
 
