@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
+
+from penstock.cli import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -20,3 +24,19 @@ def penstock(*words: str, given: bytes = b"", **more: str) -> subprocess.Complet
     """One run of `penstock` with these words, this input and these variables."""
     command = [sys.executable, "-m", "penstock", *words]
     return subprocess.run(command, input=given, capture_output=True, env=environment(**more), timeout=60, check=False)
+
+
+def inside(*words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+    """The same in this process, which is quicker: for commands that need nothing of a process of their own."""
+    out, err = (TextIOWrapper(BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    kept = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment(**more))
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main(words)
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+    said = [file.detach().getvalue() for file in (out, err)]
+    return subprocess.CompletedProcess(words, code, *said)

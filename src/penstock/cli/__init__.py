@@ -21,7 +21,16 @@ COMMANDS = {
     "translate": "turn one protocol's stream into another's",
     "convert": "turn one protocol's request into another's",
     "inspect": "show a stream: its frames, what they mean, what comes of them",
-    "serve": "play packaged streams to any client, with no key and no network",
+    "tokens": "count a request's tokens, message by message",
+    "chat": "ask any model, and watch it answer",
+    "models": "list models: limits, prices, what they can do",
+    "providers": "list providers: what they speak, and whose key is there",
+    "doctor": "tell what is configured and reachable, or explain a saved error",
+    "serve": "the gateway: any client to any model, and packaged streams with no key and no network",
+    "keys": "make, list and revoke gateway keys",
+    "usage": "what was asked, and what it cost, from the gateway's journal",
+    "record": "save a stream with its times, secrets removed",
+    "replay": "play recordings back, to a pipe or as a server",
 }
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as a shell reports SIGINT and SIGPIPE
 EXAMPLES = """\

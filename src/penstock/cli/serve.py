@@ -1,83 +1,129 @@
-"""`penstock serve`: a server that plays packaged streams, for trying clients with no key and no network."""
+"""`penstock serve`: the gateway, until it is told to stop. Works with no configuration, no key and no network.
+
+Leans on `gateway.sockets` for listening, on `gateway.reload` for a new configuration in mid-flight.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import InputError, MissingExtra
 from penstock.gateway import HOST, PORT
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+
+    from penstock.gateway.app import App
+    from penstock.gateway.config import GatewayConfig
+    from penstock.gateway.sockets import Server
 
 EXAMPLES = """\
 examples:
   penstock serve
   penstock serve --port 9000 --full-speed
+  penstock serve --config penstock.toml --record recordings
   curl -N http://127.0.0.1:4480/v1/chat/completions -d '{"model":"replay/tools","stream":true}'
+
+Without --config it reads the file of PENSTOCK_CONFIG, else ./penstock.toml, else none. SIGHUP reads it again; open
+streams are not touched. Ctrl-C or SIGTERM lets streams finish, for as long as serve.drain says.
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EXAMPLES
-    parser.add_argument("--host", default=HOST, help="address to listen on (default: %(default)s, this machine only)")
-    parser.add_argument("--port", type=int, default=PORT, help="port to listen on (default: %(default)s; 0 picks one)")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (default: ./penstock.toml)")
+    parser.add_argument("--host", help=f"address to listen on (default: {HOST}, this machine only)")
+    parser.add_argument("--port", type=int, help=f"port to listen on (default: {PORT}; 0 picks one)")
     parser.add_argument("--full-speed", action="store_true", help="play streams without the pauses of a real model")
+    parser.add_argument("--record", metavar="DIR", help="save every stream to this folder, secrets removed")
+    parser.add_argument("--log", choices=("debug", "info", "warning", "error"), help="what to tell on standard error")
+    parser.add_argument("--log-json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--check", action="store_true", help="read the configuration, say what is wrong, and stop")
 
 
 def run(args: argparse.Namespace) -> int:
     """Listen until interrupted."""
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise MissingExtra("uvicorn", "serve") from error
+    from penstock.gateway.config import load
+
+    config = _told(args)(load(args.config, os.environ))
+    if args.check:
+        print(f"{config.path or 'no file'}: nothing is wrong with it", file=sys.stderr)
+        return 0
+    from penstock.gateway import logs
     from penstock.gateway.app import App
+    from penstock.gateway.sockets import listen
 
-    class Announcing(uvicorn.Server):
-        """Says where it listens once it does: whoever reads the line can connect."""
-
-        async def startup(self, sockets: list[Any] | None = None) -> None:
-            await super().startup(sockets)
-            if sockets and not self.should_exit:
-                print(_welcome(args.host, sockets[0].getsockname()[1]), file=sys.stderr, flush=True)
-
-    if not _free(args.host, args.port):
-        message = f"port {args.port} on {args.host} is taken; choose another with --port (0 picks a free one)"
-        raise InputError(message)
-    app = App(pace=0) if args.full_speed else App()
-    config = uvicorn.Config(
-        app, args.host, args.port, log_level="error", access_log=False, lifespan="off", ws="none",
-        timeout_graceful_shutdown=2,
-    )  # fmt: skip
-    Announcing(config).run(sockets=[config.bind_socket()])
+    app: Any = App(config)
+    logs.setup(config.log, lambda: app.services.secrets)
+    listen(app, config.serve, lambda port, server: _ready(app, args, port, server))
     return 0
 
 
-def _free(host: str, port: int) -> bool:
-    import socket
+def _told(args: argparse.Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
+    """What the command line says goes over the file, also when that is read again."""
+    from msgspec.structs import replace
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    pace = 0.0 if args.full_speed else None
+    level, form = args.log, "json" if args.log_json else None
+
+    def over(config: GatewayConfig) -> GatewayConfig:
+        serve = {"host": args.host, "port": args.port, "pace": pace}
+        log = {"level": level, "form": form}
+        return replace(
+            config,
+            serve=replace(config.serve, **{name: value for name, value in serve.items() if value is not None}),
+            log=replace(config.log, **{name: value for name, value in log.items() if value is not None}),
+            record=replace(config.record, path=args.record) if args.record else config.record,
+        )
+
+    return over
+
+
+def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> None:
+    from penstock.cli.welcome import models, welcome
+    from penstock.gateway import logs
+    from penstock.gateway.reload import Reloader
+
+    config = app.services.config
+    keyed = app.services.access.keyed
+
+    def apply(config: GatewayConfig) -> None:
+        app.services.reload(config)
+        logs.setup(config.log, lambda: app.services.secrets)
+
+    reloader = Reloader(args.config, os.environ, apply, _told(args))
+    hung_up = _hung_up()
+
+    def on_hangup() -> None:
+        """A terminal that is closed says the same as somebody who wants a reload."""
+        if hung_up():
+            server.should_exit = True
+        else:
+            reloader.now()
+
+    reloader.listen(on_hangup)
+    # Last: whoever has read this may count on all of it.
+    print(welcome(config, port, models(config, os.environ), keyed=keyed), file=sys.stderr, flush=True)
+
+
+def _hung_up() -> Callable[[], bool]:
+    """A function that tells whether the terminal we were started in has gone."""
+    try:
+        import termios
+
+        termios.tcgetattr(0)
+    except Exception:  # noqa: BLE001 — no terminal, no such module, no standard input: nothing to lose
+        return lambda: False
+
+    def gone() -> bool:
         try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+            termios.tcgetattr(0)
+        except (termios.error, OSError, ValueError):
+            return True
+        return False
 
-
-def _welcome(host: str, port: int) -> str:
-    from penstock.gateway.pages import MODELS
-
-    base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    return (
-        f"penstock is listening on {base}\n"
-        f"  models             {', '.join(MODELS)}\n"
-        f"  OpenAI SDKs        OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY=any\n"
-        f"  Anthropic SDKs     ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY=any\n"
-        f"  useChat            api: '{base}/api/chat'\n"
-        f'  try it             curl -N {base}/v1/chat/completions -d \'{{"model":"replay/tools","stream":true}}\'\n'
-        "Stop with Ctrl-C."
-    )
+    return gone

@@ -1,0 +1,265 @@
+"""The gateway beside a bare pass-through, in one run: streams a second, CPU for a paced event, the first byte, memory.
+
+`python -m benchmarks.gateway` for the figures; `--load` for 500 streams of 25 events a second, for a minute. All is
+switched on that is on by default. Contenders take turns; medians of the rounds. Leans on `wires` for the ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.timing import Section, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROUNDS, SECONDS = 5, 2.0
+STREAMS, DELTAS = 16, 200
+PACED, PAUSE = 100, 40  # streams, and ms between two of their events
+ASK: list[Any] = [{"role": "user", "content": "Hello"}]
+LEAST = {"across": 0.12, "same": 0.2}  # of the pass-through's streams a second
+MOST = {"CPU": 2.5, "first": 1.0, "memory": 100.0}  # times its CPU; ms; MB
+CONFIG = """
+[providers.up]
+base_url = "http://127.0.0.1:{port}/v1"
+key = "none"
+models = ["n1"]
+"""
+
+
+class Process:
+    """A process that listens."""
+
+    def __init__(self, *words: str, said: str = "ready", env: dict[str, str] | None = None) -> None:
+        import os
+
+        stream: dict[str, Any] = {"stdout": subprocess.PIPE} if said == "ready" else {"stderr": subprocess.PIPE}
+        self._made = subprocess.Popen([sys.executable, *words], text=True, env={**os.environ, **(env or {})}, **stream)
+        out: Any = self._made.stdout or self._made.stderr
+        line = out.readline()
+        assert said in line, line
+        self.pid = self._made.pid
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU so far; none where the system does not tell."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    @property
+    def memory(self) -> float:
+        """Resident MB."""
+        try:
+            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        except OSError:
+            return 0.0
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+    def stop(self) -> None:
+        self._made.terminate()
+        self._made.wait(30)
+        for pipe in (self._made.stdout, self._made.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def port() -> int:
+    """A port that is free now."""
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return int(made.getsockname()[1])
+
+
+class Bench:
+    """All processes, and who is measured: name → port, path, body."""
+
+    def __init__(self, passing: Process, gateway: Process, ports: tuple[int, int, int]) -> None:
+        self.passing, self.gateway = passing, gateway
+        self.upstream, bare, gate = ports
+        self.ways = {
+            "pass-through": (passing, bare, "/v1/chat/completions", ""),
+            "across": (gateway, gate, "/v1/messages", "up/"),
+            "same": (gateway, gate, "/v1/chat/completions", "up/"),
+        }
+        self.base = f"http://127.0.0.1:{gate}"
+
+    def run(self, name: str, model: str, streams: int, seconds: float) -> dict[str, float]:
+        """One load on one of them; its CPU beside what was seen."""
+        process, at, path, prefix = self.ways[name]
+        body = {"model": prefix + model, "stream": True, "max_tokens": 999, "messages": ASK}
+        if path.endswith("completions"):
+            body["stream_options"] = {"include_usage": True}
+        before = process.cpu
+        words = [sys.executable, "-m", "benchmarks.wires", "load", str(at), path, str(streams), str(seconds)]
+        said = json.dumps(body, separators=(",", ":"))
+        done = subprocess.run([*words, said], capture_output=True, text=True, check=True, timeout=seconds + 60)
+        found: dict[str, float] = json.loads(done.stdout)
+        return {**found, "cpu": process.cpu - before}
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    """Everything started, and stopped."""
+    with ExitStack() as stack:
+        data = stack.enter_context(tempfile.TemporaryDirectory())
+        up, bare, gate = port(), port(), port()
+        file = Path(data, "penstock.toml")
+        file.write_text(CONFIG.format(port=up))
+
+        def started(*words: str, **more: Any) -> Process:
+            made = Process(*words, **more)
+            stack.callback(made.stop)
+            return made
+
+        started("-m", "benchmarks.wires", "upstream", str(up))
+        passing = started("-m", "benchmarks.wires", "passing", str(bare), str(up))
+        words = ("-m", "penstock", "serve", "--config", str(file), "--port", str(gate))
+        gateway = started(*words, said="listening", env={"PENSTOCK_DATA": data})
+        yield Bench(passing, gateway, (up, bare, gate))
+
+
+def fast(made: Bench) -> dict[str, dict[str, float]]:
+    """Streams a second at full speed, and CPU for each."""
+    seen: dict[str, list[dict[str, float]]] = {name: [] for name in made.ways}
+    for _ in range(ROUNDS):
+        for name, rounds in seen.items():
+            rounds.append(made.run(name, f"n{DELTAS}", STREAMS, SECONDS))
+    return {name: _middle(rounds) for name, rounds in seen.items()}
+
+
+def _middle(rounds: list[dict[str, float]]) -> dict[str, float]:
+    assert not sum(one["errors"] for one in rounds), "a stream failed"
+    assert all(one["events"] for one in rounds), "nothing was said"
+    made = {key: median(one[key] for one in rounds) for key in rounds[0]}
+    made["each"] = median(one["cpu"] / max(one["streams"], 1) for one in rounds)
+    return made
+
+
+def paced(made: Bench) -> dict[str, dict[str, float]]:
+    """CPU for each event of streams that take their time, and how late an event is."""
+    seen: dict[str, list[dict[str, float]]] = {name: [] for name in made.ways}
+    for _ in range(3):
+        for name, rounds in seen.items():
+            rounds.append(made.run(name, f"n100-d{PAUSE}", PACED, 4.0))
+    found = {name: _middle(rounds) for name, rounds in seen.items()}
+    for name, rounds in seen.items():
+        found[name]["each"] = median(one["cpu"] / max(one["events"], 1) for one in rounds)
+    return found
+
+
+def first(made: Bench) -> dict[str, float]:
+    """Median time to the first byte, one request after another, in ms."""
+    seen: dict[str, list[float]] = {name: [] for name in made.ways}
+    for _ in range(ROUNDS):
+        for name, rounds in seen.items():
+            rounds.append(made.run(name, "n1", 1, 0.5)["first"] * 1000)
+    return {name: median(rounds) for name, rounds in seen.items()}
+
+
+def leaving(made: Bench, count: int = 20) -> float:
+    """Milliseconds from a client's leaving to the upstream's noticing: the median."""
+    taken: list[float] = []
+    for _ in range(count):
+        body = json.dumps(
+            {"model": "up/n1000-d20", "stream": True, "max_tokens": 9, "messages": ASK}, separators=(",", ":")
+        )
+        _, at, path, _ = made.ways["across"]
+        with socket.create_connection(("127.0.0.1", at), 10) as rude:
+            rude.sendall(
+                f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+            )
+            assert rude.recv(4096)
+            left = time.monotonic()
+        time.sleep(0.1)
+        with urllib.request.urlopen(f"http://127.0.0.1:{made.upstream}/") as reply:
+            taken.append((json.load(reply)["at"] - left) * 1000)
+    return median(taken)
+
+
+def memory(made: Bench) -> float:
+    """Resident MB after a token count."""
+    body = json.dumps({"model": "up/n1", "max_tokens": 9, "messages": ASK}).encode()
+    asked = urllib.request.Request(  # noqa: S310 — loopback
+        f"{made.base}/v1/messages/count_tokens", body, {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(asked) as reply:  # noqa: S310
+        assert json.load(reply)["input_tokens"] > 0
+    return made.gateway.memory
+
+
+def report() -> Section:
+    """All figures as Markdown, and the limits that they break."""
+    with bench() as made:
+        for name in made.ways:
+            made.run(name, f"n{DELTAS}", STREAMS, 0.5)  # warm
+        speed, slow, start, gone, held = fast(made), paced(made), first(made), leaving(made), memory(made)
+    base = "pass-through"
+    rows = [
+        [
+            name, f"{speed[name]['rate']:.0f}", f"{speed[name]['rate'] / speed[base]['rate']:.3f}",
+            f"{speed[name]['each'] * 1e6:.0f}", f"{slow[name]['each'] * 1e6:.1f}",
+            f"{slow[name]['each'] / max(slow[base]['each'], 1e-9):.2f}", f"{start[name]:.2f}",
+            f"{slow[name]['delay99'] * 1000:.1f}",
+        ]
+        for name in made.ways
+    ]  # fmt: skip
+    head = ["", "streams/s", "of it", "CPU µs/stream", "CPU µs/paced event", "times it", "first byte ms", "p99 late ms"]
+    text = f"""## The gateway
+
+{STREAMS} streams at once of {DELTAS} deltas at full speed, medians of {ROUNDS} rounds in turn; {PACED} streams of an
+event every {PAUSE} ms. *Across*: Messages to a Chat upstream; *same*: Chat to Chat. `python -m benchmarks.gateway`.
+
+{table(head, rows)}
+
+A client that leaves is noticed upstream after {gone:.1f} ms (median).
+{held:.0f} MB are resident after a token count."""
+    broken = [
+        f"{name}: {speed[name]['rate'] / speed[base]['rate']:.3f} of the pass-through's streams/s, at least {least}"
+        for name, least in LEAST.items() if speed[name]["rate"] / speed[base]["rate"] < least
+    ]  # fmt: skip
+    times = slow["across"]["each"] / max(slow[base]["each"], 1e-9)
+    broken += [f"{times:.2f} times the CPU for a paced event"] if times > MOST["CPU"] else []
+    added = max(start["across"], start["same"]) - start[base]
+    broken += [f"{added:.2f} ms added to the first byte"] if added > MOST["first"] else []
+    broken += [f"{held:.0f} MB resident"] if held > MOST["memory"] else []
+    broken += [f"{gone:.0f} ms until a client's leaving is noticed"] if gone > 50 else []
+    return Section(text, broken)
+
+
+def soak(streams: int = 500, seconds: float = 60.0) -> None:
+    """Many slow streams in one process: errors, lateness, memory."""
+    with bench() as made:
+        made.run("across", "n10-d40", 50, 1.0)
+        before = made.gateway.memory
+        found = made.run("across", f"n{int(seconds * 25)}-d40", streams, seconds)
+        after = made.gateway.memory
+    each = found["cpu"] / max(found["events"], 1) * 1e6
+    print(f"{streams} streams, {found['events']:.0f} events, {found['errors']:.0f} errors")
+    print(f"late by {found['delay'] * 1e3:.1f} ms (median), {found['delay99'] * 1e3:.1f} ms (p99)")
+    print(f"{each:.0f} µs of CPU an event; {before:.0f} MB before, {after:.0f} MB after")
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--load", action="store_true", help="500 streams of 25 events a second, for a minute")
+    options.add_argument("--seconds", type=float, default=60.0)
+    chosen = options.parse_args()
+    if chosen.load:
+        soak(seconds=chosen.seconds)
+    else:
+        made = report()
+        print(made.text, *(f"\nLimit broken: {limit}." for limit in made.broken))

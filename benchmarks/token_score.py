@@ -1,0 +1,168 @@
+"""Scores of token estimates: how far off, on which side, how often inside the bounds; by family, beside other ways.
+
+An error is the distance from the actual count by the actual count. Other ways to count that are not installed are left
+out. Leans on `token_fit` for the fitting on halves.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from benchmarks.token_fit import bounded, fold_of, seen, spread_of
+from penstock.tokens.tally import tokens, values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from benchmarks.token_corpus import Sample
+    from benchmarks.token_fit import Seen
+    from penstock.tokens.model import Constants, Tables
+
+DEALS = 3
+"""So many ways of dealing conversations into halves: one deal alone would be luck."""
+
+
+class Guess(NamedTuple):
+    """An estimate beside the actual count."""
+
+    sample: Sample
+    tokens: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        return abs(self.tokens - self.sample.actual) / self.sample.actual
+
+    @property
+    def inside(self) -> bool:
+        return self.low <= self.sample.actual <= self.high
+
+
+class Score(NamedTuple):
+    """What the guesses of one family come to. `within` is the median of errors by max(8%, 10 tokens)."""
+
+    number: int
+    middle: float
+    ninth: float
+    bias: float
+    inside: float
+    within: float
+
+
+def score(guesses: Sequence[Guess], deals: int = DEALS) -> Score:
+    errors = sorted(guess.error for guess in guesses)
+    return Score(
+        len(guesses) // deals, median(errors), errors[min(len(errors) - 1, int(0.9 * len(errors)))],
+        median([guess.tokens / guess.sample.actual - 1 for guess in guesses]),
+        sum(guess.inside for guess in guesses) / len(guesses),
+        median([guess.error * guess.sample.actual / max(0.08 * guess.sample.actual, 10) for guess in guesses]),
+    )  # fmt: skip
+
+
+# ── ours ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Fitted(NamedTuple):
+    """What was found on one half, and guessed for the other."""
+
+    constants: dict[str, Constants]
+    guesses: list[Guess]
+
+
+def fits(samples: Sequence[Sample], facts: Tables, start: dict[str, Constants] | None = None) -> list[Fitted]:
+    """Fitted on one half of the conversations, guessed for the other, both ways, for several deals.
+
+    `start` is where fitting begins, if that was found elsewhere; else it begins with the priors of tables.toml.
+    """
+    rows, found_all = seen(samples, facts), list[Fitted]()
+    for deal in range(DEALS):
+        side = {row.sample.name: fold_of(f"{deal} {row.sample.group}", 2) for row in rows}
+        for half in (0, 1):
+            found = bounded([row for row in rows if side[row.sample.name] != half], facts, start)
+            found_all.append(Fitted(found, [_guess(row, found) for row in rows if side[row.sample.name] == half]))
+    return found_all
+
+
+def shipped(samples: Sequence[Sample], facts: Tables) -> list[Guess]:
+    """With the numbers that come with the package."""
+    found = {name: family.constants for name, family in facts.families.items()}
+    return [_guess(row, found) for row in seen(samples, facts)]
+
+
+def _guess(row: Seen, found: dict[str, Constants]) -> Guess:
+    constants = found[row.family]
+    fitted = values(constants)
+    amount, off = tokens(row.tally, fitted), spread_of(row, fitted)
+    return Guess(
+        row.sample, round(amount), round(max(0.0, amount - constants.low * off)), round(amount + constants.high * off)
+    )
+
+
+# ── others ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _texts(value: Any) -> Iterable[str]:
+    """All strings of a body, keys left out."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+
+
+def _said(sample: Sample) -> str:
+    """What was said in messages: the text that the plain formulas look at."""
+    parts = [part for message in sample.request.messages for part in message.parts]
+    return "".join(getattr(part, "text", "") for part in parts)
+
+
+def seeds(sample: Sample) -> float:
+    return len(_said(sample)) / 3.5 * 1.1 + 4 * len(sample.request.messages)
+
+
+def quarter(sample: Sample) -> float:
+    return len(_said(sample)) / 4
+
+
+def others() -> dict[str, Callable[[Sample], float]]:
+    """The other ways to count that are here."""
+    found: dict[str, Callable[[Sample], float]] = {"chars / 3.5 * 1.1 + 4": seeds, "chars / 4": quarter}
+    if find_spec("bpe_openai"):
+        import bpe_openai  # type: ignore[import-not-found]
+
+        encode = bpe_openai.get_encoding("o200k_base").encode_ordinary
+        found["o200k of the body"] = lambda sample: len(encode(" ".join(_texts(sample.body))[:500_000]))
+    if find_spec("litellm"):
+        found["LiteLLM"] = _litellm()
+    return found
+
+
+def _litellm() -> Callable[[Sample], float]:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    from litellm import token_counter  # type: ignore[import-not-found]
+
+    from penstock.protocols.openai_chat.write import write_request
+
+    def count(sample: Sample) -> float:
+        try:
+            data = msgspec.json.encode(write_request(sample.request).body)
+            body = msgspec.json.decode(data)
+            return float(token_counter(model=sample.model, messages=body["messages"], tools=body.get("tools")))
+        except Exception:  # noqa: BLE001 - it raises whatever it likes on what it does not know
+            return float("nan")
+
+    return count
+
+
+def peer(samples: Sequence[Sample], count: Callable[[Sample], float]) -> list[Guess]:
+    found = [(sample, count(sample)) for sample in samples]
+    return [Guess(sample, tokens, tokens, tokens) for sample, tokens in found if tokens == tokens]  # noqa: PLR0124 - NaN

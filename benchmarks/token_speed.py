@@ -1,0 +1,62 @@
+"""What counting tokens costs: a megabyte cold, a long conversation warm, many small texts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from benchmarks.requests import conversation
+from benchmarks.timing import Section, interleaved, table
+from penstock.protocols.openai_chat.request import read_request
+from penstock.tokens import HybridTokenEstimator
+
+MEGABYTE, WARM, SMALL, ROUNDS = 60.0, 2.0, 50.0, 9  # ms
+MESSAGES, TOOLS, TEXTS = 200, 20, 5_000
+LENGTHS = (1, 4, 16)
+PROSE = "The build fails because `path_of(header)` is wrong: 3 of 17 tests. I've changed it, and ran them again.\n"
+MIXED = 'Größe: 42 Zeilen: 東京の天気は晴れです。 Привет, мир! 🎉 {"ok": true, "n": 1024}\n'
+
+
+def text(size: int, piece: str = PROSE) -> str:
+    return (piece * (size // len(piece) + 1))[:size]
+
+
+def small(estimator: HybridTokenEstimator, texts: list[str]) -> int:
+    return sum(estimator.estimate_text(one, "gpt-4o").tokens for one in texts)
+
+
+def report() -> Section:
+    """The section for the results."""
+    estimator, size = HybridTokenEstimator(), 2**20
+    mixed = text(size * len(MIXED) // len(MIXED.encode()), MIXED)
+    asked = read_request(conversation(MESSAGES, TOOLS))
+    texts = [f"{PROSE[: 20 + place % 60]} {place}" for place in range(TEXTS)]
+    whole: Any = partial(estimator.estimate_conversation, asked, "gpt-4o")
+    runs: dict[str, Any] = {
+        "1 MB of prose and code, cold": partial(estimator.estimate_text, text(size), "gpt-4o"),
+        "1 MB in five scripts, cold": partial(estimator.estimate_text, mixed, "claude-sonnet-4-5"),
+        f"{MESSAGES} messages, {TOOLS} tools, warm": whole,
+        f"{TEXTS:,} small texts": partial(small, estimator, texts),
+    }
+    runs |= {f"{times} MB": partial(estimator.estimate_text, text(times * size), "gpt-4o") for times in LENGTHS}
+    assert whole().tokens > MESSAGES * 10
+    times = interleaved(runs, ROUNDS)
+    spent = {name: times.micros(name, 1000) for name in runs}
+    limits = dict(zip(runs, (MEGABYTE, MEGABYTE, WARM, SMALL), strict=False))
+    rows = [[name, f"{spent[name]:.2f}", f"{most:.0f}"] for name, most in limits.items()]
+    growth = spent[f"{LENGTHS[-1]} MB"] / LENGTHS[-1] / spent[f"{LENGTHS[0]} MB"]
+    broken = [f"{name} takes {spent[name]:.1f} ms" for name, most in limits.items() if spent[name] > most]
+    return Section(
+        f"""## Tokens
+
+ms of CPU; how far off the counts are is another matter: [tokens](../docs/tokens.md).
+
+{table(["what", "ms", "at most"], rows)}
+
+A megabyte of {LENGTHS[-1]} costs {growth:.2f} times the only one.""",
+        broken,
+    )
+
+
+if __name__ == "__main__":
+    print(report().text)

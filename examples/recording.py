@@ -1,0 +1,36 @@
+"""A stream saved with its times, and played again: byte for byte, or translated on the way. No key, no network."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from penstock.bridge import bridge
+from penstock.gateway.playback import timed
+from penstock.gateway.recording import clean
+from penstock.store.recordings import Header, read, write
+
+CHUNKS = [
+    (0.00, b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant","content":"The tide "}}]}\n\n'),
+    (0.02, b'data: {"id":"1","choices":[{"index":0,"delta":{"content":"turns; the key is sk-nobody-sh'),
+    (0.04, b'ould-see-this"}}]}\n\ndata: {"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'),
+    (0.05, b"data: [DONE]\n\n"),
+]
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tide.tape"
+        chunks, hidden = clean(CHUNKS)  # also where a chunk ends in the middle of a secret
+        write(path, Header(protocol="openai-chat", model="example", hidden=hidden), chunks)
+        recording = read(path)
+    print(f"{len(recording.data)} bytes in {len(recording.chunks)} chunks, {recording.header.hidden} secret removed")
+
+    pipe = bridge(recording.header.protocol, "vscode")
+    async for chunk in timed(recording, speed=1.0):
+        for line in pipe.feed([chunk]):
+            print(line.decode().rstrip())
+    for line in pipe.finish():
+        print(line.decode().rstrip())
+
+
+asyncio.run(main())

@@ -1,0 +1,157 @@
+"""`penstock doctor`: what is configured, which keys are there, who can be reached; `--error FILE` explains a saved one.
+
+Keys are never shown, only whether they are there. Asks providers for nothing but their list of models.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from penstock.engines.routing import Router
+    from penstock.providers.registry import Provider
+
+EPILOG = """\
+examples:
+  penstock doctor
+  penstock doctor --offline --json
+  penstock doctor --error failed.json
+
+An error is saved as the body, as {"status": 429, "headers": {…}, "body": …}, or as `curl -i` prints it.
+Exit code: 0 where everything that is configured works; 1 where something does not; 2 for input that is no use.
+"""
+PACKAGES = ("aiohttp", "msgspec", "openai", "anthropic", "google-genai", "botocore", "google-auth", "uvloop", "rich")
+TROUBLE = 1
+_PATIENCE = 10.0
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The command's options."""
+    parser.epilog = EPILOG
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with providers, aliases and fallbacks")
+    parser.add_argument("--offline", action="store_true", help="ask nobody")
+    parser.add_argument("--json", action="store_true", help="the findings as JSON")
+    parser.add_argument("--error", metavar="FILE", help="explain a saved error, - is standard input, and do no more")
+
+
+def run(options: Namespace) -> int:
+    """Look at everything, and tell."""
+    if options.error:
+        return _explained(options.error)
+    import asyncio
+
+    from penstock.engines.config import Config
+    from penstock.engines.routing import Router
+
+    router = Router(Config.read(options.config) if options.config else None)
+    rows = asyncio.run(_found(router, offline=options.offline))
+    if options.json:
+        import msgspec
+
+        print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+    else:
+        for line in _lines(rows):
+            print(line)
+    return TROUBLE if any(row.get("ok") is False for row in rows["providers"]) else 0
+
+
+# ── a saved error ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _explained(place: str) -> int:
+    from pathlib import Path
+
+    from penstock.cli.saved import saved_error
+    from penstock.errors import explain
+
+    data = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
+    print(explain(saved_error(data, place)))
+    return 0
+
+
+# ── findings ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _found(router: Router, *, offline: bool) -> dict[str, Any]:
+    import asyncio
+    import platform
+
+    from penstock._version import __version__
+    from penstock.engines.naming import known
+
+    rows = known(router.config, router.env)
+    try:
+        checked = await asyncio.gather(*(_provider(router, row, offline=offline) for row in rows))
+    finally:
+        await router.aclose()
+    return {
+        "penstock": __version__, "python": platform.python_version(), "packages": _packages(),
+        "aliases": dict(router.config.aliases), "proxy": _proxy(router), "providers": list(checked),
+    }  # fmt: skip
+
+
+def _packages() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _proxy(router: Router) -> str:
+    from penstock.engines.options import RequestOptions
+    from penstock.engines.proxies import proxy_for
+    from penstock.secrecy import hide
+
+    return hide(proxy_for("https://example.com", RequestOptions.read(router.config.options), router.env) or "none")
+
+
+async def _provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
+    from penstock.engines.flags import wished
+
+    account = router.config.account(row.name)
+    keys = [name for name in (account.env, *row.env) if name and router.env.get(name)]
+    engine, who = wished(row.name, router.config, router.env)
+    told: dict[str, Any] = {
+        "name": row.name, "key": "in the configuration" if account.key else ", ".join(keys[:1]) or "none",
+        "engine": f"{engine} ({who})", "protocol": row.protocol,
+    }  # fmt: skip
+    if offline:
+        return told
+    return {**told, **await _reached(router, row)}
+
+
+async def _reached(router: Router, row: Provider) -> dict[str, Any]:
+    from penstock.client import Client, RequestOptions, Timeouts
+    from penstock.errors import PenstockError
+
+    limits = Timeouts(connect=_PATIENCE, first_byte=_PATIENCE, between_bytes=_PATIENCE, total=2 * _PATIENCE)
+    if row.endpoint("models") is None:
+        return {"ok": None, "said": "it has no list of models to ask for"}
+    try:
+        found = await Client(router=router).list_models(row.name, options=RequestOptions(timeouts=limits))
+    except PenstockError as error:
+        return {"ok": False, "said": str(error), "hint": getattr(error, "hint", "")}
+    return {"ok": True, "said": f"{len(found)} models"}
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    yield f"penstock {found['penstock']}, Python {found['python']}, proxy {found['proxy']}"
+    yield "packages: " + ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    if found["aliases"]:
+        yield "aliases: " + ", ".join(found["aliases"])
+    if not found["providers"]:
+        yield "no provider is configured: packaged streams answer (replay/…); set a key, such as OPENAI_API_KEY"
+    for row in found["providers"]:
+        mark = {True: "ok  ", False: "FAIL", None: "?   "}[row.get("ok")]
+        yield f"{mark} {row['name']}: key {row['key']}, engine {row['engine']}, {row.get('said', 'not asked')}"
+        if row.get("hint"):
+            yield f"       {row['hint']}"

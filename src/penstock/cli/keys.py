@@ -1,0 +1,128 @@
+"""`penstock keys`: gateway keys, made, listed and revoked. A key is shown once, when it is made; its hash is kept."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from penstock.gateway.config import GatewayConfig, Key
+    from penstock.gateway.keys import KeyFile
+
+EPILOG = """\
+examples:
+  penstock keys add laptop
+  penstock keys add ci --model 'openai/*' --model fast --requests 60 --tokens 200000
+  penstock keys list
+  penstock keys revoke ci
+
+The first key closes the gateway to whoever has none. A running gateway sees a change within a second. Keys are sent
+as Authorization: Bearer, x-api-key, x-goog-api-key, api-key, x-penstock-key, or ?key=.
+"""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The command's options."""
+    parser.epilog = EPILOG
+    parser.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the key's name")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="the gateway's configuration")
+    parser.add_argument(
+        "--model", metavar="PATTERN", action="append", dest="models", help="what it may use (default: everything)"
+    )
+    parser.add_argument("--tenant", metavar="NAME", default="", help="whose state it sees (default: the key's name)")
+    parser.add_argument("--note", metavar="TEXT", default="", help="what it is for")
+    parser.add_argument("--requests", metavar="N", type=int, default=0, help="requests a minute")
+    parser.add_argument("--tokens", metavar="N", type=int, default=0, help="tokens a minute")
+    parser.add_argument("--concurrent", metavar="N", type=int, default=0, help="requests at once")
+    parser.add_argument("--day-requests", metavar="N", type=int, default=0, help="requests a day")
+    parser.add_argument("--day-tokens", metavar="N", type=int, default=0, help="tokens a day")
+    parser.add_argument("--day-cost", metavar="DOLLARS", type=float, default=0.0, help="dollars a day")
+    parser.add_argument("--json", action="store_true", help="the list as JSON")
+
+
+def run(options: Namespace) -> int:
+    """Do one of the three."""
+    from penstock.errors import InputError
+    from penstock.gateway.config import load
+    from penstock.gateway.keys import file_of
+
+    config = load(options.config, os.environ)
+    file = file_of(config)
+    if file is None:
+        raise InputError('access.keys_file: "memory" keeps no keys; name a file')
+    if options.action == "list":
+        _list(config, file, as_json=options.json)
+    elif not options.name:
+        raise InputError(f"keys {options.action} needs the name of a key")
+    elif options.action == "add":
+        _add(config, file, options)
+    else:
+        _revoke(config, file, options.name)
+    return 0
+
+
+def _add(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
+    import time
+
+    from penstock.errors import InputError
+    from penstock.gateway.config import Key, Limit
+    from penstock.gateway.keys import digest, made
+
+    if options.name in config.keys:
+        raise InputError(f"there is a key {options.name!r} in {config.path} already; choose another name")
+    limit = Limit(**{name: getattr(options, name) for name in Limit.__struct_fields__})
+    secret = made()
+    key = Key(
+        hash=digest(secret), models=tuple(options.models or ("*",)), tenant=options.tenant, note=options.note,
+        limits=limit if limit != Limit() else None, created=time.strftime("%Y-%m-%d", time.gmtime()),
+    )  # fmt: skip
+    file.add(options.name, key)
+    print(secret)
+    print(f"penstock: the key {options.name!r} is shown this once; its hash is in {file.path}", file=sys.stderr)
+
+
+def _revoke(config: GatewayConfig, file: KeyFile, name: str) -> None:
+    from penstock.errors import InputError
+
+    if name in config.keys:
+        raise InputError(f"the key {name!r} stands in {config.path}: take [keys.{name}] out of it")
+    file.revoke(name)
+    print(f"penstock: the key {name!r} opens nothing any more", file=sys.stderr)
+
+
+def _list(config: GatewayConfig, file: KeyFile, *, as_json: bool) -> None:
+    kept = file.read()
+    rows = {name: (key, str(file.path)) for name, key in kept.items()}
+    rows |= {name: (key, str(config.path)) for name, key in config.keys.items()}
+    if as_json:
+        import msgspec
+
+        shown = {
+            name: {**msgspec.to_builtins(key), "hash": key.hash[:15], "in": place}
+            for name, (key, place) in rows.items()
+        }
+        print(msgspec.json.format(msgspec.json.encode(shown)).decode())
+        return
+    if not rows:
+        print("there are no keys: `penstock keys add NAME` makes one")
+    wide = max([4, *map(len, rows)])
+    for name, (key, place) in sorted(rows.items()):
+        print(f"{name:<{wide}}  {_said(key)}  {place}")
+
+
+def _said(key: Key) -> str:
+    import msgspec
+
+    limits: dict[str, float] = msgspec.to_builtins(key.limits) if key.limits else {}
+    told = [
+        key.created,
+        ", ".join(key.models),
+        *(f"{name}={value:g}" for name, value in limits.items() if value),
+        key.note,
+    ]
+    return "  ".join(filter(None, told))

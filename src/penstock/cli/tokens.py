@@ -1,0 +1,180 @@
+"""`penstock tokens`: how many tokens a request is, message by message, and how sure that is.
+
+Leans on `penstock.tokens`; what is not JSON is counted as a text. Nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import ink, reading
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from penstock.cli.ink import Line
+    from penstock.request import Request
+    from penstock.tokens import Breakdown, Estimate
+
+EPILOG = """\
+examples:
+  penstock tokens request.json --model claude-sonnet-4-5
+  penstock tokens request.json --model gpt-4o --limit 128000
+  penstock tokens notes.md --model gemini-2.5-flash
+  jq .body recorded.json | penstock tokens --from responses --json
+
+Bounds hold the actual count 9 times in 10. Exit code: 0, also near or over the limit; 2 for input that cannot be used.
+"""
+# Which protocol a body is of, by what stands at its top: the first row of which all keys are there.
+SIGNS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("contents",), "gemini"), (("input",), "responses"), (("inferenceConfig",), "bedrock"),
+    (("toolConfig",), "bedrock"),
+    (("prompt",), "completions"), (("anthropic_version",), "anthropic"), (("system", "messages"), "anthropic"),
+    (("messages", "stop_sequences"), "anthropic"), (("messages",), "openai-chat"),
+)  # fmt: skip
+ABOUT = 36  # columns of what a message says
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The command's options."""
+    from penstock.protocols import MODULES
+
+    parser.epilog = EPILOG
+    names = ", ".join(sorted(MODULES))
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the body; - or nothing: standard input")
+    parser.add_argument(
+        "--model", metavar="NAME", default="", help="the model, instead of the one named in the request"
+    )
+    parser.add_argument("--provider", metavar="NAME", default="", help="who serves it, where that matters")
+    parser.add_argument(
+        "--from", dest="source", metavar="PROTOCOL", default="auto",
+        help=f"whose request it is: {names}; text for none; auto finds out (default)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=0, help="the model's input limit: warn from 90%% of it"
+    )
+    parser.add_argument("--learned", action="store_true", help="use what was learned from actual usage on this machine")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--no-color", action="store_true", help="no colours, also in a terminal")
+
+
+def run(options: Namespace) -> int:
+    """Count one body."""
+    from penstock.tokens import HybridTokenEstimator, warning
+
+    with reading.opened(options.file) as file:
+        data = b"".join(reading.chunks(file))
+    request = _request(data, options.source)
+    model = options.model or request.model
+    estimator = HybridTokenEstimator(learned=_learned() if options.learned else None)
+    found = estimator.breakdown(request, model, options.provider)
+    if not request.messages or request.messages[0].extra == TEXT:
+        # A text by itself has no framing.
+        found = _bare(estimator.estimate_text(_text(request), model, options.provider), found.family)
+    near = warning(found.total, options.limit)
+    if options.json:
+        _print_json(found, model, options.provider, near.message if near else None)
+        return 0
+    ink.forgive()
+    show = ink.ink(colour=ink.wanted(refused=options.no_color))
+    for line in _drawn(found, request, model, shutil.get_terminal_size().columns):
+        show(line)
+    if near is not None:
+        show([(f"{near.code}: {near.message}", "yellow")])
+    return 0
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+TEXT: dict[str, dict[str, Any]] = {"text": {"bare": True}}
+"""Marks the message that stands for a plain text."""
+
+
+def _request(data: bytes, source: str) -> Request:
+    from penstock.errors import BadRequest
+    from penstock.jsontext import loose
+    from penstock.messages.convert import reader
+
+    body = None if source == "text" else loose(data)
+    if source == "auto":
+        source = _found_out(body)
+    if source == "text":
+        return _plain(data)
+    if not isinstance(body, dict):
+        raise BadRequest("a JSON object", body)
+    return reader(source)(body)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _found_out(body: Any) -> str:
+    from penstock.errors import InputError
+
+    if not isinstance(body, dict):
+        return "text"
+    for signs, name in SIGNS:
+        if all(sign in body for sign in signs):
+            return name
+    raise InputError("cannot tell whose request this is; say it with --from PROTOCOL, or --from text")
+
+
+def _plain(data: bytes) -> Request:
+    from penstock.request import Message, Request, Text
+
+    return Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))], extra=TEXT)])
+
+
+def _text(request: Request) -> str:
+    return "".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
+
+
+def _bare(estimate: Estimate, family: str) -> Breakdown:
+    from penstock.tokens import Breakdown, Line
+
+    return Breakdown(family, [Line("text", estimate)], estimate)
+
+
+def _learned() -> Any:
+    from penstock.store.tokens import TokenStore, place
+
+    return TokenStore(place()).factors
+
+
+# ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _print_json(found: Breakdown, model: str, provider: str, near: str | None) -> None:
+    import msgspec
+
+    whole = {"model": model, "provider": provider, **msgspec.to_builtins(found), "warning": near}
+    print(msgspec.json.encode(whole).decode())
+
+
+def _drawn(found: Breakdown, request: Request, model: str, width: int) -> Iterator[Line]:
+    most = max((line.estimate.tokens for line in found.lines), default=0)
+    room = max(10, min(40, width - ABOUT - 44))
+    yield [(f"{model or 'any model'}, counted as {found.family}", "bold")]
+    yield [(f"{'':{ABOUT}} {'tokens':>9} {'bounds':>17}  method", "dim")]
+    says = iter(request.messages)
+    for line in found.lines:
+        about = line.what if line.what in ("around", "text") else _about(line.what, next(says))
+        yield _row(about, line.estimate, most, room)
+    yield _row("total", found.total, 0, room)
+
+
+def _row(about: str, estimate: Estimate, most: int, room: int) -> Line:
+    bounds = f"{estimate.low:,} to {estimate.high:,}"
+    bar = "▇" * round(estimate.tokens / most * room) if most else ""
+    total = "bold" if about == "total" else ""
+    return [
+        *ink.fit([(ink.plain(about), total)], ABOUT), (f" {estimate.tokens:>9,}", total), (f" {bounds:>17}", "dim"),
+        (f"  {estimate.method}", "dim"), (f"  {bar}" if bar else "", "cyan"),
+    ]  # fmt: skip
+
+
+def _about(role: str, message: Any) -> str:
+    for part in message.parts:
+        said = getattr(part, "text", "") or getattr(part, "name", "") or getattr(part, "media", "")
+        if said:
+            return f"{role}: {' '.join(said[:200].split())}"
+    return role

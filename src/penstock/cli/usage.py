@@ -1,0 +1,213 @@
+"""`penstock usage`: what the journal knows, printed and plotted in the terminal.
+
+Leans on `store.journal` for the sums and `cli.plot` for the bars. Reads the file beside a running gateway.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+    from penstock.cli.ink import Ink
+    from penstock.store.journal import JournalRows, Sum, Turn
+
+EPILOG = """\
+examples:
+  penstock usage
+  penstock usage --since 7d --by key
+  penstock usage --since 24h --model gpt-5 --plot cost
+  penstock usage --last 20
+  penstock usage --json | jq .total.cost
+
+Times are 30m, 24h, 7d, 2w, or a date such as 2026-11-01. Costs are of turns whose price is known; others are counted
+beside them.
+"""
+GROUPS = ("model", "key", "provider", "client", "route", "protocol", "engine", "status", "fault", "tenant")
+PLOTS = ("turns", "tokens", "cost", "faults")
+SPANS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+STEPS = (60.0, 300.0, 900.0, 3_600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 604_800.0)
+WIDE = 100
+SLICES = 40
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The command's options."""
+    parser.epilog = EPILOG
+    parser.add_argument("--since", metavar="TIME", default="24h", help="how far back to look (default: 24h)")
+    parser.add_argument("--by", choices=GROUPS, default="model", help="what to count by (default: model)")
+    parser.add_argument("--plot", choices=PLOTS, default="tokens", help="what to plot over time (default: tokens)")
+    parser.add_argument("--last", metavar="N", type=int, default=0, help="the last N turns instead, one a line")
+    for name in ("key", "model", "provider", "client"):
+        parser.add_argument(f"--{name}", metavar="NAME", help=f"only turns of this {name}")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="the gateway's configuration")
+    parser.add_argument(
+        "--journal", metavar="FILE", type=Path, help="the journal itself, in place of the configured one"
+    )
+    parser.add_argument("--json", action="store_true", help="the figures as JSON")
+    parser.add_argument("--no-color", action="store_true", help="no colours")
+
+
+def run(options: Namespace) -> int:
+    """Read the journal and tell."""
+    from penstock.store.journal import JournalRows
+
+    rows = JournalRows(_file(options), time.time, read_only=True)
+    try:
+        _told(rows, options)
+    finally:
+        rows.close()
+    return 0
+
+
+def _file(options: Namespace) -> Path:
+    from penstock.errors import InputError
+    from penstock.gateway.config import load, place_of
+    from penstock.gateway.journal import FILE
+
+    config = load(options.config, os.environ)
+    path: Path = options.journal or place_of(config.journal.path, config.data, FILE)
+    if not path.is_file():
+        raise InputError(f"{path}: there is no journal yet; `penstock serve` writes one")
+    return path
+
+
+def since(text: str, now: float) -> float:
+    """A time of the command line, in seconds since the epoch."""
+    from penstock.errors import InputError
+
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", text.strip())
+    if found:
+        return now - float(found[1]) * SPANS[found[2]]
+    try:
+        return time.mktime(time.strptime(text.strip(), "%Y-%m-%d"))
+    except (ValueError, OverflowError):
+        raise InputError(f"--since: expected a time such as 24h, 7d or 2026-11-01, found {text!r}") from None
+
+
+def _told(rows: JournalRows, options: Namespace) -> None:
+    from penstock.cli import ink
+
+    now = time.time()
+    begin = since(options.since, now)
+    same = {name: getattr(options, name) for name in ("key", "model", "provider", "client") if getattr(options, name)}
+    if options.last:
+        turns = [turn for _, turn in rows.turns(since=begin, limit=options.last, **same)]
+        _print_turns(turns, as_json=options.json)
+        return
+    total = rows.total(since=begin, **same)
+    groups = rows.by(options.by, since=begin, **same)
+    step = next((one for one in STEPS if (now - begin) / one <= SLICES), STEPS[-1])
+    slices = rows.slices(step, since=begin, **same)
+    if options.json:
+        _print_json({"since": begin, "total": total, options.by: groups, "step": step, "slices": slices})
+        return
+    ink.forgive()
+    show = ink.ink(colour=ink.wanted(refused=options.no_color))
+    _print_total(show, total, options.since)
+    if total.turns:
+        _print_groups(show, groups, options.by)
+        _print_plot(show, slices, options.plot, begin, now, step)
+
+
+def _print_json(value: Any) -> None:
+    import msgspec
+
+    print(msgspec.json.encode(value).decode())
+
+
+def _print_turns(turns: Sequence[Turn], *, as_json: bool) -> None:
+    from penstock.cli.ink import plain
+
+    for turn in turns:
+        if as_json:
+            _print_json(turn)
+            continue
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(turn.time))
+        who = f"{turn.provider}/{turn.model}" if turn.provider else turn.asked
+        ttft = f"{turn.ttft:.2f}" if turn.ttft is not None else "-"
+        ended = turn.finish or turn.fault
+        tokens = f"{_count(turn.input)}→{_count(turn.output)}"
+        print(plain(f"{when}  {turn.key}  {who}  {tokens}  {ttft}/{turn.duration:.2f} s  {turn.status}:{ended}"))
+
+
+def _print_total(show: Ink, total: Sum, span: str) -> None:
+    ended = [("broken off", total.faults), ("cancelled", total.cancelled), ("refused", total.refused)]
+    bad = "".join(f", {count:,} {word}" for word, count in ended if count)
+    turns = f"{total.turns:,} turn{'s' * (total.turns != 1)}"
+    show([(turns, "bold"), (f" since {span}{bad}", "")])
+    if total.turns:
+        cached = f" ({total.cached / total.input:.0%} cached)" if total.input and total.cached else ""
+        cost = _cost(total) + (f" ({total.unpriced:,} turns have no price)" if total.unpriced else "")
+        show([(f"{total.input:,} tokens in{cached}, {total.output:,} out, {cost}", "")])
+    show([])
+
+
+def _print_groups(show: Ink, groups: Sequence[Sum], by: str) -> None:
+    from penstock.cli.ink import cut, plain, width
+
+    room = max(shutil.get_terminal_size((WIDE, 24)).columns - 62, 12)
+    names = [cut(plain(row.name or "-"), room) for row in groups]
+    wide = max([len(by), *map(width, names)])
+    show([(f"{by:<{wide}}{'turns':>8}{'in':>9}{'out':>9}{'cost':>10}{'ttft':>8}{'time':>8}{'faults':>8}", "dim")])
+    for name, row in zip(names, groups, strict=True):
+        figures = f"{row.turns:>8,}{_count(row.input):>9}{_count(row.output):>9}{_cost(row):>10}"
+        times = f"{_seconds(row.ttft):>8}{_seconds(row.duration):>8}"
+        show(
+            [
+                (name + " " * (wide - width(name)), "cyan"),
+                (figures + times, ""),
+                (f"{row.faults:>8,}", "red" if row.faults else "dim"),
+            ]
+        )
+    show([])
+
+
+def _print_plot(show: Ink, slices: Sequence[Sum], what: str, begin: float, now: float, step: float) -> None:
+    from penstock.cli.plot import bars
+
+    at = {int(row.start // step): float(getattr(row, what)) for row in slices}
+    first, last = int(begin // step), int(now // step)
+    form = "%H:%M" if step < SPANS["d"] / 2 else "%m-%d"
+    labels = [time.strftime(form, time.localtime(number * step)) for number in range(first, last + 1)]
+    figures = [at.get(number, 0.0) for number in range(first, last + 1)]
+    name = _money if what == "cost" else _count
+    show([(f"{what} by {_step(step)}", "dim")])
+    for line in bars(figures, labels, name):
+        show(line)
+
+
+def _step(step: float) -> str:
+    word = next(word for word, size in reversed(SPANS.items()) if step >= size)
+    return f"{step / SPANS[word]:g}{word}"
+
+
+def _count(number: float | None) -> str:
+    if number is None:
+        return "?"
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if number >= size:
+            return f"{number / (1e3 if letter == 'k' else size):.3g}{letter}"
+    return f"{number:,.0f}"
+
+
+def _money(dollars: float) -> str:
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
+
+
+def _cost(row: Sum) -> str:
+    """What is known of it: a plus where some of the turns have no price."""
+    if row.unpriced and not row.cost:
+        return "?"
+    return _money(row.cost) + "+" * bool(row.unpriced)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}s"

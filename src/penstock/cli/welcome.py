@@ -1,0 +1,76 @@
+"""What `penstock serve` says when it listens: where, which models there are, and how to point each client at it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from penstock.gateway.config import GatewayConfig
+
+SHOWN = 8  # models
+ANY = "any"
+
+
+def base_of(host: str, port: int) -> str:
+    """The address to give to clients: a server that listens everywhere is reached by loopback too."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 — compared, not bound
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
+
+
+def models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
+    """Names to ask for: aliases, those that configured providers are said to have, packaged streams."""
+    from penstock.engines.naming import known
+    from penstock.replay import offered
+
+    found = list(config.engine.aliases)
+    for row in known(config.engine, env):
+        said = config.engine.account(row.name).models
+        found += [f"{row.name}/{name}" for name in said or ("…",)]
+    return found + [f"replay/{name}" for name in offered()]
+
+
+def welcome(config: GatewayConfig, port: int, names: Sequence[str], *, keyed: bool) -> str:
+    """The lines, the address in the first."""
+    base = base_of(config.serve.host, port)
+    model = next((name for name in names if not name.endswith("/…")), "replay/text")
+    key = "YOUR_GATEWAY_KEY" if keyed else "YOUR_PROVIDER_KEY" if config.forward else ANY
+    said = [
+        f"penstock is listening on {base}",
+        *(f"  {label:<15} {text}" for label, text in _rows(config, base, names, model, key)),
+        *_warnings(config, keyed=keyed),
+        "Stop with Ctrl-C: streams are let finish first.",
+    ]
+    return "\n".join(said)
+
+
+def _rows(config: GatewayConfig, base: str, names: Sequence[str], model: str, key: str) -> Iterator[tuple[str, str]]:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    yield "config", str(config.path) if config.path else "none (penstock.toml, or --config FILE)"
+    yield "models", ", ".join(names[:SHOWN]) + more
+    yield "OpenAI SDKs", f"OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY={key}"
+    yield "Anthropic SDKs", f"ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY={key}"
+    yield "Claude Code", f"ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY={key} ANTHROPIC_MODEL={model} claude"
+    yield "Codex", f"PENSTOCK_KEY={key} codex -m {model} -c model_provider=penstock \\"
+    table = f'name="penstock", base_url="{base}/v1", env_key="PENSTOCK_KEY", wire_api="responses"'
+    yield "", f"  -c 'model_providers.penstock={{{table}}}'"
+    yield "Continue", f"config.yaml: models: [{{name: penstock, provider: openai, model: {model},"
+    yield "", f"  apiBase: {base}/v1, apiKey: {key}}}]"
+    yield "AI SDK", f"createOpenAICompatible({{ name: 'penstock', baseURL: '{base}/v1', apiKey: '{key}' }})"
+    yield "useChat", f"new DefaultChatTransport({{ api: '{base}/api/chat' }})"
+    yield "VS Code", f'the penstock extension, "penstock.url": "{base}"'
+    yield "try it", f'curl -N {base}/v1/chat/completions -d \'{{"model":"replay/tools","stream":true}}\''
+    if config.record.path:
+        yield "recording to", config.record.path
+
+
+def _warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
+    from penstock.gateway.access import loopback
+
+    if keyed or loopback(config.serve.host):
+        return
+    if config.access.anonymous:
+        yield "Warning: whoever reaches this address can use it: `penstock keys add NAME` makes a key."
+    elif not config.forward:
+        yield "Other machines are refused as long as there is no key: `penstock keys add NAME` makes one."

@@ -1,0 +1,196 @@
+"""Token counts and correction factors in one SQLite file, shared by any number of processes.
+
+Counts are a cache: when the file is locked for long they are counted again, and the least recently used go first.
+Factors change under a lock, so that no process loses what another learned. A file that is no database any more is moved
+aside, said so in the log, and begun anew. Leans on `sqlite` for opening.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.store.sqlite import ABSENT, connect, folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+T = TypeVar("T")
+ROWS = 200_000  # counts that are kept
+FRESH = 60.0  # seconds within which another use of a row is not written down
+SWEEP = 256  # rows put between two looks at how many there are
+SOME = 400  # keys to a query
+BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+SIDES = ("-wal", "-shm")  # what SQLite keeps beside a database
+log = logging.getLogger("penstock.store")
+_MADE = """
+CREATE TABLE IF NOT EXISTS counts (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, used REAL NOT NULL,
+    PRIMARY KEY (tenant, key));
+CREATE INDEX IF NOT EXISTS counts_used ON counts (used);
+CREATE TABLE IF NOT EXISTS factors (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, used REAL NOT NULL,
+    PRIMARY KEY (tenant, key))"""
+
+
+def place() -> Path:
+    """Where the file stands if nobody says otherwise."""
+    return folder() / "tokens.sqlite"
+
+
+class TokenStore:
+    """Both stores of the estimator: a `CountStore` by `get` and `put`, a `FactorStore` by `factors`."""
+
+    def __init__(self, path: Path = ABSENT, *, rows: int = ROWS, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self.factors = Factors(self)
+        self.moved: list[Path] = []  # what was found broken, and where it is now
+        self._rows = rows
+        self._clock = clock
+        self._put = 0
+        self._lock = threading.Lock()
+        self._connection = self._open()
+
+    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        wanted = list(keys)
+        return self._do(lambda: self._read("counts", tenant, wanted), {}) if wanted else {}
+
+    def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
+        if rows:
+            self._do(lambda: self._write(tenant, rows), None)
+
+    def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
+        """Change a factor while nobody else does. If the file stays locked, the change is given but not kept."""
+        return self._do(lambda: self._change(tenant, key, change), None) or change(None)
+
+    def factor_rows(self, tenant: str, keys: list[str]) -> dict[str, bytes]:
+        return self._do(lambda: self._read("factors", tenant, keys), {})
+
+    def __len__(self) -> int:
+        return self._do(lambda: int(self._connection.execute("SELECT count(*) FROM counts").fetchone()[0]), 0)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    # ── statements ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, table: str, tenant: str, keys: list[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        old: list[str] = []
+        now = self._clock()
+        for start in range(0, len(keys), SOME):
+            some = keys[start : start + SOME]
+            marks = ",".join("?" * len(some))
+            query = f"SELECT key, value, used FROM {table} WHERE tenant = ? AND key IN ({marks})"  # noqa: S608 - marks only
+            for key, value, used in self._connection.execute(query, (tenant, *some)):
+                found[key] = value
+                if now - used > FRESH:
+                    old.append(key)
+        if old:
+            touched = [(now, tenant, key) for key in old]
+            self._many(f"UPDATE {table} SET used = ? WHERE tenant = ? AND key = ?", touched)  # noqa: S608 - two tables
+        return found
+
+    def _write(self, tenant: str, rows: Mapping[str, bytes]) -> None:
+        now = self._clock()
+        self._many(
+            "INSERT OR REPLACE INTO counts VALUES (?, ?, ?, ?)",
+            [(tenant, key, value, now) for key, value in rows.items()],
+        )
+        self._put += len(rows)
+        if self._put >= min(SWEEP, self._rows):
+            self._put = 0
+            self._connection.execute(
+                "DELETE FROM counts WHERE rowid IN (SELECT rowid FROM counts ORDER BY used, rowid"
+                " LIMIT max(0, (SELECT count(*) FROM counts) - ?))",
+                (self._rows,),
+            )
+
+    def _many(self, query: str, rows: Sequence[tuple[object, ...]]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._connection.executemany(query, rows)
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _change(self, tenant: str, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            query = "SELECT value FROM factors WHERE tenant = ? AND key = ?"
+            row = self._connection.execute(query, (tenant, key)).fetchone()
+            value = change(None if row is None else row[0])
+            self._connection.execute(
+                "INSERT OR REPLACE INTO factors VALUES (?, ?, ?, ?)", (tenant, key, value, self._clock())
+            )
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+        return value
+
+    # ── trouble ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _do(self, work: Callable[[], T], otherwise: T) -> T:
+        """Do it; on a broken file once more with a new one, on a locked one not at all."""
+        with self._lock:
+            for _ in range(2):
+                try:
+                    return work()
+                except sqlite3.Error as error:
+                    if getattr(error, "sqlite_errorcode", 0) & 0xFF not in BROKEN:
+                        log.warning("%s: token counts are not kept: %s", self.path.name, error)
+                        return otherwise
+                    self._connection.close()
+                    self._aside()
+                    self._connection = self._open()
+        return otherwise
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return self._made()
+        except (OSError, sqlite3.DatabaseError) as error:
+            if not any(word in str(error) for word in ("malformed", "not a database")):
+                raise
+            self._aside()
+            return self._made()
+
+    def _made(self) -> sqlite3.Connection:
+        made = connect(self.path)
+        try:
+            made.executescript(_MADE)
+        except sqlite3.DatabaseError:
+            made.close()
+            raise
+        return made
+
+    def _aside(self) -> None:
+        """Out of the way, but kept: somebody may want to know what happened."""
+        number = next(n for n in range(1, 10_000) if not self.path.with_name(f"{self.path.name}.broken-{n}").exists())
+        aside = self.path.with_name(f"{self.path.name}.broken-{number}")
+        with suppress(FileNotFoundError):  # another process was first
+            os.replace(self.path, aside)  # noqa: PTH105 - atomic, and over nothing
+            self.moved.append(aside)
+            log.warning("%s is no database any more; it is now %s, and a new one is begun", self.path.name, aside.name)
+        for side in SIDES:
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + side).unlink()
+
+
+class Factors:
+    """The factors of a `TokenStore`, as a `FactorStore`."""
+
+    def __init__(self, store: TokenStore) -> None:
+        self._store = store
+
+    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        return self._store.factor_rows(tenant, list(keys))
+
+    def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes], /) -> bytes:
+        return self._store.update(tenant, key, change)

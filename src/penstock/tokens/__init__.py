@@ -1,0 +1,11 @@
+"""How many tokens something is: `HybridTokenEstimator`, with msgspec as its only dependency.
+
+docs/tokens.md shows how to use it, what it counts, and how far off it was on recorded requests.
+"""
+
+from penstock.tokens.estimate import Breakdown, Estimate, HybridTokenEstimator, Line
+from penstock.tokens.export import Factors
+from penstock.tokens.learn import Factor
+from penstock.tokens.preflight import warning
+
+__all__ = ["Breakdown", "Estimate", "Factor", "Factors", "HybridTokenEstimator", "Line", "warning"]

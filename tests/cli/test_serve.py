@@ -1,0 +1,85 @@
+"""`penstock serve`: what it says when it starts, and what it says when it cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.cli.welcome import base_of, models, welcome
+from penstock.engines.config import Account, Config
+from penstock.gateway.config import AccessTable, GatewayConfig, RecordTable, Serve
+from tests.cli.running import inside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIENTS = ("OpenAI SDKs", "Anthropic SDKs", "Claude Code", "Codex", "Continue", "AI SDK", "useChat", "VS Code")
+ALL = "0.0.0.0"  # noqa: S104
+
+
+def said(config: GatewayConfig, **more: Any) -> str:
+    return welcome(config, 4480, models(config, {}), **{"keyed": False, **more})
+
+
+def test_every_client_is_told_how() -> None:
+    text = said(GatewayConfig())
+    assert text.startswith("penstock is listening on http://127.0.0.1:4480\n")
+    assert [client for client in CLIENTS if f"\n  {client} " not in text] == []
+    assert "replay/text" in text
+    assert text.count("http://127.0.0.1:4480") >= len(CLIENTS)
+
+
+def test_models_are_those_that_can_be_asked_for() -> None:
+    engine = Config(
+        aliases={"fast": "lab/small"}, providers={"lab": Account(base_url="http://x/v1", models=("small",))}
+    )
+    config = GatewayConfig(engine=engine)
+    assert models(config, {})[:2] == ["fast", "lab/small"]
+    assert "openai/…" in models(config, {"OPENAI_API_KEY": "x"})
+    assert "ANTHROPIC_MODEL=fast" in said(config)
+
+
+def test_the_key_that_is_needed_is_named() -> None:
+    assert "OPENAI_API_KEY=any" in said(GatewayConfig())
+    assert "OPENAI_API_KEY=YOUR_GATEWAY_KEY" in said(GatewayConfig(), keyed=True)
+    assert "YOUR_PROVIDER_KEY" in said(GatewayConfig(access=AccessTable(keys="forward")))
+
+
+def test_what_is_open_to_others_is_said() -> None:
+    everywhere = GatewayConfig(serve=Serve(host=ALL))
+    assert "Other machines are refused" in said(everywhere)
+    assert "Other machines" not in said(everywhere, keyed=True) + said(GatewayConfig())
+    assert "whoever reaches this address can use it" in said(replace(everywhere, access=AccessTable(anonymous=True)))
+    assert "recording to    tapes" in said(replace(everywhere, record=RecordTable(path="tapes")))
+
+
+@pytest.mark.parametrize(
+    ("host", "base"), [(ALL, "http://127.0.0.1:1"), ("::", "http://[::1]:1"), ("gw", "http://gw:1")]
+)
+def test_an_address_that_clients_can_use(host: str, base: str) -> None:
+    assert base_of(host, 1) == base
+
+
+def test_a_configuration_can_be_checked(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text("[aliases]\nfast = 'openai/gpt-5'\n")
+    assert inside("serve", "--check", "--config", str(path)).stderr.decode() == f"{path}: nothing is wrong with it\n"
+    path.write_text("[serve]\nprot = 1\n")
+    done = inside("serve", "--check", PENSTOCK_CONFIG=str(path))
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"penstock: {path}:2: serve.prot: no such key; did you mean port?\n"
+
+
+def test_what_it_needs_and_has_not_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text("[keys.ci]\nenv = 'NOT_SET'\n")
+    done = inside("serve", "--config", str(path), PENSTOCK_DATA=str(tmp_path))
+    assert done.stderr.decode() == "penstock: keys.ci.env: the variable NOT_SET is not set\n"
+    taken = tmp_path / "file"
+    taken.write_text("")
+    path.write_text(f"[journal]\npath = '{taken.as_posix()}/x.sqlite'\n")
+    done = inside("serve", "--config", str(path), PENSTOCK_DATA=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1

@@ -1,0 +1,101 @@
+"""`penstock usage`: sums, groups, a plot and the last turns, from a journal made here."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.cli.plot import bars
+from penstock.cli.usage import since
+from penstock.errors import InputError
+from penstock.store.journal import JournalRows, Turn
+from tests.cli.running import inside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = time.time()
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("data") / "journal.sqlite"
+    rows = JournalRows(path, time.time, age=1e9, size=10**9)
+    for number in reversed(range(30)):
+        rows.add(Turn(
+            time=NOW - number * 600, key="ci" if number % 3 else "laptop", provider="openai", model=f"gpt-{number % 2}",
+            input=1000 * number, output=50, cached=100, cost=0.01 if number % 2 else None, ttft=0.25, duration=1.5,
+            status="fault" if number == 7 else "finish", fault="overloaded" if number == 7 else "",
+            finish="" if number == 7 else "stop", client="\x1b[31mred",
+        ))  # fmt: skip
+    rows.close()
+    return str(path)
+
+
+def usage(journal: str, *words: str) -> str:
+    done = inside("usage", "--journal", journal, *words, COLUMNS="100")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def test_the_whole_picture(journal: str) -> None:
+    said = usage(journal)
+    assert said.startswith(
+        "30 turns since 24h, 1 broken off\n435,000 tokens in (1% cached), 1,500 out, $0.1500+ (15 turns have no price)\n"
+    )
+    assert [line.split()[:2] for line in said.splitlines()[4:6]] == [["gpt-0", "15"], ["gpt-1", "15"]]
+    assert "tokens by 1h" in said
+    assert "█" in said
+
+
+def test_filters_and_groups(journal: str) -> None:
+    assert usage(journal, "--since", "30m").startswith("3 turns")
+    assert usage(journal, "--key", "laptop").startswith("10 turns")
+    assert "overloaded" in usage(journal, "--by", "fault", "--plot", "cost")
+    assert usage(journal, "--model", "nothing").strip() == "0 turns since 24h"
+
+
+def test_json_is_the_same(journal: str) -> None:
+    said = json.loads(usage(journal, "--json", "--by", "key"))
+    assert said["total"]["turns"] == 30
+    assert [(row["name"], row["turns"]) for row in said["key"]] == [("ci", 20), ("laptop", 10)]
+    assert sum(row["turns"] for row in said["slices"]) == 30
+
+
+def test_the_last_turns(journal: str) -> None:
+    lines = usage(journal, "--last", "8").splitlines()
+    assert len(lines) == 8
+    assert lines[0].split("  ")[1:4] == ["laptop", "openai/gpt-0", "0→50"]
+    assert lines[7].endswith("fault:overloaded")
+    assert json.loads(usage(journal, "--last", "1", "--json"))["model"] == "gpt-0"
+
+
+def test_what_a_client_called_itself_is_not_obeyed(journal: str) -> None:
+    assert "\x1b" not in usage(journal, "--by", "client", "--no-color")
+
+
+def test_no_journal_is_one_line(tmp_path: Path) -> None:
+    done = inside("usage", PENSTOCK_DATA=str(tmp_path))
+    assert done.returncode == 2
+    assert "there is no journal yet" in done.stderr.decode()
+    assert not (tmp_path / "journal.sqlite").exists()
+
+
+def test_times() -> None:
+    assert since("90m", 10_000.0) == 10_000.0 - 5400
+    assert since("2w", 0.0) == -1_209_600
+    assert time.strftime("%Y-%m-%d", time.localtime(since("2026-11-01", 0.0))) == "2026-11-01"
+    with pytest.raises(InputError, match="expected a time such as 24h"):
+        since("yesterday", 0.0)
+
+
+def test_bars_are_as_high_as_they_should_be() -> None:
+    lines = [
+        "".join(text for text, _ in line) for line in bars([0, 1, 8, 48], ["a", "b", "c", "d"], lambda n: f"{n:g}")
+    ]
+    assert lines[:6] == ["48       ██", "         ██", "         ██", "         ██", "         ██", " 0   ▁▁████"]
+    assert all(len(line) <= 12 for line in lines[:6])
+    assert ["".join(text for text, _ in line) for line in bars([], [], str)][-1].strip() == ""

@@ -1,0 +1,163 @@
+"""Rows in SQLite: the promises of the store in memory, held against it, and kept across a restart."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.store import rows as module
+from penstock.store.rows import SqliteRows
+from penstock.store.sqlite import ABSENT
+from penstock.store.writer import Writer
+from penstock.stores import Bounds, MemoryStore, ReasoningStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def writer() -> Iterator[Writer]:
+    made = Writer(ABSENT)
+    yield made
+    made.close()
+
+
+TABLES = count()
+
+
+def store(writer: Writer, **bounds: float) -> tuple[SqliteRows, Clock]:
+    clock = Clock()
+    return SqliteRows(writer, f"t{next(TABLES)}", clock, Bounds(**bounds)), clock  # type: ignore[arg-type]
+
+
+def test_it_is_a_reasoning_store(writer: Writer) -> None:
+    kept: ReasoningStore = store(writer)[0]
+    kept.put("t", {"a": b"1"})
+    assert kept.get("t", ["a", "b"]) == {"a": b"1"}
+
+
+def test_what_is_not_written_yet_is_found_and_what_is_too(writer: Writer) -> None:
+    kept, _ = store(writer)
+    kept.put("t", {"a": b"1", "b": b"2"})
+    kept.put("t", {"a": b"3"})
+    assert kept.get("t", ["a", "b"]) == {"a": b"3", "b": b"2"}
+    writer.flush()
+    assert kept._fresh == {}
+    assert kept.get("t", ["a", "b"]) == {"a": b"3", "b": b"2"}
+    kept.drop("t", ["a"])
+    assert kept.get("t", ["a", "b"]) == {"b": b"2"}
+    writer.flush()
+    assert kept.get("t", ["a", "b"]) == {"b": b"2"}
+    assert len(kept) == 1
+
+
+def test_tenants_never_meet(writer: Writer) -> None:
+    kept, _ = store(writer)
+    for tenant in ("one", "two", "", "one\0x"):
+        kept.put(tenant, {"a": tenant.encode()})
+    writer.flush()
+    assert [kept.get(tenant, ["a"]) for tenant in ("one", "two", "", "one\0x", "o")] == [
+        {"a": b"one"}, {"a": b"two"}, {"a": b""}, {"a": b"one\0x"}, {},
+    ]  # fmt: skip
+    kept.drop("two", ["a"])
+    assert kept.get("one", ["a"]) == {"a": b"one"}
+
+
+def test_many_keys_at_once(writer: Writer) -> None:
+    kept, _ = store(writer)
+    rows = {str(number): b"x" for number in range(1500)}
+    kept.put("t", rows)
+    writer.flush()
+    assert kept.get("t", rows) == rows
+
+
+def test_the_tenant_idle_longest_makes_room_for_all(writer: Writer) -> None:
+    kept, clock = store(writer, total=40)
+    for number, tenant in enumerate(("a", "b", "c")):
+        clock.now += 100 * number
+        kept.put(tenant, {"k": b"0123456789"})
+    clock.now += 100
+    writer.flush()
+    kept.get("a", ["k"])
+    kept.put("d", {"k": b"0123456789"})
+    writer.flush()
+    assert [tenant for tenant in "abcd" if kept.get(tenant, ["k"])] == ["a", "c", "d"]
+
+
+def test_rows_grow_old(writer: Writer) -> None:
+    kept, clock = store(writer, age=1000.0)
+    kept.put("t", {"a": b"1", "b": b"2"})
+    writer.flush()
+    clock.now += 900
+    assert kept.get("t", ["a"]) == {"a": b"1"}  # using it makes it young
+    writer.flush()
+    clock.now += 900
+    assert kept.get("t", ["a", "b"]) == {"a": b"1"}
+    kept.put("t", {"c": b"3"})
+    assert len(kept) == 2
+
+
+def test_a_restart_loses_nothing(tmp_path: Path) -> None:
+    clock = Clock()
+    first = Writer(tmp_path / "x.sqlite")
+    SqliteRows(first, "state", clock).put("t", {"a": b"\0\xff"})
+    first.close()
+    second = Writer(tmp_path / "x.sqlite")
+    assert SqliteRows(second, "state", clock).get("t", ["a"]) == {"a": b"\0\xff"}
+    assert SqliteRows(second, "other", clock).get("t", ["a"]) == {}
+    second.close()
+
+
+def test_a_closed_writer_hides_nothing_that_was_never_kept(tmp_path: Path) -> None:
+    made = Writer(tmp_path / "x.sqlite")
+    kept = SqliteRows(made, "state", Clock())
+    made.close()
+    kept.put("t", {"a": b"1"})
+    assert kept._fresh == {}
+
+
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from("ab"), st.dictionaries(st.sampled_from("vwxyz"), st.binary(max_size=6), max_size=3)),
+        st.tuples(st.just("get"), st.sampled_from("ab"), st.lists(st.sampled_from("vwxyz"), unique=True, max_size=3)),
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@given(_STEPS, st.integers(1, 4), st.integers(1, 12))
+def test_it_forgets_what_the_store_in_memory_forgets(
+    writer: Writer, steps: list[tuple[str, str, object]], rows: int, size: int
+) -> None:
+    clock = Clock()
+    bounds = Bounds(rows=rows, size=size)
+    memory, kept = MemoryStore(clock, bounds), SqliteRows(writer, f"t{next(TABLES)}", clock, bounds)
+    for what, tenant, said in steps:
+        clock.now += module.FRESH + 1  # so that each use counts
+        if what == "put":
+            # One at a time: rows that come together have no order of their own on disk.
+            for key, value in said.items():  # type: ignore[attr-defined]
+                clock.now += 1
+                memory.put(tenant, {key: value})
+                kept.put(tenant, {key: value})
+        else:
+            for key in said:  # type: ignore[attr-defined]
+                clock.now += module.FRESH + 1
+                memory.get(tenant, [key])
+                kept.get(tenant, [key])
+        writer.flush()
+    for tenant in "ab":
+        assert kept.get(tenant, "vwxyz") == memory.get(tenant, "vwxyz")

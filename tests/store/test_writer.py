@@ -1,0 +1,159 @@
+"""The writing thread: order, transactions, bad rows, closing, and a process that ends without a word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.store import writer as writing
+from penstock.store.sqlite import ABSENT, connect, folder, size
+from penstock.store.writer import Writer
+from tests.cli.running import environment
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=["file", "memory"])
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Writer]:
+    made = Writer(tmp_path / "made" / "here.sqlite" if request.param == "file" else ABSENT)
+    made.create("CREATE TABLE t (x INTEGER UNIQUE)")
+    yield made
+    made.close()
+
+
+def add(writer: Writer, number: int) -> bool:
+    return writer.submit(lambda database: _add(database, number))
+
+
+def _add(database: sqlite3.Connection, number: int) -> None:
+    database.execute("INSERT INTO t VALUES (?)", (number,))
+
+
+def rows(writer: Writer) -> list[object]:
+    return [row[0] for row in writer.read("SELECT x FROM t ORDER BY rowid")]
+
+
+def test_jobs_are_done_in_order(writer: Writer) -> None:
+    for number in range(1200):
+        add(writer, number)
+    assert writer.flush()
+    assert rows(writer) == list(range(1200))
+    assert writer.waiting == 0
+
+
+def test_a_bad_row_takes_no_other_with_it(writer: Writer, caplog: pytest.LogCaptureFixture) -> None:
+    for number in (1, 2, 2, 3):
+        add(writer, number)
+    writer.flush()
+    assert rows(writer) == [1, 2, 3]
+    assert writer.failed == 1
+    assert "a row was not written" in caplog.text
+
+
+def test_what_a_job_gives_back_is_called_once_committed(writer: Writer) -> None:
+    seen: list[list[object]] = []
+
+    def job(database: sqlite3.Connection) -> object:
+        _add(database, 7)
+        return lambda: seen.append(rows(writer))
+
+    writer.submit(job)  # type: ignore[arg-type]
+    writer.flush()
+    assert seen == [[7]]
+
+
+def test_a_writer_that_is_closed_refuses_and_counts(tmp_path: Path) -> None:
+    made = Writer(tmp_path / "x.sqlite")
+    made.create("CREATE TABLE t (x INTEGER UNIQUE)")
+    assert add(made, 1)
+    made.close()
+    made.close()
+    assert not add(made, 2)
+    assert made.refused == 1
+    kept = connect(tmp_path / "x.sqlite")
+    assert kept.execute("SELECT x FROM t").fetchall() == [(1,)]
+    kept.close()
+
+
+def test_what_waits_is_bounded(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "WAITING", 3)
+    stuck, go = threading.Event(), threading.Event()
+
+    def job(_: sqlite3.Connection) -> None:
+        stuck.set()
+        go.wait(10)
+
+    writer.submit(job)
+    assert stuck.wait(10)
+    assert [add(writer, number) for number in range(5)] == [True, True, True, False, False]
+    go.set()
+    writer.flush()
+    assert rows(writer) == [0, 1, 2]
+    assert writer.refused == 2
+
+
+def test_readers_do_not_wait_for_a_batch(tmp_path: Path) -> None:
+    made = Writer(tmp_path / "x.sqlite")
+    made.create("CREATE TABLE t (x INTEGER UNIQUE)")
+    inside, go = threading.Event(), threading.Event()
+
+    def job(database: sqlite3.Connection) -> None:
+        _add(database, 1)
+        inside.set()
+        go.wait(10)
+
+    made.submit(job)
+    assert inside.wait(10)
+    assert rows(made) == []  # it is not committed, and nobody waits for it
+    go.set()
+    made.flush()
+    assert rows(made) == [1]
+    made.close()
+
+
+def test_a_process_that_ends_without_a_word_still_writes(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from penstock.store.writer import Writer
+made = Writer(Path(sys.argv[1]))
+made.create("CREATE TABLE t (x)")
+for number in range(50):
+    made.submit(lambda database, number=number: database.execute("INSERT INTO t VALUES (?)", (number,)) and None)
+"""
+    path = tmp_path / "x.sqlite"
+    subprocess.run([sys.executable, "-c", code, str(path)], env=environment(), timeout=60, check=True)
+    kept = connect(path)
+    assert kept.execute("SELECT count(*) FROM t").fetchone() == (50,)
+    kept.close()
+
+
+# ── files ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights are another matter there")
+def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
+    kept = connect(tmp_path / "deep" / "x.sqlite")
+    kept.execute("CREATE TABLE t (x)")
+    assert [path.stat().st_mode & 0o077 for path in (tmp_path / "deep").iterdir()] == [0, 0, 0]
+    assert size(kept) > 0
+    kept.close()
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    path.write_text("not a database, but long enough to be mistaken for one " * 100)
+    with pytest.raises(OSError, match=r"x\.sqlite"):
+        connect(path)
+
+
+def test_the_folder_is_said_or_the_systems_own(tmp_path: Path) -> None:
+    assert folder({"PENSTOCK_DATA": str(tmp_path)}) == tmp_path
+    assert folder({"XDG_DATA_HOME": str(tmp_path)}).name == "penstock"

@@ -1,0 +1,222 @@
+"""What providers' own figures are used for, what is learned from them, what is kept; the gateway's questions."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from penstock.events import Finish, Usage
+from penstock.request import Call, File, Message, Request, Result, Text, Tool, Turn
+from penstock.stores import MemoryStore
+from penstock.tokens import HybridTokenEstimator, warning
+from penstock.tokens.model import tables
+from tests.tokens.samples import JSON, PROSE
+
+ASKED = Message("user", [Text(text=PROSE)])
+TOOL = Tool("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (1024).to_bytes(4, "big") + (768).to_bytes(4, "big")).decode()
+
+
+def total(request: Any, model: str = "gpt-4o") -> int:
+    return HybridTokenEstimator().estimate_conversation(request, model).tokens
+
+
+# ── what the provider said ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def turn(text: str, **usage: Any) -> Turn:
+    return Turn(parts=[Text(text=text)], usage=Usage(**usage), finish=Finish("stop"))
+
+
+def answer(text: str) -> Message:
+    return Message("assistant", [Text(text=text)])
+
+
+@pytest.mark.row("T2")
+def test_the_very_prompt_is_actual_and_the_next_is_hybrid() -> None:
+    estimator = HybridTokenEstimator()
+    estimator.calibrate([ASKED], turn("Low water.", input=1000, output=40, reasoning=30), "gpt-4o")
+    known = estimator.estimate_conversation([ASKED], "gpt-4o")
+    assert (known.tokens, known.method, known.confidence, known.low, known.high) == (1000, "actual", 1.0, 1000, 1000)
+    again = [ASKED, answer("Low water."), Message("user", [Text(text="And tomorrow?")])]
+    found = estimator.estimate_conversation(again, "gpt-4o")
+    assert found.method == "hybrid"
+    assert 1010 < found.tokens < 1030, "1,000 and the answer's 10 without its reasoning, and a short question"
+    assert estimator.estimate_conversation([ASKED], "claude-3-opus").method == "estimated", "other models know nothing"
+    changed = [Message("user", [Text(text=PROSE + "!")]), *again[1:]]
+    assert estimator.estimate_conversation(changed, "gpt-4o").method == "estimated"
+    assert estimator.estimate_conversation(again, "gpt-4o", tools=[TOOL]).method == "estimated", (
+        "other tools, other prompt"
+    )
+
+
+@pytest.mark.row("T2", "K5")
+def test_an_answer_that_comes_back_otherwise_is_estimated_and_nothing_counts_twice() -> None:
+    estimator = HybridTokenEstimator()
+    estimator.calibrate([ASKED], turn("Low water.", input=1000, output=500), "gpt-4o")
+    found = estimator.estimate_conversation([ASKED, answer("Something else.")], "gpt-4o")
+    assert (found.method, found.tokens < 1030) == ("hybrid", True)
+    last = [ASKED, answer("Low water."), Message("user", [Text(text="Why?")])]
+    estimator.calibrate(last, turn("Moon.", input=1512, output=3), "gpt-4o")
+    assert estimator.estimate_conversation([*last, answer("Moon.")], "gpt-4o").tokens == pytest.approx(1515, abs=2)
+
+
+@pytest.mark.row("T2")
+def test_of_a_turn_in_steps_the_first_input_is_the_prompt_and_the_last_is_what_it_grew_to() -> None:
+    estimator = HybridTokenEstimator()
+    steps = [Usage(input=1000, output=20, step=1), Usage(input=1400, output=30, step=2)]
+    whole = Turn(parts=[Text(text="Done.")], usage=Usage(input=2400, output=50), steps=steps, finish=Finish("stop"))
+    estimator.calibrate([ASKED], whole, "gpt-4o")
+    assert estimator.estimate_conversation([ASKED], "gpt-4o").tokens == 1000
+    assert estimator.estimate_conversation([ASKED, answer("Done.")], "gpt-4o").tokens == pytest.approx(1430, abs=2)
+
+
+@pytest.mark.row("T2")
+def test_a_call_comes_back_with_other_spaces_and_ids() -> None:
+    estimator = HybridTokenEstimator()
+    made = Turn(
+        parts=[Call(id="a", name="f", json='{"x": 1}')], usage=Usage(input=900, output=33), finish=Finish("calls")
+    )
+    estimator.calibrate([ASKED], made, "gpt-4o")
+    back = Message("assistant", [Call(id="b", name="f", json='{"x":1}')])
+    assert estimator.estimate_conversation([ASKED, back], "gpt-4o").tokens == 933
+
+
+def test_cache_marks_change_nothing() -> None:
+    estimator = HybridTokenEstimator()
+    estimator.calibrate([ASKED], 1000, "gpt-4o")
+    marked = Message("user", [Text(text=PROSE, cache="5m")])
+    assert estimator.estimate_conversation([marked], "gpt-4o").method == "actual"
+
+
+@pytest.mark.row("T5")
+def test_a_factor_learns_and_is_bounded_and_one_odd_sample_does_little() -> None:
+    estimator = HybridTokenEstimator()
+    messages = [Message("user", [Text(text=f"{number} {PROSE * 4}")]) for number in range(60)]
+    plain = estimator.estimate_conversation([messages[0]], "gpt-4o", "p").tokens
+    estimator.calibrate([messages[1]], plain * 50, "gpt-4o", "p")
+    assert estimator.factor("gpt-4o", "p").value <= 1.13
+    for message in messages[2:30]:
+        estimator.calibrate([message], round(plain * 1.3), "gpt-4o", "p")
+    assert estimator.factor("gpt-4o", "p").value == pytest.approx(1.3, rel=0.03)
+    assert estimator.estimate_conversation([messages[40]], "gpt-4o", "p").tokens == pytest.approx(plain * 1.3, rel=0.03)
+    assert estimator.factor("gpt-4o", "q").value == 1.0
+    for message in messages[30:]:
+        estimator.calibrate([message], plain * 40, "gpt-4o", "p")
+    assert estimator.factor("gpt-4o", "p").value == 2.0
+
+
+@pytest.mark.row("T5")
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Turn(parts=[Call(id="1", name="search", by="provider")], usage=Usage(input=9000), finish=Finish("stop")),
+        Turn(parts=[Text(text="x")], finish=Finish("stop")), Usage(input=9000, exact=False), Usage(),
+    ],
+    ids=["provider-run tools", "no usage", "not exact", "unknown"],
+)  # fmt: skip
+def test_what_is_not_the_prompts_own_count_teaches_nothing(seen: Any) -> None:
+    estimator = HybridTokenEstimator()
+    estimator.calibrate([ASKED], seen, "gpt-4o")
+    assert estimator.factor("gpt-4o").turns == 0
+    assert estimator.estimate_conversation([ASKED], "gpt-4o").method == "estimated"
+
+
+@pytest.mark.row("T1", "T5")
+def test_reset_keeps_what_was_learned() -> None:
+    estimator = HybridTokenEstimator()
+    plain = estimator.estimate_conversation([ASKED], "gpt-4o").tokens
+    estimator.calibrate([ASKED], plain * 2, "gpt-4o")
+    learned = estimator.factor("gpt-4o")
+    estimator.reset()
+    assert len(estimator.cache) == 0
+    found = estimator.estimate_conversation([ASKED], "gpt-4o")
+    assert (found.method, estimator.factor("gpt-4o")) == ("estimated", learned)
+    assert found.tokens > plain
+
+
+# ── the cache ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("T4")
+def test_editing_one_message_counts_that_message_alone() -> None:
+    estimator = HybridTokenEstimator()
+    talk = [Message(("user", "assistant")[place % 2], [Text(text=f"{place} {PROSE}")]) for place in range(200)]
+    first = estimator.estimate_conversation(talk, "gpt-4o").tokens
+    assert estimator.cache.counted == 201
+    edited = [*talk[:100], Message("user", [Text(text="Shorter.")]), *talk[101:]]
+    found = estimator.estimate_conversation(edited, "gpt-4o").tokens
+    assert estimator.cache.counted == 202
+    assert found < first
+    assert found == HybridTokenEstimator().estimate_conversation(edited, "gpt-4o").tokens
+
+
+@pytest.mark.row("T4")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Call(id="1", name="f", json='{"a": 1}'), Call(id="1", name="f", json=JSON)),
+        (Result(call="1", content=[Text(text="short")]), Result(call="1", content=[Text(text=PROSE)])),
+        (File(media="image/png", data=PNG), File(media="image/png", data=PNG[:-4])),
+    ],
+    ids=["arguments", "results", "files"],
+)
+def test_the_cache_tells_contents_apart(one: Any, other: Any) -> None:
+    estimator = HybridTokenEstimator()
+    for part in (one, other, one):
+        estimator.estimate_message(Message("user", [part]), "gpt-4o")
+    assert estimator.cache.counted == 2
+
+
+@pytest.mark.row("T4")
+def test_counts_of_one_family_are_not_those_of_another() -> None:
+    store = MemoryStore(lambda: 0.0)
+    models = ("gpt-4o", "claude-3-opus", "gemini-2.5-pro")
+    shared = HybridTokenEstimator(counts=store)
+    for model in models:
+        fresh = HybridTokenEstimator().estimate_message(ASKED, model)
+        assert shared.estimate_message(ASKED, model) == fresh
+        assert HybridTokenEstimator(counts=store).estimate_message(ASKED, model) == fresh
+    assert shared.cache.counted == len(models)
+    assert HybridTokenEstimator(counts=store, tenant="other").cache.get([b"x" * 16]) == {}
+
+
+def test_the_cache_is_bounded() -> None:
+    estimator = HybridTokenEstimator()
+    estimator.cache._most = 10
+    for place in range(40):
+        estimator.estimate_message(Message("user", [Text(text=str(place))]), "gpt-4o")
+    assert len(estimator.cache) == 10
+    talk = [Message("user", [Text(text=f"m{place}")]) for place in range(50)]
+    assert estimator.estimate_conversation(talk, "gpt-4o").tokens == total(talk)
+
+
+# ── for the gateway ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("T6")
+def test_a_warning_from_90_percent_of_the_limit_and_never_an_error() -> None:
+    estimator = HybridTokenEstimator()
+    estimator.calibrate([ASKED], 900, "gpt-4o")
+    assert estimator.preflight([ASKED], 1001, "gpt-4o") is None
+    near, over = estimator.preflight([ASKED], 1000, "gpt-4o"), estimator.preflight([ASKED], 500, "gpt-4o")
+    assert near is not None
+    assert over is not None
+    assert (near.code, over.code) == ("near-limit", "over-limit")
+    assert "900 of 1,000 tokens (90%; actual)" in near.message
+    assert warning(estimator.estimate_conversation([ASKED], "gpt-4o"), 0) is None, "no limit is known"
+
+
+def test_a_breakdown_has_a_line_for_each_message() -> None:
+    estimator = HybridTokenEstimator()
+    found = estimator.breakdown(Request(model="gpt-4o", messages=[ASKED, answer("Yes.")], tools=[TOOL]))
+    assert (found.family, [line.what for line in found.lines]) == ("gpt", ["around", "user", "assistant"])
+    assert sum(line.estimate.tokens for line in found.lines) == pytest.approx(found.total.tokens, abs=2)
+
+
+def test_a_request_names_its_own_model() -> None:
+    request = Request(model="claude-sonnet-4-5", messages=[ASKED], tools=[TOOL])
+    assert total(request, "") == total(request, "claude-sonnet-4-5") != total(request, "gpt-4o")
+    assert tables().of("claude-sonnet-4-5").name == "claude"

@@ -1,0 +1,162 @@
+"""Counts and factors in SQLite: over restarts, between processes, after damage, within bounds."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.request import Message, Text
+from penstock.store.tokens import TokenStore, place
+from penstock.stores import MemoryStore
+from penstock.tokens import HybridTokenEstimator
+from tests.cli.running import environment
+from tests.tokens.samples import PROSE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TALK = [Message("user", [Text(text=f"{number} {PROSE}")]) for number in range(12)]
+LEARN = """
+import sys
+from pathlib import Path
+from penstock.request import Message, Text
+from penstock.store.tokens import TokenStore
+from penstock.tokens import HybridTokenEstimator
+store = TokenStore(Path(sys.argv[1]))
+estimator = HybridTokenEstimator(counts=store, learned=store.factors)
+for number in range(int(sys.argv[2])):
+    message = Message("user", [Text(text=f"{sys.argv[3]} {number} " + "low water at noon " * 60)])
+    plain = estimator.estimate_conversation([message], "gpt-4o", "p").tokens / estimator.factor("gpt-4o", "p").value
+    estimator.calibrate([message], round(plain * 1.4), "gpt-4o", "p")
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "tokens.sqlite"
+
+
+@pytest.fixture
+def stores() -> Iterator[list[TokenStore]]:
+    opened: list[TokenStore] = []
+    yield opened
+    for store in opened:
+        store.close()
+
+
+def made(path: Path, stores: list[TokenStore], **options: int) -> tuple[TokenStore, HybridTokenEstimator]:
+    store = TokenStore(path, **options)  # type: ignore[arg-type]
+    stores.append(store)
+    return store, HybridTokenEstimator(counts=store, learned=store.factors)
+
+
+@pytest.mark.row("T4", "T5")
+def test_a_restart_keeps_counts_prompts_and_factors(path: Path, stores: list[TokenStore]) -> None:
+    _, first = made(path, stores)
+    plain = first.estimate_conversation(TALK, "gpt-4o", "p")
+    first.calibrate(TALK, plain.tokens * 2, "gpt-4o", "p")
+    learned = first.factor("gpt-4o", "p")
+    stores.pop().close()
+    assert first.factor("gpt-4o", "p") == learned, "a store that is gone takes nothing back"
+    _, second = made(path, stores)
+    assert second.estimate_conversation(TALK, "gpt-4o", "p").method == "actual"
+    assert second.cache.counted == 0
+    assert second.factor("gpt-4o", "p") == learned
+    assert second.estimate_conversation(TALK[:3], "gpt-4o", "p").tokens > 1.05 * plain.tokens * 3 / 12
+
+
+@pytest.mark.row("T4", "T5")
+def test_two_processes_share_and_neither_loses_what_the_other_learned(path: Path, stores: list[TokenStore]) -> None:
+    _, mine = made(path, stores)
+    command = [sys.executable, "-c", LEARN, str(path), "12"]
+    running = [subprocess.Popen([*command, name], env=environment(), stderr=subprocess.PIPE) for name in ("a", "b")]
+    for process in running:
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, said) == (0, b"")
+    factor = mine.factor("gpt-4o", "p")
+    assert factor.turns == 24
+    assert factor.value == pytest.approx(1.4, rel=0.05)
+    known = Message("user", [Text(text="a 3 " + "low water at noon " * 60)])
+    assert mine.estimate_conversation([known], "gpt-4o", "p").method == "actual"
+    assert mine.cache.counted == 0
+
+
+@pytest.mark.parametrize("damage", ["garbage", "middle"])
+def test_a_broken_file_is_moved_aside_and_begun_anew(
+    path: Path, stores: list[TokenStore], damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, first = made(path, stores)
+    first.estimate_conversation(TALK, "gpt-4o")
+    store.put("", {f"{number:040}": b"x" * 400 for number in range(300)})
+    store.close()
+    stores.clear()
+    size = path.stat().st_size
+    data = (
+        b"not a database at all " * 400 if damage == "garbage" else path.read_bytes()[:4096] + b"\xa5" * (size - 4096)
+    )
+    path.write_bytes(data)
+    with caplog.at_level(logging.WARNING, "penstock.store"):
+        store, second = made(path, stores)
+        assert second.estimate_conversation(TALK, "gpt-4o").method == "estimated"
+        second.calibrate(TALK, 5000, "gpt-4o")
+    aside = path.with_name("tokens.sqlite.broken-1")
+    assert store.moved == [aside]
+    assert aside.read_bytes()[4096:] == data[4096:]
+    assert "is no database any more; it is now tokens.sqlite.broken-1" in caplog.text
+    _, third = made(path, stores)
+    assert third.estimate_conversation(TALK, "gpt-4o").tokens == 5000
+
+
+def test_it_is_bounded_and_the_least_recently_used_go_first(path: Path, stores: list[TokenStore]) -> None:
+    now = [0.0]
+    store = TokenStore(path, rows=50, clock=lambda: now[0])
+    stores.append(store)
+    for number in range(200):
+        now[0] += 100.0
+        store.put("", {str(number): b"x"})
+        store.get("", ["0"])
+    assert len(store) <= 100
+    assert set(store.get("", ["0", "1", "199"])) == {"0", "199"}
+
+
+def test_tenants_see_only_their_own(path: Path, stores: list[TokenStore]) -> None:
+    store, _ = made(path, stores)
+    store.put("a", {"k": b"1"})
+    store.factors.update("a", "m", lambda _: b"{}")
+    assert store.get("b", ["k"]) == {}
+    assert store.factors.get("b", ["m"]) == {}
+    assert (store.get("a", ["k"]), store.factors.get("a", ["m"])) == ({"k": b"1"}, {"m": b"{}"})
+
+
+def test_a_change_that_fails_changes_nothing(path: Path, stores: list[TokenStore]) -> None:
+    store, _ = made(path, stores)
+    store.factors.update("", "m", lambda _: b"1")
+    with pytest.raises(ZeroDivisionError):
+        store.factors.update("", "m", lambda _: bytes(1 // 0))
+    assert store.factors.update("", "m", lambda old: (old or b"") + b"2") == b"12"
+
+
+@pytest.mark.parametrize("row", [b"junk", b'{"value": 99}', b'{"value": "x"}', b"\xff"])
+def test_a_factor_that_cannot_be_right_is_not_used(path: Path, stores: list[TokenStore], row: bytes) -> None:
+    store, estimator = made(path, stores)
+    store.factors.update("", "p/gpt-4o", lambda _: row)
+    assert estimator.factor("gpt-4o", "p").value == 1.0
+
+
+def test_the_store_in_memory_keeps_the_same_promises() -> None:
+    store = MemoryStore(lambda: 0.0)
+    first = HybridTokenEstimator(counts=store, learned=store)
+    first.calibrate(TALK, 5000, "gpt-4o")
+    second = HybridTokenEstimator(counts=store, learned=store)
+    assert second.estimate_conversation(TALK, "gpt-4o").tokens == 5000
+    assert second.factor("gpt-4o").turns == 1
+
+
+def test_the_file_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    assert place() == tmp_path / "tokens.sqlite"
