@@ -8,6 +8,7 @@ from penstock.engines.options import RequestOptions
 from penstock.engines.routing import Router
 from penstock.fold import fold
 from penstock.request import Message, Request, Text
+from penstock.testing import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
     from penstock.request import Turn
-    from penstock.testing import Upstream
 
 KEY = "sk-planted-0123456789abcdef"
 ENGINES = ("native", "sdk")
@@ -33,7 +33,7 @@ async def no_wait(_: float) -> None:
 
 def router(up: Upstream | Mapping[str, Upstream], *, env: Mapping[str, str] | None = None, **config: Any) -> Router:
     """A router whose providers are upstreams; a lone one stands for all vendors."""
-    ups = dict.fromkeys(VENDORS, up) if not isinstance(up, dict) else up
+    ups: Mapping[str, Upstream] = dict.fromkeys(VENDORS, up) if isinstance(up, Upstream) else up
     accounts = {
         name: {"base_url": one.url + VENDORS.get(name, ("", "", "/v1"))[2], "key": KEY, **config.pop(name, {})}
         for name, one in ups.items()

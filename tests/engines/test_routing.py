@@ -21,7 +21,7 @@ from penstock.providers.registry import Retry
 from penstock.replay import play
 from penstock.request import Message, Request, Text
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import KEY, asking, events, no_wait, quick, router, turn
+from tests.engines.asking import ENGINES, KEY, asking, events, no_wait, quick, router, turn
 
 if TYPE_CHECKING:
     from penstock.engines.record import Decision
@@ -218,6 +218,23 @@ def test_no_retry_past_the_total() -> None:
                 await way.open(asking(), options=quick(timeouts={"total": 2}))
             assert time.monotonic() - begun < 2
             assert len(up.seen) == 1
+            await way.aclose()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.row("G7")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_field_that_we_added_is_done_without_where_it_is_refused(engine: str) -> None:
+    no = Reply.refusing("openai-chat", 400, "Unrecognized request argument supplied: stream_options")
+
+    async def scene() -> None:
+        async with Upstream(no, GOOD) as up:
+            way = router(up)
+            reply = await way.open(asking(), engine=engine, options=quick())
+            assert (await turn(reply)).text
+            assert ["stream_options" in seen.json for seen in up.seen] == [True, False]
+            assert way.counts["retry", "field", "openai"] == 1
             await way.aclose()
 
     asyncio.run(scene())

@@ -176,14 +176,12 @@ def test_connections_are_kept_and_do_not_wait() -> None:
                 await turn(await way.open(asking()))
                 await asyncio.sleep(0)
             native: Any = way._made("native")
-            assert len(native._sessions) == 1
-            (session,) = native._sessions.values()
-            (kept,) = session.connector._conns.values()
+            (kept,) = native._direct._idle.values()
             assert len(kept) == 1
-            socket = kept[0][0].transport.get_extra_info("socket")
+            socket = kept[0].transport.get_extra_info("socket")
             assert socket.getsockopt(6, 1) != 0  # IPPROTO_TCP, TCP_NODELAY
-            await way.open(asking(), options=quick(headers={"x-a": "b"}, timeouts={"connect": 1}))
-            assert len(native._sessions) == 1, "headers and limits need no connection of their own"
+            await turn(await way.open(asking(), options=quick(headers={"x-a": "b"}, timeouts={"connect": 1})))
+            assert len(native._direct._open) == 1, "headers and limits need no connection of their own"
             await way.aclose()
 
     asyncio.run(scene())

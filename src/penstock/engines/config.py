@@ -10,6 +10,7 @@ fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
 from __future__ import annotations
 
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,10 @@ from penstock.secrecy import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+GATEWAY = frozenset({"serve", "keys", "limits", "access", "journal", "record", "state", "features", "log"})
+"""Tables of `penstock.toml` that only a gateway reads: one file does for all."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -68,7 +73,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if isinstance(value, str | Path):
             where = str(value)
             try:
-                value = tomllib.loads(Path(value).read_text(encoding="utf-8"))
+                read = tomllib.loads(Path(value).read_text(encoding="utf-8"))
+                value = {name: table for name, table in read.items() if name not in GATEWAY}
             except tomllib.TOMLDecodeError as error:
                 raise InputError(f"{where}: {error}") from None
         try:
@@ -118,3 +124,8 @@ def _own(name: str, own: Account) -> Provider:
             _made.clear()
         found = _made[key] = custom(name, own.base_url, like=own.like or COMPATIBLE, **own.fields)
     return found
+
+
+@lru_cache(maxsize=256)
+def _custom(name: str, base_url: str, like: str, fields: bytes) -> Provider:
+    return custom(name, base_url, like=like, **msgspec.json.decode(fields))

@@ -7,6 +7,7 @@ once. Leans on an aiohttp response, which it is given.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.trouble import broken
@@ -27,7 +28,7 @@ class Incoming:
     """One answer. `read()` gives what has come since the last one, b"" at the end."""
 
     __slots__ = (
-        "_begun", "_content", "_first", "_late", "_limits", "_loop", "_response", "_since", "_timer", "_total",
+        "_all", "_begun", "_content", "_first", "_late", "_limits", "_loop", "_response", "_since", "_timer", "_total",
         "headers", "status",
     )  # fmt: skip
 
@@ -36,6 +37,7 @@ class Incoming:
         self.headers: dict[str, str] = {name.lower(): value for name, value in response.headers.items()}
         self._response = response
         self._content = response.content
+        self._all = getattr(self._content, "all", None) or partial(_all, self._content)
         self._limits, self._loop = limits, loop
         self._first, self._total = started + limits.first_byte, started + limits.total
         self._begun = False
@@ -47,7 +49,7 @@ class Incoming:
         """All that has come, waiting for something to come."""
         self._since = self._loop.time()
         try:
-            data: bytes = await _all(self._content)
+            data: bytes = await self._all()
         except asyncio.CancelledError:
             self.close()
             raise

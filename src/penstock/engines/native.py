@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock._version import __version__
 from penstock.engines import tls
+from penstock.engines.direct import Direct
 from penstock.engines.incoming import Incoming
 from penstock.engines.proxies import proxy_for
 from penstock.engines.reading import Reading
@@ -46,6 +47,7 @@ class Native:
             raise MissingExtra("aiohttp", "client") from None
         self._sessions: dict[tuple[object, ...], Any] = {}
         self._retired: list[Any] = []
+        self._direct = Direct(self._aiohttp)
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,6 +57,8 @@ class Native:
 
     async def aclose(self) -> None:
         """Close every connection."""
+        self._direct.close()
+        await asyncio.sleep(0)  # in which connections learn of it
         sessions = [*self._sessions.values(), *self._retired]
         self._sessions, self._retired = {}, []
         for session in sessions:
@@ -86,14 +90,11 @@ class Native:
     async def send(self, out: Outgoing, options: RequestOptions) -> Incoming:
         """Send a request and wait for the head of its answer, whatever its status."""
         loop, limits = asyncio.get_running_loop(), options.timeouts
-        session = self._session(loop, options)
+        tls.context(options)  # what is wrong with it is the caller's, not the way's
         started = loop.time()
         try:
             async with asyncio.timeout_at(started + min(limits.first_byte, limits.total)):
-                response = await session.request(
-                    out.method, self._place(out.url), data=_body(out.body), headers=_headers(out),
-                    allow_redirects=False, proxy=proxy_for(out.url, options), timeout=self._limits(limits.connect),
-                )  # fmt: skip
+                response = await self._response(loop, out, options)
         except TimeoutError as error:
             raise late(error, limits) from error
         except (self._aiohttp.InvalidURL, self._aiohttp.NonHttpUrlClientError) as error:
@@ -101,6 +102,21 @@ class Native:
         except (self._aiohttp.ClientError, OSError, ValueError) as error:
             raise broken(error) from error
         return Incoming(response, limits, loop, started)
+
+    async def _response(self, loop: asyncio.AbstractEventLoop, out: Outgoing, options: RequestOptions) -> Any:
+        """By the straight way where there is one, else as aiohttp goes."""
+        limits, proxy, headers = options.timeouts, proxy_for(out.url, options), _headers(out)
+        if proxy is None:
+            made = await self._direct.request(
+                out.method, out.url, headers, out.body, tls=tls.context(options), key=tls.key_of(options),
+                connect=limits.connect,
+            )  # fmt: skip
+            if made is not None:
+                return made
+        return await self._session(loop, options).request(
+            out.method, self._place(out.url), data=_body(out.body), headers=headers, allow_redirects=False,
+            proxy=proxy, timeout=self._limits(limits.connect),
+        )  # fmt: skip
 
     def _place(self, url: str) -> Any:
         # As it is: an address that was signed must not be spelt anew (yarl would make ':' of '%3A').

@@ -69,6 +69,7 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ca_bundle: tuple[str, ...] = ()
     client_certificate: ClientCertificate | None = None
     verify_ssl: bool = True
+    key: str = ""  # in place of the provider's own
 
     def __post_init__(self) -> None:
         if self.proxy not in _CHOICES and not self.proxy.lower().startswith(("http://", "https://")):
@@ -110,7 +111,7 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Fit to be printed."""
         return {
             **asdict(self), "headers": hide_headers(self.headers), "proxy": hide(self.proxy),
-            "extra_body": sorted(self.extra_body), "timeouts": asdict(self.timeouts),
+            "extra_body": sorted(self.extra_body), "timeouts": asdict(self.timeouts), "key": MARK if self.key else "",
         }  # fmt: skip
 
     def __repr__(self) -> str:

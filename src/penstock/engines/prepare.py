@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.engines.config import Account
     from penstock.engines.naming import Target
     from penstock.engines.options import RequestOptions
+    from penstock.errors import ProviderError
     from penstock.messages import ConvertOptions
     from penstock.providers.registry import Endpoint, Provider
     from penstock.request import Request
@@ -39,6 +40,7 @@ _SHAPES: dict[str, Any] = {"ids": Rule, "names": Rule, "holding": Holding}
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     "chat": ("responses",), "responses": ("chat",), "completions": ("chat", "responses"), "fim": ("completions",),
 }  # fmt: skip
+ADDED = ("stream_options",)  # fields that nobody asked for, and that can be done without
 
 
 class Prepared(msgspec.Struct):
@@ -118,6 +120,15 @@ def trimmed(body: dict[str, Any], row: Provider, endpoint: Endpoint) -> tuple[di
         Diagnostic("refused-field", f"{name} is left out: {where} answers it with an error", where) for name in refused
     ]
     return ({name: value for name, value in body.items() if name not in gone} if gone else body), told
+
+
+def relieved(job: Job, error: ProviderError) -> str:
+    """Take a field of our own adding out of the body, if it is what was refused; gives its name."""
+    said = f"{error.message} {error.body}"
+    found = next((name for name in ADDED if name in job.body and name in said), "")
+    if found:
+        job.body = {name: value for name, value in job.body.items() if name != found}
+    return found
 
 
 def over(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

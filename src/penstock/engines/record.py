@@ -53,10 +53,12 @@ class Recorder:
         self._report = report
 
     def note(self, record: Record, decision: Decision) -> None:
-        decision = msgspec.structs.replace(decision, why=hide(decision.why))
+        if decision.what in _LOUD:  # what quotes an error; the rest is made of names alone
+            decision = msgspec.structs.replace(decision, why=hide(decision.why))
         record.decisions.append(decision)
         self._counts[decision.what, decision.code, decision.provider] += 1
         level = logging.INFO if decision.what in _LOUD else logging.DEBUG
-        log.log(level, "%s %s: %s: %s", decision.provider or "-", record.asked, decision.what, decision.why)
+        if log.isEnabledFor(level):
+            log.log(level, "%s %s: %s: %s", decision.provider or "-", record.asked, decision.what, decision.why)
         if self._report is not None:
             self._report(decision)

@@ -21,12 +21,12 @@ from penstock.engines.config import Config
 from penstock.engines.flags import wished
 from penstock.engines.naming import Target, targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.prepare import outline, over, place, prepare
+from penstock.engines.prepare import outline, over, place, prepare, relieved
 from penstock.engines.record import Decision, Record, Recorder
 from penstock.engines.reply import Reply
 from penstock.engines.retrying import elsewhere, passing, pause
 from penstock.engines.signing import Signing
-from penstock.errors import InputError, ProviderError, provider_error
+from penstock.errors import InputError, InvalidRequest, ProviderError, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Router:
         self._engines: dict[str, Engine] = dict(engines or {})
         self._recorder = Recorder(self.counts, on_decision)
         self._auths: dict[tuple[str, ...], Auth] = {}
+        self._own = RequestOptions.read(self.config.options)
+        self._below: dict[str, RequestOptions] = {}  # the options of each provider, over our own
         self._sleep = sleep
         self._chance = chance
 
@@ -91,7 +93,15 @@ class Router:
                 self._note(record, "operation", made.job.operation, made.why, target)
             self._sign(made.job)
             used = self._engine(made.job, record, engine)
-            reply = Reply(await used.open(made.job), made.job, record, used.name)
+            try:
+                answer = await used.open(made.job)
+            except InvalidRequest as error:
+                field = relieved(made.job, error)
+                if not field:
+                    raise
+                self._note(record, "retry", "field", f"without {field}: {error}", target)
+                answer = await used.open(made.job)
+            reply = Reply(answer, made.job, record, used.name)
             await reply.begin()
             self._note(record, "open", used.name, f"{used.name} is answering, status {reply.status}", target, used.name)
             return reply
@@ -129,7 +139,7 @@ class Router:
         """The first of those meant who answers."""
         record = Record(name if isinstance(name, str) else name.provider.name)
         failed: list[ProviderError] = []
-        ends = time.monotonic() + (options or RequestOptions.read(self.config.options)).timeouts.total
+        ends = time.monotonic() + (options.over(self._own) if options is not None else self._own).timeouts.total
         meant = targets(name, self.config, self.env) if isinstance(name, str) else [name]
         for number, target in enumerate(meant):
             self._note(record, "route", "first" if not number else "next", target.why, target)
@@ -201,8 +211,10 @@ class Router:
 
     def _options(self, target: Target, options: RequestOptions | None, left: float) -> RequestOptions:
         """The call's options over the provider's over the configuration's; no wait is longer than what is left."""
-        below = RequestOptions.read(self.config.account(target.provider.name).options)
-        made = below.over(RequestOptions.read(self.config.options))
+        made = self._below.get(target.provider.name)
+        if made is None:
+            said = RequestOptions.read(self.config.account(target.provider.name).options)
+            made = self._below[target.provider.name] = said.over(self._own)
         made = options.over(made) if options is not None else made
         if left < made.timeouts.total:
             made = replace(made, timeouts=replace(made.timeouts, total=max(left, 0.001)))
@@ -232,7 +244,7 @@ class Router:
         if job.provider.engine != "native":
             return
         row, account = job.provider, self.config.account(job.provider.name)
-        key = account.key or (self.env.get(account.env, "") if account.env else "")
+        key = job.options.key or account.key or (self.env.get(account.env, "") if account.env else "")
         known = (row.name, row.base_url, key, *(self.env.get(name, "") for name in row.env))
         auth = self._auths.get(known)
         if auth is None:
@@ -240,7 +252,8 @@ class Router:
                 auth = auth_for(row, key=key, env=self.env, settings=account.settings)
             except InputError as error:
                 raise provider_error(Fault("auth", str(error)), provider=row.name, model=job.model) from error
-            self._auths[known] = auth
+            if not job.options.key:  # a caller's own key is not kept
+                self._auths[known] = auth
         job.sign = Signing(auth, job.options, self._made("native"))
         job.secrets = auth.secrets()
 

@@ -1,0 +1,205 @@
+"""One connection of the straight way: HTTP/1.1, parsed by httptools. It is a response, and its content, at once.
+
+It looks like aiohttp's to `Incoming`, and fails with its errors. `direct` keeps the connections and chooses among them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Any, Protocol
+
+HIGH = 2**18  # bytes that wait to be read before the other side is held back
+HEAD = 2**18  # bytes of a head at most
+_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
+_INFORMING = 200  # a status below it is not the answer yet
+
+
+class Ways(Protocol):
+    """What a connection asks of whoever keeps it."""
+
+    web: Any
+    tools: Any
+
+    def put(self, at: tuple[object, ...], made: Connection) -> None: ...
+    def forget(self, at: tuple[object, ...], made: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """One connection, one answer at a time. It is the response and its content at once."""
+
+    def __init__(self, ways: Ways, key: tuple[object, ...]) -> None:
+        self._ways, self._key = ways, key
+        self.loop = asyncio.get_running_loop()
+        self.transport: Any = None
+        self.lost = False
+        self.since = 0.0  # when it became idle
+        self.heard = False  # whether anything of this answer has come
+        self.begin()
+
+    def begin(self) -> None:
+        self._parser: Any = self._ways.tools.HttpResponseParser(self)
+        self.status = 0
+        self.heard = False
+        self.headers: dict[str, str] = {}
+        self._size = 0  # bytes of the head, then bytes that wait
+        self._chunks: list[bytes] = []
+        self._answering = True
+        self._ready = self._complete = self._paused = self._kept = False
+        self._unpack: Any = None
+        self._error: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    # ── what Incoming asks of a response ──────────────────────────────────────────────────────────
+
+    @property
+    def content(self) -> Connection:
+        return self
+
+    @property
+    def connection(self) -> Connection | None:
+        return None if self.lost else self
+
+    async def ask(self, data: bytes) -> None:
+        """Send a request and wait for the head of its answer."""
+        self.transport.write(data)
+        try:
+            while not self._ready:
+                await self._wait_for_more()
+        except BaseException:
+            self.transport.abort()
+            raise
+
+    async def all(self) -> bytes:
+        """All that has come, waiting for something to come; nothing at the end."""
+        while not self._chunks:
+            if self._complete:
+                return b""
+            await self._wait_for_more()
+        chunks = self._chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
+        self._size = 0
+        if self._paused and not self.lost:
+            self._paused = False
+            self.transport.resume_reading()
+        return data
+
+    async def readany(self) -> bytes:
+        """The same, by aiohttp's name."""
+        return await self.all()
+
+    def at_eof(self) -> bool:
+        return self._complete and not self._chunks
+
+    def set_exception(self, error: BaseException) -> None:
+        """Somebody has waited too long."""
+        self._failed(error)
+
+    def release(self) -> None:
+        """The answer was read: the connection may serve again."""
+        if not self._answering:
+            return
+        self._answering = False
+        if self._complete and self._kept and not self.lost and not self._paused:
+            self._ways.put(self._key, self)
+        elif self.transport is not None:
+            self.transport.close()
+
+    def close(self) -> None:
+        self._answering = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def _wait_for_more(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._waiter = self.loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _failed(self, error: BaseException) -> None:
+        self._error = self._error or error
+        self._wake()
+
+    # ── the connection ────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if not self._answering:  # nobody asked: whatever it is, it belongs to no answer
+            self.transport.abort()
+            return
+        self.heard = True
+        try:
+            self._parser.feed_data(data)
+        except self._ways.tools.HttpParserUpgrade:
+            self._failed(self._ways.web.ClientPayloadError("it wants to speak another protocol"))
+        except self._ways.tools.HttpParserError as error:
+            web = self._ways.web
+            told: Any = web.ClientPayloadError(str(error)) if self._ready else web.ClientResponseError(None, ())
+            self._failed(told)
+            self.transport.abort()
+        if self._size > HIGH and not self._paused and self._ready and not self._complete:
+            self._paused = True
+            self.transport.pause_reading()
+        if self._ready or self._error is not None:
+            self._wake()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.lost = True
+        self._ways.forget(self._key, self)
+        if self._complete or not self._answering:
+            return
+        web = self._ways.web
+        if not self._ready:
+            self._failed(exc if isinstance(exc, OSError) else web.ServerDisconnectedError())
+        elif exc is None and not ({"content-length", "transfer-encoding"} & self.headers.keys()):
+            self._complete = True  # an answer that only the end of the connection ends
+            self._wake()
+        else:
+            self._failed(web.ClientPayloadError("the connection was closed before the answer was whole"))
+
+    # ── httptools ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._size += len(name) + len(value)
+        if self._size > HEAD:
+            raise ValueError("the head of the answer is too large")
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self._size = 0
+        if status < _INFORMING:
+            self.headers = {}
+            return
+        self.status = status
+        self._ready = True
+        if self.headers.get("content-encoding", "").lower() in _PACKED:
+            self._unpack = zlib.decompressobj(47).decompress  # 32 + 15: gzip or zlib, whichever it is
+
+    def on_body(self, body: bytes) -> None:
+        if self._unpack is not None:
+            body = self._unpack(body)
+        if body:
+            self._chunks.append(body)
+            self._size += len(body)
+
+    def on_message_complete(self) -> None:
+        if self._ready:
+            self._complete = True
+            self._kept = self._parser.should_keep_alive()
