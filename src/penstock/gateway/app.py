@@ -1,155 +1,172 @@
-"""The ASGI application, bare: reads a request, plays the script it names in the client's own protocol.
+"""The ASGI application, bare: it finds the door, lets the visit in, has it answered. It can be mounted in any other.
 
-Leans on the core for every byte it writes. A client that leaves ends its stream at once.
+Leans on `routes` for what an address means, `turn` for answers of models, `services` for all that outlives a request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
+import logging
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
-from penstock import events as ev
-from penstock import pick, protocols
-from penstock.bridge import encoding
-from penstock.gateway.pages import MODELS, page
-from penstock.gateway.routes import ROUTES, Asked, Route
-from penstock.replay import offered, play, scripts
+from penstock.errors import PenstockError
+from penstock.gateway import refusing
+from penstock.gateway.answers import Answer
+from penstock.gateway.bodies import body_of
+from penstock.gateway.cancel import Gone
+from penstock.gateway.config import GatewayConfig
+from penstock.gateway.doors import Visit
+from penstock.gateway.flow import Flow
+from penstock.gateway.outlet import Outlet
+from penstock.gateway.pages import page
+from penstock.gateway.routes import find, path_of
+from penstock.gateway.services import Services
+from penstock.gateway.turn import Turn
+from penstock.gateway.websocket import Sockets
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
+    from penstock.events import Fault
+    from penstock.gateway.doors import Door
+
+    Message = MutableMapping[str, Any]
     Scope = MutableMapping[str, Any]
-    Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-    Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
 
-BODY_LIMIT = 32 * 1024 * 1024
-PREFIX = "replay/"
-JSON = (b"content-type", b"application/json")
-SSE = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-)
-_DELTAS = (ev.TextDelta, ev.ReasoningDelta, ev.RefusalDelta, ev.CallDelta)
+log = logging.getLogger("penstock.gateway")
 
 
 class App:
-    """`pace` is the time between two deltas in seconds; 0 plays at full speed."""
+    """The gateway. Services that are given are not closed with it. `pace` 0 plays packaged streams at full speed."""
 
-    def __init__(self, *, pace: float = 0.02) -> None:
-        self._pace = pace
-        self._routes = {route.path: route for route in ROUTES}
+    def __init__(
+        self, config: GatewayConfig | None = None, *, services: Services | None = None, pace: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        made = config or GatewayConfig()
+        if pace is not None:
+            made = replace(made, serve=replace(made.serve, pace=pace))
+        self._given = services is not None
+        self.services = services or Services(made, env=env)
+        self._sockets = Sockets(self.services)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-        elif scope["type"] == "http":
+        if scope["type"] == "http":
             await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await self._sockets.serve(path_of(scope), scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, method = scope["path"].rstrip("/") or "/", scope["method"]
-        route = self._routes.get(path)
-        if route is not None and method == "POST":
-            await self._answer(route, receive, send)
-        elif route is not None:
-            await _reply(send, 405, b'{"error":{"message":"this address takes POST"}}', JSON)
+        visit = Visit(scope)
+        visit.path = path_of(scope)
+        if "origin" in visit.headers:
+            send = self._shared(scope, send)
+        route = find(visit.method, visit.path)
+        if route.params:
+            visit.params = route.params
+        if route.door is not None:
+            await self._turn(route.door, visit, scope, receive, send)
+        elif route.answer is not None:
+            await self._answer(route.answer, visit, scope, receive, send)
         else:
-            status, body, kind = page(path, dict(scope["headers"]))
-            await _reply(send, status, body, kind)
+            await self._page(visit, scope, send, known=route.known)
 
-    async def _answer(self, route: Route, receive: Receive, send: Send) -> None:
-        raw = await _body(receive)
-        if raw is None:
-            await self._refuse(route, send, 413, ev.Fault("too-large", f"the body is over {BODY_LIMIT} bytes"))
-            return
-        try:
-            body = msgspec.json.decode(raw)
-        except msgspec.DecodeError as error:
-            await self._refuse(route, send, 400, ev.Fault("invalid", f"the body is not JSON: {error}"))
-            return
-        asked = route.read(pick.as_object(body))
-        name = _script(asked)
-        if name not in scripts():
-            message = f"no model {asked.model!r} here; there are: {', '.join(MODELS)}"
-            await self._refuse(route, send, 404, ev.Fault("not-found", message, code="model_not_found"))
-            return
-        model = asked.model or f"{PREFIX}{name}"
-        events = play(name, id=uuid.uuid4().hex[:12], model=model, created=int(time.time()), asked=len(raw) // 4)
-        await (self._stream if asked.stream else self._whole)(route, asked, events, receive, send)
+    def _shared(self, scope: Scope, send: Send) -> Send:
+        """What a browser needs to let a page read the answer, where the page is welcome."""
+        more = self.services.access.cors(scope)
 
-    async def _stream(
-        self, route: Route, asked: Asked, events: list[ev.AnyEvent], receive: Receive, send: Send
-    ) -> None:
-        pipe = encoding(route.protocol, asked.options)
-        gone = asyncio.ensure_future(_gone(receive))
-        await send({"type": "http.response.start", "status": 200, "headers": [*SSE, *route.headers]})
+        async def sharing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        return sharing if more else send
+
+    # ── turns ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _turn(self, door: Door, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
+        serve = self.services.config.serve
+        fault = await self._came(visit, scope, receive)
+        make = door.instead(visit) if door.instead is not None and fault is None else None
+        if make is not None:
+            await self._said(Answer(door.protocol, make), None, visit, receive, send)
+            return
+        gone = Gone(receive)
         try:
-            for event in events:
-                for chunk in pipe.feed([event]):
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                if self._pace and isinstance(event, _DELTAS):
-                    await asyncio.wait({gone}, timeout=self._pace)
-                if gone.done():
-                    return
-            await send({"type": "http.response.body", "body": b"".join(pipe.finish()), "more_body": False})
+            out = Outlet(send, gone, every=serve.ping, limit=serve.write)
+            if fault is not None:
+                status, body, headers = refusing.refusal(door.protocol, fault)
+                await out.whole(status, body, headers)
+            else:
+                await Turn(self.services, door, visit, out).run(gone)
         finally:
-            gone.cancel()
+            gone.close()
 
-    async def _whole(self, route: Route, asked: Asked, events: list[ev.AnyEvent], _: Receive, send: Send) -> None:
-        fault = events[-1]
-        status = (fault.status or 500) if isinstance(fault, ev.Fault) else 200
-        await _reply(send, status, _body_of(route, asked.options, events), JSON)
+    async def _came(self, visit: Visit, scope: Scope, receive: Receive) -> Fault | None:
+        """Let a visit in and read its body; what is wrong with either, if anything is."""
+        serve = self.services.config.serve
+        try:
+            self.services.admit(scope, visit)
+            visit.raw = await body_of(receive, serve.body, serve.read)
+        except PenstockError as error:
+            return refusing.fault_of(error)
+        return None
 
-    async def _refuse(self, route: Route, send: Send, status: int, fault: ev.Fault) -> None:
-        await _reply(send, status, _body_of(route, {}, [ev.Start(), fault]), JSON)
+    # ── what is no turn ───────────────────────────────────────────────────────────────────────────
 
+    async def _answer(self, answer: Answer, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
+        fault = await self._came(visit, scope, receive)
+        await self._said(answer, fault, visit, receive, send)
 
-def _body_of(route: Route, options: dict[str, Any], events: list[ev.AnyEvent]) -> bytes:
-    """A turn as one body of the client's protocol; the UI stream has none, so its stream stands in."""
-    whole = protocols.protocol(route.protocol).body
-    pipe = encoding(route.protocol, options, frames=whole is not None)
-    out = [*pipe.feed(events), *pipe.finish()]
-    return whole(out) if whole is not None else b"".join(out)
+    async def _said(self, answer: Answer, fault: Fault | None, visit: Visit, receive: Receive, send: Send) -> None:
+        serve, named = self.services.config.serve, (b"x-request-id", visit.id.encode())
+        gone = Gone(receive)
+        try:
+            if fault is None:
+                status, body, headers = await self._made(answer, visit)
+            else:
+                status, body, headers = refusing.refusal(answer.protocol, fault)
+            out = Outlet(send, gone, every=serve.ping, limit=serve.write)
+            if isinstance(body, Flow):
+                await body.out(out, (named,))
+            else:
+                await out.whole(status, body, (*headers, named))
+        except asyncio.CancelledError:
+            if not gone.caught():
+                raise
+        finally:
+            gone.close()
 
+    async def _made(self, answer: Answer, visit: Visit) -> tuple[int, bytes | Flow, Any]:
+        try:
+            return 200, await answer.make(self.services, visit), (refusing.JSON,)
+        except PenstockError as error:
+            fault = refusing.fault_of(error, answer.protocol)
+        except Exception as error:
+            log.exception("an answer at %s failed", visit.path)
+            fault = refusing.fault_of(error)
+        return refusing.refusal(answer.protocol, fault)
 
-def _script(asked: Asked) -> str:
-    if asked.answered:
-        return "after-tool"
-    name = asked.model.removeprefix(PREFIX)
-    return name if name in offered() else "" if asked.model.startswith(PREFIX) else "text"
+    async def _page(self, visit: Visit, scope: Scope, send: Send, *, known: bool) -> None:
+        try:
+            status, body, headers = page(self.services, visit, scope, known=known)
+        except PenstockError as error:
+            status, body, headers = refusing.refusal("openai-chat", refusing.fault_of(error))
+        made = [*headers, (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": made})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
-
-async def _body(receive: Receive) -> bytes | None:
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-        if size > BODY_LIMIT:
-            return None
-        if not message.get("more_body"):
-            return b"".join(pieces)
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _reply(send: Send, status: int, body: bytes, kind: tuple[bytes, bytes]) -> None:
-    headers = [kind, (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown" and not self._given:
+                await self.services.aclose()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return

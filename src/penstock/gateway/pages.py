@@ -1,16 +1,23 @@
-"""What is served besides answers: the list of models, a sign of health, and a page that says what to do here."""
+"""What is served besides answers: signs of health, metrics, and a page that says what to do here."""
 
 from __future__ import annotations
 
 from html import escape
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from penstock.gateway.metrics import TYPE
 from penstock.replay import offered
 
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from penstock.gateway.doors.door import Headers, Visit
+    from penstock.gateway.services import Services
+
 MODELS = tuple(f"replay/{name}" for name in offered())
-_JSON = (b"content-type", b"application/json")
-_HTML = (b"content-type", b"text/html; charset=utf-8")
+READING = frozenset({"GET", "HEAD"})
+_JSON: Headers = ((b"content-type", b"application/json"),)
+_HTML: Headers = ((b"content-type", b"text/html; charset=utf-8"),)
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:3rem auto;padding:0 1rem;color-scheme:light dark}"
     "code,pre{font:14px/1.5 ui-monospace,monospace}pre{padding:1rem;overflow:auto;background:#8881}"
@@ -18,29 +25,34 @@ _STYLE = (
 )
 
 
-def page(path: str, headers: dict[bytes, bytes]) -> tuple[int, bytes, tuple[bytes, bytes]]:
-    """Status, body and content type of a GET."""
-    if path == "/":
-        host = headers.get(b"host", b"localhost").decode("latin-1")
-        return 200, _home(host).encode(), _HTML
-    if path == "/healthz":
+def page(
+    services: Services, visit: Visit, scope: MutableMapping[str, Any], *, known: bool
+) -> tuple[int, bytes, Headers]:
+    """Status, body and headers of what is neither a door nor an answer."""
+    asked = services.access.preflight(scope)
+    if asked is not None:
+        return 204, b"", tuple(asked)
+    if known:
+        wants = "POST" if visit.method in READING else "another method"
+        return 405, b'{"error":{"message":"this address takes %b"}}' % wants.encode(), _JSON
+    made = _made(services, visit, scope) if visit.method in READING else None
+    return made or (404, b'{"error":{"message":"nothing is served at this address"}}', _JSON)
+
+
+def _made(services: Services, visit: Visit, scope: MutableMapping[str, Any]) -> tuple[int, bytes, Headers] | None:
+    if visit.path == "/healthz":
         return 200, b'{"status":"ok"}', _JSON
-    if path == "/v1/models":
-        return 200, msgspec.json.encode(_models(anthropic=b"anthropic-version" in headers)), _JSON
-    return 404, b'{"error":{"message":"nothing is served at this address"}}', _JSON
-
-
-def _models(*, anthropic: bool) -> dict[str, object]:
-    """The list in the shape its reader expects: the two large SDKs disagree about it."""
-    if anthropic:
-        rows = [
-            {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"} for name in MODELS
-        ]
-        return {"data": rows, "has_more": False, "first_id": MODELS[0], "last_id": MODELS[-1]}
-    return {
-        "object": "list",
-        "data": [{"id": name, "object": "model", "created": 0, "owned_by": "penstock"} for name in MODELS],
-    }
+    if visit.path == "/readyz":
+        return (200, b'{"status":"ready"}', _JSON) if services.ready else (503, b'{"status":"stopping"}', _JSON)
+    if visit.path == "/metrics":
+        services.access.watch(scope)
+        return 200, services.metrics.render(), ((b"content-type", TYPE),)
+    if visit.path == "/":
+        services.access.admit(scope, key=False)
+        return 200, _home(visit.headers.get("host", "localhost")).encode(), _HTML
+    if visit.path == "/api/version":  # what Ollama's clients look for first
+        return 200, b'{"version":"0.13.0"}', _JSON
+    return None
 
 
 def _home(host: str) -> str:
@@ -51,13 +63,15 @@ def _home(host: str) -> str:
     address = escape(f"http://{host}")
     return (
         f"<!doctype html><meta charset=utf-8><meta name=viewport content='width=device-width'><title>penstock</title>"
-        f"<style>{_STYLE}</style><h1>penstock</h1><p>This server plays packaged streams over Chat Completions, "
-        f"Messages, Responses and the UI message stream. No key, no network, no model.</p><table>{rows}</table>"
+        f"<style>{_STYLE}</style><h1>penstock</h1><p>This gateway answers over Chat Completions, Messages, Responses, "
+        f"Gemini, Ollama's API, the UI message stream and VS Code parts, whatever its providers speak. The models it "
+        f"has are listed at <a href=/v1/models>/v1/models</a>. These need no key, no network and no model:</p>"
+        f"<table>{rows}</table>"
         f"<h2>See one</h2><pre>curl -N {address}/v1/chat/completions -d "
         f'\'{{"model":"replay/tools","stream":true}}\'\n'
         f'curl -N {address}/v1/messages -d \'{{"model":"replay/reasoning","stream":true}}\'\n'
         f'curl -N {address}/v1/responses -d \'{{"model":"replay/citations","stream":true}}\'\n'
-        f'curl -N {address}/api/chat -d \'{{"model":"replay/text"}}\'</pre>'
+        f'curl -N {address}/api/chat -d \'{{"model":"replay/text","id":"1"}}\'</pre>'
         f"<h2>Point a client at it</h2><pre>OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY=any\n"
         f"ANTHROPIC_BASE_URL={address} ANTHROPIC_API_KEY=any</pre>"
     )

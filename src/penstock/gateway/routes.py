@@ -1,66 +1,71 @@
-"""What each client protocol asks for: its path, and how to read the little that a packaged answer depends on."""
+"""Which address leads where: a door, an answer in one piece, or nothing but a page.
+
+Addresses are met as clients write them: with `/v1` forgotten, or said twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock import pick
-from penstock.pick import Object
+from penstock.gateway import answers
+from penstock.gateway.answers import Answer
+from penstock.gateway.doors import DOORS, METHODS, Door, modelled
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+    from typing import Any
+
+_BARE = ("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank")
 
 
-class Asked(msgspec.Struct):
-    """A request as far as a packaged stream cares."""
+class Route(msgspec.Struct):
+    """What was found. `known`: the address is right, the method is not."""
 
-    model: str
-    stream: bool
-    answered: bool  # its last word is a tool result
-    options: dict[str, Any] = {}
-
-
-class Route(msgspec.Struct, frozen=True):
-    """A client protocol's door."""
-
-    path: str
-    protocol: str
-    read: Callable[[Object], Asked]
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    door: Door | None = None
+    answer: Answer | None = None
+    params: dict[str, str] = {}
+    known: bool = False
 
 
-def _last(body: Object, key: str) -> Object:
-    return (pick.rows(body, key) or [{}])[-1]
+def find(method: str, path: str) -> Route:
+    """The way to an address."""
+    door = DOORS.get(path)
+    if door is not None:
+        return Route(door) if method == "POST" else Route(known=True)
+    found = _answer(method, path)
+    if found.answer is not None or found.door is not None or found.known:
+        return found
+    if path.startswith(_BARE):
+        return find(method, f"/v1{path}")
+    return find(method, path[3:]) if path.startswith("/v1/v1/") else found
 
 
-def _chat(body: Object) -> Asked:
-    stream = body.get("stream") is True
-    usage = pick.table(body, "stream_options").get("include_usage") is True
-    options = {"include_usage": usage or not stream}
-    return Asked(pick.text(body, "model"), stream, _last(body, "messages").get("role") == "tool", options)
+def _answer(method: str, path: str) -> Route:
+    answer = answers.ANSWERS.get((method, path))
+    if answer is not None:
+        return Route(answer=answer, params=dict(answer.params))
+    params = modelled(path)
+    if params:
+        return _method(method, params)
+    answer, named = answers.one_model(method, path)
+    if answer is not None:
+        return Route(answer=answer, params={**answer.params, **named})
+    return Route(known=any(where == path for _, where in answers.ANSWERS))
 
 
-def _messages(body: Object) -> Asked:
-    content = pick.rows(_last(body, "messages"), "content")
-    answered = any(block.get("type") == "tool_result" for block in content)
-    return Asked(pick.text(body, "model"), body.get("stream") is True, answered)
+def _method(method: str, params: dict[str, str]) -> Route:
+    door, answer = METHODS.get(params["method"]), answers.METHODS.get((method, params["method"]))
+    if method != "POST":
+        return Route(known=door is not None or ("POST", params["method"]) in answers.METHODS)
+    return Route(door, answer, params)
 
 
-def _responses(body: Object) -> Asked:
-    answered = pick.text(_last(body, "input"), "type").endswith("_output")
-    return Asked(pick.text(body, "model"), body.get("stream") is True, answered)
-
-
-def _ui(body: Object) -> Asked:
-    """`useChat` posts no model unless the page adds one; its streams are always streams."""
-    parts = pick.rows(_last(body, "messages"), "parts")
-    answered = any(pick.text(part, "state").startswith("output-") for part in parts)
-    return Asked(pick.text(body, "model"), stream=True, answered=answered)
-
-
-ROUTES = (
-    Route("/v1/chat/completions", "openai-chat", _chat),
-    Route("/v1/messages", "anthropic", _messages),
-    Route("/v1/responses", "responses", _responses),
-    Route("/api/chat", "uistream", _ui, ((b"x-vercel-ai-ui-message-stream", b"v1"),)),
-)
+def path_of(scope: MutableMapping[str, Any]) -> str:
+    """The path below wherever the application is mounted, without a slash at its end."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and path.startswith(root):
+        path = path[len(root) :]
+    return path.rstrip("/") or "/"

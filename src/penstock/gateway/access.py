@@ -1,0 +1,285 @@
+"""Who may come in: the Host and Origin of a request, and its gateway key. Gives a `Caller`, or raises `Refused`.
+
+Names that are this machine's own are answered to, and pages that it serves; all else is said in the configuration, so
+that no page on the web can talk to a gateway that listens on loopback. Leans on `keys`; knows no route.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from penstock.errors import StreamFault
+from penstock.events import Fault
+from penstock.gateway.config import GatewayConfig, Limit
+from penstock.gateway.keys import KeyRing, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping
+
+    from penstock.events import FaultKind
+
+OWN = "x-penstock-key"  # for a gateway key beside a provider's
+BEARER = "authorization"
+NAMES = (OWN, BEARER, "x-api-key", "x-goog-api-key", "api-key")
+ANONYMOUS = "anonymous"
+FAMILIAR = 100
+_WEBVIEWS = frozenset({"vscode-webview", "vscode-file", "app", "tauri"})  # programs on this machine, no web pages
+
+
+class Refused(StreamFault):
+    """A request that is not let in. The fault says why, in a form that every protocol can say."""
+
+    def __init__(self, status: int, fault: Fault) -> None:
+        super().__init__(fault)
+        self.status = status
+
+
+def refused(status: int, kind: FaultKind, message: str, *, code: str = "", retry_after: float | None = None) -> Refused:
+    """A `Refused`."""
+    return Refused(status, Fault(kind, message, status=status, code=code, retry_after=retry_after))
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks. `key` is the name of the gateway key, `tenant` whose state it may see, `models` patterns it may use.
+
+    `forward` are the headers in which it sent a key of its own, and `secret` that key: passed on where the
+    configuration says so, empty otherwise.
+    """
+
+    key: str = ANONYMOUS
+    tenant: str = ANONYMOUS
+    models: tuple[str, ...] = ("*",)
+    limits: Limit = Limit()
+    forward: dict[str, str] = {}
+    secret: str = ""
+
+    def may(self, *models: str) -> bool:
+        """Whether one of these names of a model is among those it may use."""
+        from fnmatch import fnmatchcase  # noqa: PLC0415
+
+        return any(fnmatchcase(model, pattern) for model in models for pattern in self.models)
+
+    def check(self, *models: str) -> None:
+        """Raise where it may not use a model under any of these names."""
+        if not self.may(*models):
+            said = f"the key {self.key!r} may not use the model {models[0]!r}"
+            raise refused(403, "permission", said, code="model_not_allowed")
+
+    def __repr__(self) -> str:
+        return f"Caller(key={self.key!r}, tenant={self.tenant!r}, models={self.models!r})"
+
+    def __rich_repr__(self) -> Any:
+        yield "key", self.key
+
+
+class Access:
+    """The door. `reload` puts another configuration in place; whoever is inside stays."""
+
+    def __init__(self, config: GatewayConfig, env: Mapping[str, str] | None = None) -> None:
+        self._ring = KeyRing(config, env)
+        self.reload(config)
+
+    def reload(self, config: GatewayConfig) -> None:
+        self._config = config
+        self._ring.reload(config)
+        self._familiar: set[str] = set()  # values of Host that were looked at
+        self._hosts = frozenset(name.lower() for name in (*config.access.hosts, config.serve.host))
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a gateway key is asked for."""
+        return bool(self._ring)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Keys that are known by value, to be kept out of everything that is written."""
+        return self._ring.secrets
+
+    def admit(
+        self, scope: MutableMapping[str, Any], headers: Mapping[str, str] | None = None, *, key: bool = True
+    ) -> Caller:
+        """Whoever sent this request. With `key` off only Host and Origin are looked at: health, pages.
+
+        `headers` are the scope's, where somebody has read them already: names in lower case, the first of each.
+        """
+        headers = _headers(scope) if headers is None else headers
+        self.check_host(headers.get("host", ""))
+        self.check_origin(headers)
+        return self._caller(scope, headers) if key else Caller()
+
+    def watch(self, scope: MutableMapping[str, Any]) -> None:
+        """Let whoever asks for the metrics in, or not."""
+        headers, open_to = _headers(scope), self._config.access.metrics
+        free = open_to == "open" or (open_to == "local" and _local(scope, headers))
+        self.admit(scope, headers, key=not free)
+
+    # ── browsers ──────────────────────────────────────────────────────────────────────────────────
+
+    def check_host(self, host: str) -> None:
+        """A page whose own name was made to point here still says that name in Host."""
+        if host in self._familiar:
+            return
+        name = _name(host)
+        if name and "*" not in self._hosts and name not in self._hosts and not self._ours(name):
+            said = f"this server does not answer to the name {name[:200]!r}: add it to access.hosts in penstock.toml"
+            raise refused(403, "permission", said, code="host_not_allowed")
+        if len(self._familiar) < FAMILIAR:
+            self._familiar.add(host)
+
+    def _ours(self, name: str) -> bool:
+        """Loopback names, names that no stranger can own (no dot), and addresses where others are served at all."""
+        if "." not in name and ":" not in name:
+            return True
+        if name.endswith(".localhost"):
+            return True
+        address = _address(name)
+        return address is not None and (address.is_loopback or not loopback(self._config.serve.host))
+
+    def check_origin(self, headers: Mapping[str, str]) -> None:
+        """Pages of this machine may ask, and those named; whoever sends no Origin is no page."""
+        origin = headers.get("origin", "")
+        if not origin:
+            if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+                raise refused(403, "permission", "a page of another site may not ask here", code="origin_not_allowed")
+            return
+        if not self._welcome(origin, headers.get("host", "")):
+            said = f"the page {origin[:200]!r} may not ask here: add it to access.origins in penstock.toml"
+            raise refused(403, "permission", said, code="origin_not_allowed")
+
+    def _welcome(self, origin: str, host: str) -> bool:
+        if "*" in self._origins or origin.lower() in self._origins:
+            return True
+        try:
+            parts = urlsplit(origin)
+            name = parts.hostname or ""
+        except ValueError:
+            return False
+        if parts.scheme in _WEBVIEWS:
+            return True
+        return parts.scheme in {"http", "https"} and (parts.netloc.lower() == host.lower() or loopback(name))
+
+    def cors(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
+        """The headers with which a welcome page may read its answer; none for whoever is no page."""
+        headers = _headers(scope)
+        origin = headers.get("origin", "")
+        if not origin or not self._welcome(origin, headers.get("host", "")):
+            return []
+        return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin"), _EXPOSED]
+
+    def preflight(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]] | None:
+        """The headers of an answer (204) to a browser that asks whether it may ask; None where this is no such."""
+        headers = _headers(scope)
+        if scope.get("method") != "OPTIONS" or "access-control-request-method" not in headers:
+            return None
+        self.check_host(headers.get("host", ""))
+        self.check_origin(headers)
+        wished = headers.get("access-control-request-headers", "*").encode("latin-1")
+        made = [*self.cors(scope), (b"access-control-allow-headers", wished), *_PREFLIGHT]
+        if headers.get("access-control-request-private-network") == "true":
+            made.append((b"access-control-allow-private-network", b"true"))
+        return made
+
+    # ── keys ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _caller(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> Caller:
+        given = _given(scope, headers)
+        if not self._ring:
+            return self._stranger(scope, headers, given)
+        held = next((key for key in map(self._ring.find, given.values()) if key is not None), None)
+        if held is None:
+            said = "no gateway key was sent" if not given else "the gateway key is not known here"
+            raise refused(401, "auth", f"{said}; `penstock keys add NAME` makes one", code="invalid_api_key")
+        name, key = held
+        rest = {header: value for header, value in given.items() if self._ring.find(value) is None}
+        return Caller(
+            key=name, tenant=key.tenant or name, models=key.models, limits=key.limits or self._config.limits,
+            **self._forward(headers, rest),
+        )  # fmt: skip
+
+    def _stranger(
+        self, scope: MutableMapping[str, Any], headers: Mapping[str, str], given: Mapping[str, str]
+    ) -> Caller:
+        """Without any keys there are only callers of this machine, those who bring their own, or all, if so said."""
+        config = self._config
+        own = self._forward(headers, given)
+        if not (config.access.anonymous or own or _local(scope, headers)):
+            said = "no gateway keys are set up, so only this machine is served; `penstock keys add NAME` makes one"
+            raise refused(401, "auth", said, code="invalid_api_key")
+        tenant = f"{ANONYMOUS}:{digest(own['secret'])[7:23]}" if own else ANONYMOUS
+        return Caller(tenant=tenant, limits=config.limits, **own)
+
+    def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
+        if not self._config.forward or not given:
+            return {}
+        passed = {name: headers[name] for name in given if name in headers and name != OWN}
+        secret = next(iter(given.values()))
+        return {"forward": passed or {BEARER: f"Bearer {secret}"}, "secret": secret}
+
+
+_EXPOSED = (b"access-control-expose-headers", b"*")
+_PREFLIGHT = (
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+    (b"access-control-max-age", b"600"),
+)
+
+
+def _headers(scope: MutableMapping[str, Any]) -> dict[str, str]:
+    """The first of each name: a second Host or key is not believed."""
+    made: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        made.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+    return made
+
+
+def _given(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
+    """The keys of a request by where they stand, in the order in which they are tried."""
+    made: dict[str, str] = {}
+    for name in NAMES:
+        value = headers.get(name, "").strip()
+        if name == BEARER:
+            scheme, _, value = value.partition(" ")
+            value = value.strip() if scheme.lower() == "bearer" else ""
+        if value:
+            made[name] = value
+    query = scope.get("query_string") or b""
+    if b"key=" in query:
+        asked = dict(parse_qsl(query.decode("latin-1"))).get("key")
+        made |= {"?key": asked} if asked else {}
+    return made
+
+
+def _name(host: str) -> str:
+    """`name:80` → `name`, `[::1]:80` → `::1`."""
+    host = host.strip().lower().rstrip(".")
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+@lru_cache(1000)
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def loopback(name: str) -> bool:
+    """Whether a name or an address is this machine's own, and nobody else's."""
+    address = _address(name)
+    return address.is_loopback if address is not None else name == "localhost" or name.endswith(".localhost")
+
+
+def _local(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
+    """Whether it comes from this machine: no socket, or loopback, and no proxy speaking for somebody else."""
+    if "x-forwarded-for" in headers or "forwarded" in headers:
+        return False
+    client = scope.get("client")
+    address = _address(client[0]) if client else None
+    return address is None or address.is_loopback

@@ -1,0 +1,54 @@
+"""A client that leaves: the task that answers it is called off at once, before or after the first word.
+
+Leans on ASGI's `http.disconnect`. What the task holds open is its own to close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Receive = Callable[[], Awaitable[Any]]
+
+
+class Gone:
+    """Watches over the task that makes it; `left` once the client has gone, or was given up. Close it."""
+
+    __slots__ = ("_over", "_task", "_watch", "left")
+
+    def __init__(self, receive: Receive) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 — an application runs in a task
+        self._task = task
+        self._over = False
+        self.left = ""
+        self._watch = asyncio.get_running_loop().create_task(self._wait(receive))
+
+    async def _wait(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.call_off("the client has gone")
+
+    def call_off(self, why: str) -> None:
+        """Cancel the task, once."""
+        if not self._over and not self.left:
+            self.left = why
+            self._task.cancel()
+
+    def ending(self) -> None:
+        """All is said but the end: a server tells of that as if the client had gone."""
+        self._over = True
+
+    def caught(self) -> bool:
+        """Whether a cancellation that was caught is ours; if so it is taken back."""
+        if self.left:
+            self._task.uncancel()
+        return bool(self.left)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._over = True
+        self._watch.cancel()

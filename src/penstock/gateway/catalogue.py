@@ -1,0 +1,104 @@
+"""Which models there are to ask for: aliases, what configured providers list, packaged streams. Kept for a while.
+
+Leans on the client for lists, and on the table of facts where a provider cannot be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.engines.naming import REPLAY, known, targets
+from penstock.errors import InputError, ProviderError
+from penstock.gateway.access import refused
+from penstock.providers.models import Model
+from penstock.providers.models import model as facts_of
+from penstock.providers.models import models as table
+from penstock.replay import offered
+
+if TYPE_CHECKING:
+    from penstock.engines.naming import Target
+    from penstock.gateway.access import Caller
+    from penstock.gateway.services import Services
+    from penstock.providers.registry import Provider
+
+FRESH = 300.0  # seconds that a list is good for
+PATIENCE = 5.0  # seconds that a provider has to give its list
+_PLAYED = frozenset({"chat", "tools", "reasoning", "images", "temperature"})
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A name to ask for, and the model that it means."""
+
+    name: str
+    model: Model
+
+
+class Catalogue:
+    """The list, made when it is asked for."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._made: list[Entry] = []
+        self._until = 0.0
+        self._of: object = None  # the router that it was made with
+        self._lock = asyncio.Lock()
+
+    async def entries(self, caller: Caller) -> list[Entry]:
+        """What a caller may ask for."""
+        async with self._lock:
+            if time.monotonic() > self._until or self._of is not self._services.router:
+                self._made = await self._make()
+                self._until, self._of = time.monotonic() + FRESH, self._services.router
+        return [entry for entry in self._made if caller.may(entry.name)]
+
+    async def find(self, caller: Caller, name: str) -> Entry:
+        """A model by its name; one that is not listed but means somebody is a model too."""
+        for entry in await self.entries(caller):
+            if entry.name == name:
+                return entry
+        target = self.target(name)
+        return Entry(name, facts_of(target.provider, target.model))
+
+    def target(self, name: str) -> Target:
+        """Who is asked first for a name; one that means nobody is not found."""
+        try:
+            return targets(name, self._services.router.config, self._services.env)[0]
+        except InputError as error:
+            raise refused(404, "not-found", str(error), code="model_not_found") from None
+
+    async def _make(self) -> list[Entry]:
+        router = self._services.router
+        rows = known(router.config, router.env)
+        lists = await asyncio.gather(*(self._list(row) for row in rows))
+        made = [*self._aliases(), *(entry for entries in lists for entry in entries), *self._played()]
+        return list({entry.name: entry for entry in made}.values())
+
+    def _aliases(self) -> list[Entry]:
+        made: list[Entry] = []
+        for name in self._services.router.config.aliases:
+            target = self.target(name)
+            made.append(Entry(name, facts_of(target.provider, target.model)))
+        return made
+
+    async def _list(self, row: Provider) -> list[Entry]:
+        said = self._services.router.config.account(row.name).models
+        if said:
+            return [Entry(f"{row.name}/{name}", facts_of(row, name)) for name in said]
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = await self._services.client.list_models(row.name, chat=False)
+        except (ProviderError, InputError, TimeoutError):
+            found = list(table(row))
+        return [Entry(f"{row.name}/{model.id}", model) for model in found]
+
+    def _played(self) -> list[Entry]:
+        plain = Model(id="", provider=REPLAY, context=200_000, max_output=32_000, capabilities=_PLAYED, version="1")
+        return [
+            Entry(f"{REPLAY}/{name}", replace(plain, id=name, name=f"Replay: {name}", family="replay"))
+            for name in offered()
+        ]

@@ -1,0 +1,250 @@
+"""What a gateway is told: `penstock.toml` as values. Providers, aliases and options are the engines' own (`Config`).
+
+Leans on `places` to say where in the file something is wrong: every error names file, line and key.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from penstock.engines.config import Config
+from penstock.engines.options import RequestOptions
+from penstock.errors import InputError
+from penstock.gateway import HOST, PORT
+from penstock.gateway.places import Place, found
+from penstock.store.sqlite import ABSENT, folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE = "penstock.toml"
+MIB = 2**20
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A table of the file: what it does not know is an error."""
+
+
+class Serve(_Table, frozen=True):
+    """Where and how to listen. Sizes in bytes, times in seconds. `pace` 0 plays packaged streams at full speed."""
+
+    host: str = HOST
+    port: int = PORT
+    pace: float = 0.02
+    body: int = 32 * MIB
+    headers: int = 64 * 1024
+    read: float = 60.0  # for the whole of a request's body to arrive
+    idle: float = 75.0  # that a connection is kept open between two requests
+    ping: float = 15.0  # silence after which a stream is sent a comment
+    write: float = 60.0  # that a client may take no byte of its stream
+    drain: float = 30.0  # that streams are given to end when the server stops
+    streams: int = 2_000  # open at once, of all callers
+
+
+class Limit(_Table, frozen=True):
+    """What one key may use; 0 is no limit. Tokens are what providers report, input and output together."""
+
+    requests: int = 0  # a minute
+    tokens: int = 0  # a minute
+    concurrent: int = 0
+    day_requests: int = 0
+    day_tokens: int = 0
+    day_cost: float = 0.0  # dollars
+
+
+class Key(_Table, frozen=True):
+    """A gateway key: its hash, as `penstock keys` prints it, or the variable that holds it. `tenant`: whose it is."""
+
+    hash: str = ""
+    env: str = ""
+    models: tuple[str, ...] = ("*",)
+    tenant: str = ""
+    limits: Limit | None = None
+    note: str = ""
+    created: str = ""
+
+
+class AccessTable(_Table, frozen=True):
+    """Who may come in. `keys`: with "forward" the client's own key is passed on to the provider.
+
+    `hosts`: names the server answers to besides this machine's own. `origins`: pages that may ask it from a browser.
+    """
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    keys: Literal["own", "forward"] = "own"
+    keys_file: str = ""  # where `penstock keys` keeps them; empty: with the data
+    anonymous: bool = False  # other machines may ask without any key
+    metrics: Literal["local", "open", "key"] = "local"  # who sees /metrics without a key: this machine, all, nobody
+
+
+class JournalTable(_Table, frozen=True):
+    """`path` empty: with the data; "memory": gone with the process; "off": none. Bounded in age (days) and size."""
+
+    path: str = ""
+    days: float = 90.0
+    size: int = 512 * MIB
+
+
+class RecordTable(_Table, frozen=True):
+    """Streams saved to `path`, a folder; none without. `size` bounds one stream, `total` all of the folder."""
+
+    path: str = ""
+    size: int = 16 * MIB
+    total: int = 1024 * MIB
+
+
+class StateTable(_Table, frozen=True):
+    """Reasoning state and stored responses. `path` as in the journal. Hours since a row was last used; bytes of all."""
+
+    path: str = ""
+    hours: float = 24.0 * 30
+    size: int = 256 * MIB
+
+
+class Features(_Table, frozen=True):
+    """What the gateway does to requests on its own account."""
+
+    prompt_caching: bool = False
+    context_management: bool = False
+
+
+class Log(_Table, frozen=True):
+    """Lines on standard error. `json`: one object each."""
+
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    form: Literal["text", "json"] = "text"
+
+
+Keys: TypeAlias = dict[str, Key] | Literal["forward"]
+
+
+class File(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`penstock.toml`, all of it. Its JSON Schema is docs/penstock.schema.json."""
+
+    serve: Serve = Serve()
+    keys: Keys = msgspec.field(default_factory=dict[str, Key])  # "forward" is short for access.keys
+    limits: Limit = Limit()
+    access: AccessTable = AccessTable()
+    journal: JournalTable = JournalTable()
+    record: RecordTable = RecordTable()
+    state: StateTable = StateTable()
+    features: Features = Features()
+    log: Log = Log()
+
+    def __repr__(self) -> str:
+        return f"File(providers={sorted(self.providers)})"
+
+    def __rich_repr__(self) -> Any:
+        yield "providers", sorted(self.providers)
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A gateway's configuration. `path`: the file it was read from; None where there was none.
+
+    `data`: the folder of what is kept and has no place of its own; None, as for one made in a program: memory.
+    """
+
+    engine: Config = Config()
+    serve: Serve = Serve()
+    keys: dict[str, Key] = {}
+    limits: Limit = Limit()
+    access: AccessTable = AccessTable()
+    journal: JournalTable = JournalTable()
+    record: RecordTable = RecordTable()
+    state: StateTable = StateTable()
+    features: Features = Features()
+    log: Log = Log()
+    path: Path | None = None
+    data: Path | None = None
+
+    def __repr__(self) -> str:
+        """Options may hold keys and passwords: a configuration is not printed."""
+        return f"GatewayConfig(path={str(self.path or '')!r}, providers={sorted(self.engine.providers)})"
+
+    def __rich_repr__(self) -> Any:
+        yield "path", self.path
+
+    @property
+    def forward(self) -> bool:
+        """Whether the client's own key is passed on."""
+        return self.access.keys == "forward"
+
+    @classmethod
+    def of(cls, file: File, path: Path | None = None) -> GatewayConfig:
+        """The two halves of a file apart."""
+        engine = Config(**{name: getattr(file, name) for name in Config.__struct_fields__})
+        own = {name: getattr(file, name) for name in cls.__struct_fields__ if name not in {"engine", "path", "data"}}
+        if file.keys == "forward":
+            own["keys"] = {}
+            own["access"] = msgspec.structs.replace(file.access, keys="forward")
+        return cls(engine=engine, path=path, **own)
+
+
+def load(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
+    """The configuration in a file: the one named, the one of PENSTOCK_CONFIG, ./penstock.toml, or none at all."""
+    chosen = path or _chosen(env)
+    made = GatewayConfig() if chosen is None else read(chosen.read_text(encoding="utf-8"), chosen)
+    return msgspec.structs.replace(made, data=folder(env))
+
+
+def read(text: str, path: Path) -> GatewayConfig:
+    """The configuration in a text. Errors name the file, the line and the key."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(found(text, path, error)) from None
+    try:
+        file = msgspec.convert(raw, File)
+    except msgspec.ValidationError as error:
+        raise InputError(found(text, path, error, File)) from None
+    made = GatewayConfig.of(file, path)
+    _check(made, Place(text, path))
+    return made
+
+
+def place_of(said: str, data: Path | None, name: str) -> Path:
+    """Where something is kept: as said, or by this name with the data, or in memory."""
+    if said == "memory" or (not said and data is None):
+        return ABSENT
+    return Path(said).expanduser() if said or data is None else data / name
+
+
+def _chosen(env: Mapping[str, str]) -> Path | None:
+    if env.get("PENSTOCK_CONFIG"):
+        return Path(env["PENSTOCK_CONFIG"]).expanduser()
+    here = Path(FILE)
+    return here if here.is_file() else None
+
+
+def _check(config: GatewayConfig, place: Place) -> None:
+    """What would otherwise only be found out by the first request."""
+    engine = config.engine
+    with place.at("options"):
+        RequestOptions.read(engine.options)
+    for name, account in engine.providers.items():
+        with place.at("providers", name):
+            engine.provider(name)
+        with place.at("providers", name, "options"):
+            RequestOptions.read(account.options)
+    for name, key in config.keys.items():
+        with place.at("keys", name):
+            if bool(key.hash) == bool(key.env):
+                raise InputError("expected either `hash`, as `penstock keys add` makes it, or `env`, a variable's name")
+        with place.at("keys", name, "hash"):
+            if key.hash and not _HASH.fullmatch(key.hash):
+                raise InputError("expected sha256: and 64 hexadecimal digits, never the key itself")
+    with place.at("serve", "port"):
+        if not 0 <= config.serve.port <= 65_535:  # noqa: PLR2004
+            raise InputError(f"expected a port from 0 to 65535, found {config.serve.port}")
+    for table in ("serve", "limits", "journal", "record", "state"):
+        for name, value in msgspec.structs.asdict(getattr(config, table)).items():
+            with place.at(table, name):
+                if isinstance(value, int | float) and value < 0:
+                    raise InputError(f"expected a number of at least 0, found {value:g}")

@@ -1,0 +1,48 @@
+"""Chat Completions, text completions, and filling in the middle, whose answer is chat-shaped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.gateway.doors.door import Asked, Door, canonical
+
+if TYPE_CHECKING:
+    from penstock import request as rq
+    from penstock.gateway.doors.door import Visit
+
+
+def read_chat(visit: Visit) -> Asked:
+    """`/v1/chat/completions`."""
+    _, request = canonical(visit, "openai-chat")
+    return _chat(visit, request)
+
+
+def read_fim(visit: Visit) -> Asked:
+    """`/v1/fim/completions`: asked like a completion, answered like a chat."""
+    _, request = canonical(visit, "completions")
+    asked = _chat(visit, request)
+    asked.source, asked.operation = "completions", "fim"
+    return asked
+
+
+def read_completions(visit: Visit) -> Asked:
+    """`/v1/completions`; with a suffix it is filling in the middle."""
+    body, request = canonical(visit, "completions")
+    usage = not request.stream or request.usage is True
+    options = {"id": f"cmpl-{visit.id}", "model": request.model, "include_usage": usage}
+    operation = "fim" if body.get("suffix") else "completions"
+    return Asked(request, "completions", operation=operation, options=options, usage=usage)
+
+
+def _chat(visit: Visit, request: rq.Request) -> Asked:
+    usage = not request.stream or request.usage is True
+    whole = visit.client.whole_calls
+    options = {
+        "id": f"chatcmpl-{visit.id}", "model": request.model, "include_usage": usage, "whole_calls": whole,
+    }  # fmt: skip
+    return Asked(request, "openai-chat", options=options, usage=usage, tee=not (whole and request.stream))
+
+
+CHAT = Door("openai-chat", read_chat)
+FIM = Door("openai-chat", read_fim)
+COMPLETIONS = Door("completions", read_completions)

@@ -1,0 +1,95 @@
+"""How many tokens a request is: by the provider's own count where it has one, else by the estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import pick, reading
+from penstock.client.shapes import read
+from penstock.errors import InputError, ProviderError
+from penstock.gateway.doors.door import canonical
+from penstock.messages import convert_request
+from penstock.messages.convert import reader
+
+if TYPE_CHECKING:
+    from penstock import request as rq
+    from penstock.engines.naming import Target
+    from penstock.gateway.doors.door import Visit
+    from penstock.gateway.services import Services
+    from penstock.pick import Object
+
+# What a count takes of a request, by the protocol of the endpoint; and what its answer calls the number.
+TAKEN: dict[str, tuple[str, ...]] = {
+    "anthropic": ("model", "messages", "system", "tools", "tool_choice", "thinking", "mcp_servers"),
+    "gemini": ("contents", "systemInstruction", "tools", "toolConfig"),
+}
+NUMBERS = ("input_tokens", "totalTokens")
+
+
+async def messages(services: Services, visit: Visit) -> bytes:
+    """`/v1/messages/count_tokens`."""
+    _, request = canonical(visit, "anthropic")
+    count, _ = await counted(services, visit, request, "anthropic")
+    return msgspec.json.encode({"input_tokens": count})
+
+
+async def gemini(services: Services, visit: Visit) -> bytes:
+    """`…:countTokens`; the request may stand a level deeper."""
+    body = visit.body()
+    inner = pick.table(body, "generateContentRequest") or body
+    request = reader("gemini")({"contents": [], **inner})
+    request.model = visit.params["model"]
+    count, _ = await counted(services, visit, request, "gemini")
+    return msgspec.json.encode({"totalTokens": count})
+
+
+async def editor(services: Services, visit: Visit) -> bytes:
+    """`/vscode/count`: texts, messages and tools, each for itself."""
+    body = visit.body()
+    name = reading.needed(body, "model")
+    target = services.catalogue.target(name)
+    counts = [_item(services, item, target) for item in pick.listed(body, "items")]
+    return msgspec.json.encode({"version": 1, "counts": counts, "exact": False})
+
+
+def _item(services: Services, item: Any, target: Target) -> int:
+    model, provider = target.model, target.provider.name
+    if isinstance(item, str):
+        return services.estimator.estimate_text(item, model, provider).tokens
+    value: Object = reading.as_object(item)
+    if "role" in value:
+        found = reader("vscode")({"messages": [value]}).messages
+        return sum(services.estimator.estimate_message(one, model, provider).tokens for one in found)
+    asked = reader("vscode")({"messages": [], "tools": [value]})
+    whole = services.estimator.estimate_conversation(asked, model, provider).tokens
+    return whole - services.estimator.estimate_conversation(replace(asked, tools=[]), model, provider).tokens
+
+
+async def counted(services: Services, visit: Visit, request: rq.Request, source: str) -> tuple[int, bool]:
+    """The count, and whether it is the provider's own."""
+    request.model = request.model or services.default
+    visit.caller.check(request.model)
+    target = services.catalogue.target(request.model)
+    if target.provider.endpoint("count", target.model) is not None:
+        found = await _asked(services, visit, request, source)
+        if found is not None:
+            return found, True
+    return services.estimator.estimate_conversation(request, target.model, target.provider.name).tokens, False
+
+
+async def _asked(services: Services, visit: Visit, request: rq.Request, source: str) -> int | None:
+    """The provider's own count; None where it gives none, for whatever reason."""
+
+    def body(target: Target, shape: str) -> dict[str, Any]:
+        made = convert_request(request, source, shape, model=target.model).body
+        return {name: made[name] for name in TAKEN[shape] if name in made}
+
+    try:
+        _, data, _ = await services.router.fetch(request.model, "count", body, options=services.options(visit))
+    except (ProviderError, InputError, KeyError):
+        return None
+    answer = pick.as_object(read(data))
+    return next((found for name in NUMBERS if (found := pick.number(answer, name)) is not None), None)

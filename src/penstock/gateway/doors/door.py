@@ -1,0 +1,110 @@
+"""A door: one address of one client protocol. A visit is what came to it, `Asked` what it wants: a turn, and its form.
+
+Plain values; nothing here reads or writes. The doors themselves are the other files of this folder.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from penstock import request as rq
+from penstock.errors import BadRequest, InputError
+from penstock.jsontext import clean, loose
+from penstock.messages.convert import reader
+from penstock.providers.clients import PLAIN
+
+if TYPE_CHECKING:
+    from penstock.pick import Object
+    from penstock.providers.clients import Client
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+PLAYED = "replay/"  # a packaged stream asks for nothing but its name
+LISTS = {"responses": "input", "gemini": "contents", "completions": "prompt"}  # what a protocol calls its messages
+_ids = random.Random()  # noqa: S311 — names, no secrets: asking the system for each would cost more than all the rest
+_decode = msgspec.json.Decoder().decode
+
+
+class Visit:
+    """A request as it came. `params` are what the path says, `caller` is who was let in."""
+
+    __slots__ = ("caller", "client", "headers", "id", "method", "params", "path", "query_string", "raw", "services",
+                 "started")  # fmt: skip
+
+    def __init__(self, scope: Any) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query_string: bytes = scope.get("query_string", b"")
+        self.headers: dict[str, str] = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        self.params: dict[str, str] = {}
+        self.raw = b""
+        self.caller: Any = None
+        self.client: Client = PLAIN
+        self.services: Any = None  # of the gateway that let it in
+        self.id = f"{_ids.getrandbits(128):032x}"
+        self.started = time.monotonic()
+
+    @property
+    def query(self) -> dict[str, str]:
+        """What stands behind the question mark."""
+        return dict(parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True))
+
+    def body(self) -> Object:
+        """The body as an object. What JSON forbids but programs send, such as half a character, is forgiven."""
+        try:
+            value = _decode(self.raw)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            value = clean(loose(self.raw)) if self.raw.lstrip()[:1] == b"{" else None
+            if value is None:
+                raise InputError(f"the body is not JSON: {_shown(self.raw)}") from None
+        if not isinstance(value, dict):
+            raise BadRequest("an object", value)
+        return value  # pyright: ignore[reportUnknownVariableType]
+
+
+class Asked(msgspec.Struct):
+    """A turn that is asked for: of whom, by which operation, and how the answer is to look.
+
+    `source` is the protocol of the request where the answer's is another. `options` are the encoder's. `usage` is
+    false where a stream must not end with a chunk of usage that was not asked for.
+    """
+
+    request: rq.Request
+    protocol: str
+    source: str = ""
+    operation: str = "chat"
+    framing: str = "sse"
+    options: dict[str, Any] = {}
+    headers: Headers = ()
+    tee: bool = True  # the upstream's own bytes will do, where it speaks the same protocol
+    usage: bool = True
+    encoder: Callable[[], Any] | None = None  # where the protocol has none of its own,
+    body: Callable[[Any], bytes] | None = None  # and what makes a body of its frames
+    over: Callable[[Any], Any] | None = None  # put around ASGI's `send`, to see the answer go by
+
+
+class Door(msgspec.Struct, frozen=True):
+    """An address and what is understood there. `instead`: what answers those visits that want no turn."""
+
+    protocol: str
+    read: Callable[[Visit], Asked]
+    instead: Callable[[Visit], Any] | None = None
+
+
+def canonical(visit: Visit, protocol: str) -> tuple[Object, rq.Request]:
+    """The body and what it means."""
+    body = visit.body()
+    if str(body.get("model", "")).startswith(PLAYED):
+        body.setdefault(LISTS.get(protocol, "messages"), [])
+    return body, reader(protocol)(body)
+
+
+def _shown(raw: bytes) -> str:
+    return repr(raw[:80].decode("utf-8", "replace")) if raw else "it is empty"

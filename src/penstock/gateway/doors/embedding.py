@@ -1,0 +1,133 @@
+"""Embeddings and rankings, in the shapes of those who ask for them."""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import pick, reading
+from penstock.errors import BadRequest
+
+if TYPE_CHECKING:
+    from penstock.client.shapes import Embeddings
+    from penstock.gateway.doors.door import Visit
+    from penstock.gateway.services import Services
+    from penstock.pick import Object
+
+_SAID = frozenset({"model", "input", "encoding_format"})
+_RANKED = frozenset({"model", "query", "documents", "top_n", "top_k", "return_documents", "max_tokens_per_doc"})
+
+
+async def embeddings(services: Services, visit: Visit) -> bytes:
+    """`/v1/embeddings`, as numbers or as base64 of little-endian floats."""
+    body = visit.body()
+    model = reading.needed(body, "model")
+    more = {key: value for key, value in body.items() if key not in _SAID and value is not None}
+    found = await _embed(services, visit, model, _inputs(body.get("input")), more)
+    packed = body.get("encoding_format") == "base64"
+    rows = [
+        {"object": "embedding", "index": place, "embedding": _packed(vector) if packed else vector}
+        for place, vector in enumerate(found.vectors)
+    ]
+    count = (found.usage.input if found.usage else None) or 0
+    usage = {"prompt_tokens": count, "total_tokens": count}
+    return msgspec.json.encode(
+        {"id": f"embd-{visit.id}", "object": "list", "data": rows, "model": model, "usage": usage}
+    )
+
+
+async def gemini_one(services: Services, visit: Visit) -> bytes:
+    """`…:embedContent`."""
+    body = visit.body()
+    found = await _embed(services, visit, visit.params["model"], [_content(body)], _sized(body))
+    return msgspec.json.encode({"embedding": {"values": found.vectors[0]}})
+
+
+async def gemini_many(services: Services, visit: Visit) -> bytes:
+    """`…:batchEmbedContents`."""
+    rows = pick.rows(visit.body(), "requests")
+    if not rows:
+        raise BadRequest("a list of requests", None, "requests")
+    found = await _embed(services, visit, visit.params["model"], [_content(row) for row in rows], _sized(rows[0]))
+    return msgspec.json.encode({"embeddings": [{"values": vector} for vector in found.vectors]})
+
+
+async def ollama(services: Services, visit: Visit) -> bytes:
+    """`/api/embed`."""
+    body = visit.body()
+    model = reading.needed(body, "model")
+    found = await _embed(services, visit, model, _inputs(body.get("input")), {})
+    return msgspec.json.encode({"model": model, "embeddings": found.vectors})
+
+
+async def rerank(services: Services, visit: Visit) -> bytes:
+    """`/v1/rerank`."""
+    body = visit.body()
+    model = reading.needed(body, "model")
+    documents = [_document(row, place) for place, row in enumerate(pick.listed(body, "documents"))]
+    if not documents:
+        raise BadRequest("a list of documents", body.get("documents"), "documents")
+    top = pick.number(body, "top_n") or pick.number(body, "top_k")
+    more = {key: value for key, value in body.items() if key not in _RANKED and value is not None}
+    ticket = services.enter(visit, model)
+    usage = None
+    try:
+        found = await services.client.rerank(
+            model, reading.needed(body, "query"), documents, top, options=services.options(visit), **more
+        )
+        usage = found.usage
+    finally:
+        ticket.leave(usage)
+    rows: list[Object] = [{"index": one.index, "relevance_score": one.score} for one in found.results[:top]]
+    if body.get("return_documents"):
+        for row in rows:
+            row["document"] = {"text": documents[row["index"]]}
+    made: Object = {"id": f"rerank-{visit.id}", "object": "list", "model": model, "results": rows}
+    if usage is not None:
+        made["usage"] = {"total_tokens": usage.input or 0}
+    return msgspec.json.encode(made)
+
+
+async def _embed(services: Services, visit: Visit, model: str, texts: list[Any], more: Object) -> Embeddings:
+    ticket = services.enter(visit, model)
+    usage = None
+    try:
+        found = await services.client.embed(model, texts, options=services.options(visit), **more)
+        usage = found.usage
+    finally:
+        ticket.leave(usage)
+    return found
+
+
+def _inputs(given: Any) -> list[Any]:
+    """Texts, or lists of tokens; one of either may come without a list around it."""
+    if isinstance(given, str) and given:
+        return [given]
+    rows: list[Any] = given if isinstance(given, list) else []  # pyright: ignore[reportUnknownVariableType]
+    if not rows:
+        raise BadRequest("a text or a list of them", None if given == [] else given, "input")  # pyright: ignore[reportUnknownArgumentType]
+    return [rows] if isinstance(rows[0], int) else rows
+
+
+def _document(row: Any, place: int) -> str:
+    text: Any = row if isinstance(row, str) else pick.as_object(row).get("text")
+    if not isinstance(text, str):
+        raise BadRequest("a text", row).at(place).at("documents")
+    return text
+
+
+def _content(body: Object) -> str:
+    parts = pick.rows(pick.table(body, "content"), "parts")
+    return "\n".join(pick.text(part, "text") for part in parts)
+
+
+def _sized(body: Object) -> Object:
+    size = pick.number(body, "outputDimensionality") or pick.number(body, "output_dimensionality")
+    return {"dimensions": size} if size else {}
+
+
+def _packed(vector: list[float]) -> str:
+    return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,0 +1,158 @@
+"""The list of models in the shape that each client expects, which its row in the table of clients names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.providers.models import detail, max_input_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.gateway.catalogue import Entry
+    from penstock.gateway.doors.door import Visit
+    from penstock.gateway.services import Services
+    from penstock.pick import Object
+
+WHEN = "2026-01-01T00:00:00Z"
+_CREATED = 1_767_225_600
+_METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
+_WINDOW, _OUTPUT = 128_000, 16_000  # of a model that nothing is known of: an editor wants numbers
+
+
+# ── one model ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def openai(entry: Entry) -> Object:
+    """As OpenAI lists it."""
+    return {"id": entry.name, "object": "model", "created": _CREATED, "owned_by": entry.model.provider}
+
+
+def anthropic(entry: Entry) -> Object:
+    """As Anthropic does."""
+    return {"id": entry.name, "type": "model", "display_name": _title(entry), "created_at": WHEN}
+
+
+def mistral(entry: Entry) -> Object:
+    """As Mistral does, whose client insists on what it can do."""
+    can = entry.model.capabilities
+    abilities = {
+        "completion_chat": "chat" in can, "completion_fim": "fim" in can, "function_calling": "tools" in can,
+        "fine_tuning": False, "vision": "images" in can,
+    }  # fmt: skip
+    return {
+        **openai(entry), "type": "base", "capabilities": abilities, "name": _title(entry),
+        "max_context_length": entry.model.context or _WINDOW,
+    }  # fmt: skip
+
+
+def gemini(entry: Entry) -> Object:
+    """As Google does."""
+    model = entry.model
+    return {
+        "name": f"models/{entry.name}", "baseModelId": entry.name, "version": model.version or "1",
+        "displayName": _title(entry), "description": detail(model), "inputTokenLimit": _input(entry),
+        "outputTokenLimit": model.max_output or _OUTPUT, "supportedGenerationMethods": _METHODS,
+    }  # fmt: skip
+
+
+def ollama(entry: Entry) -> Object:
+    """As Ollama does."""
+    facts = {"format": "", "family": entry.model.family, "parameter_size": "", "quantization_level": ""}
+    return {
+        "name": entry.name, "model": entry.name, "modified_at": WHEN, "size": 0, "digest": "", "details": facts,
+    }  # fmt: skip
+
+
+# ── all of them ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _openai_list(rows: list[Object]) -> Object:
+    return {"object": "list", "data": rows}
+
+
+def _anthropic_list(rows: list[Object]) -> Object:
+    first, last = (rows[0]["id"], rows[-1]["id"]) if rows else (None, None)
+    return {"data": rows, "has_more": False, "first_id": first, "last_id": last}
+
+
+def _models_list(rows: list[Object]) -> Object:
+    return {"models": rows}
+
+
+SHAPES: dict[str, tuple[Callable[[Entry], Object], Callable[[list[Object]], Object]]] = {
+    "openai": (openai, _openai_list), "anthropic": (anthropic, _anthropic_list), "mistral": (mistral, _openai_list),
+    "gemini": (gemini, _models_list), "ollama": (ollama, _models_list),
+}  # fmt: skip
+
+
+async def listed(services: Services, visit: Visit) -> bytes:
+    """`/v1/models`; Gemini's and Ollama's own addresses leave no choice."""
+    one, many = SHAPES[visit.params.get("shape") or visit.client.models]
+    rows = [one(entry) for entry in await services.catalogue.entries(visit.caller)]
+    return msgspec.json.encode(many(rows))
+
+
+async def shown(services: Services, visit: Visit) -> bytes:
+    """`/v1/models/{model}`."""
+    one, _ = SHAPES[visit.params.get("shape") or visit.client.models]
+    return msgspec.json.encode(one(await services.catalogue.find(visit.caller, visit.params["model"])))
+
+
+# ── an editor's ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def editors(services: Services, visit: Visit) -> bytes:
+    """`/vscode/models`: what a host takes of a model that can be talked to."""
+    entries = [entry for entry in await services.catalogue.entries(visit.caller) if entry.model.chat]
+    return msgspec.json.encode({"version": 1, "models": [_editor(services, entry) for entry in entries]})
+
+
+def _editor(services: Services, entry: Entry) -> Object:
+    model = entry.model
+    made: dict[str, Any] = {
+        "id": entry.name, "name": _title(entry), "family": model.family or model.id, "version": model.version or "1",
+        "maxInputTokens": _input(entry), "maxOutputTokens": model.max_output or _OUTPUT,
+        "capabilities": {"toolCalling": "tools" in model.capabilities, "imageInput": "images" in model.capabilities},
+        "detail": model.provider, "tooltip": _tooltip(entry), "isUserSelectable": True, "isBYOK": True,
+        "counting": _counting(services, entry),
+    }  # fmt: skip
+    if model.context:
+        made["maxContextWindowTokens"] = model.context
+    if "reasoning" in model.capabilities:
+        made["configurationSchema"] = {"type": "object", "properties": {"reasoningEffort": _EFFORT}}
+    if model.prices and model.prices.input is not None and model.prices.output is not None:
+        made["prices"] = {"input": model.prices.input, "output": model.prices.output}
+        made["pricing"] = f"${model.prices.input:g} in · ${model.prices.output:g} out"
+    return made
+
+
+# What a host makes a picker of; what is picked comes back as modelConfiguration.
+_EFFORT = {
+    "type": "string", "title": "Thinking Effort", "enum": ["low", "medium", "high"],
+    "enumItemLabels": ["Low", "Medium", "High"], "group": "navigation",
+}  # fmt: skip
+
+
+def _tooltip(entry: Entry) -> str:
+    """What is known of a model, and who says so."""
+    told = entry.model.source.get("context")
+    return f"{detail(entry.model) or entry.name}{f' (limits: {told})' if told else ''}"
+
+
+def _counting(services: Services, entry: Entry) -> Object:
+    """What a client counts with; its sums are those of the estimator, less what only a whole request has."""
+    found = services.estimator.factors(entry.model.id, entry.model.provider)
+    scale = found.constants["text"] * found.factor
+    factors = {name: max(0.0, round(weight * scale, 6)) for name, weight in found.weights.items()}
+    return {"factors": factors, "message": round(found.constants["message"], 4)}
+
+
+def _input(entry: Entry) -> int:
+    return max_input_tokens(entry.model) or entry.model.max_input or _WINDOW
+
+
+def _title(entry: Entry) -> str:
+    return entry.model.name or entry.name

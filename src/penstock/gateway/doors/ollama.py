@@ -1,0 +1,111 @@
+"""Ollama's own chat and generate, as its clients ask for them: a line for each piece, and a call in one of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock.gateway.doors.door import Asked, Door
+from penstock.messages.convert import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.framing import Frame
+    from penstock.gateway.doors.door import Visit
+    from penstock.pick import Object
+
+_REASONS = {"length": "length"}
+
+
+class Lines:
+    """Events to Ollama's lines. What it has no word for (files, sources, calls run upstream) is not said."""
+
+    def __init__(self, model: str, *, generate: bool = False) -> None:
+        self._model, self._generate = model, generate
+        self._head: Object = {"model": model, "created_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
+        self._usage = ev.Usage()
+        self._out: list[Frame] = []
+
+    def feed(self, events: Sequence[ev.AnyEvent], /) -> list[Frame]:
+        self._out = []
+        for event in events:
+            row = self.table.get(type(event))
+            if row is not None:
+                row(self, event)
+        return self._out
+
+    def finish(self) -> list[Frame]:
+        return []
+
+    def _say(self, message: Object, **more: Any) -> None:
+        if self._generate:
+            said = {"response": message.pop("content", ""), **message}
+        else:
+            said = {"message": {"role": "assistant", "content": "", **message}}
+        self._out.append((b"", msgspec.json.encode({**self._head, **said, "done": False, **more})))
+
+    def _text(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
+        self._say({"content": event.text})
+
+    def _thought(self, event: ev.ReasoningDelta) -> None:
+        self._say({"thinking": event.text})
+
+    def _call(self, event: ev.CallEnd) -> None:
+        if event.by == "client":
+            value: Any = msgspec.json.decode(event.json or "{}") if event.form == "json" else {"input": event.json}
+            self._say({"tool_calls": [{"id": event.id, "function": {"name": event.name, "arguments": value}}]})
+
+    def _counted(self, event: ev.Usage) -> None:
+        self._usage = self._usage if event.step else event
+
+    def _finish(self, event: ev.Finish) -> None:
+        counts = {"prompt_eval_count": self._usage.input or 0, "eval_count": self._usage.output or 0}
+        self._say({"content": ""}, done=True, done_reason=_REASONS.get(event.reason, "stop"), **counts)
+
+    def _fault(self, event: ev.Fault) -> None:
+        self._out.append((b"", msgspec.json.encode({"error": event.message})))
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.TextDelta: _text, ev.RefusalDelta: _text, ev.ReasoningDelta: _thought, ev.CallEnd: _call,
+        ev.Usage: _counted, ev.Finish: _finish, ev.Fault: _fault,
+    }  # fmt: skip
+
+
+def whole(frames: Sequence[Frame]) -> bytes:
+    """The lines as one: an error alone, else the last line with all that was said before it."""
+    lines: list[Any] = [msgspec.json.decode(data) for _, data in frames]
+    last: Object = lines[-1]
+    if "error" in last:
+        return msgspec.json.encode({"error": last["error"]})
+    inner = [line.get("message", line) for line in lines]
+    key = "response" if "response" in last else "content"
+    said: Object = {key: "".join(row.get(key, "") for row in inner)}
+    if thought := "".join(row.get("thinking", "") for row in inner):
+        said["thinking"] = thought
+    if calls := [call for row in inner for call in row.get("tool_calls", ())]:
+        said["tool_calls"] = calls
+    made = {**last, **said} if key == "response" else {**last, "message": {"role": "assistant", **said}}
+    return msgspec.json.encode(made)
+
+
+def asked_of(body: Object) -> Asked:
+    """A request of Ollama's, to chat or to generate."""
+    request = reader("ollama")(body)
+    generate = "messages" not in body
+
+    def encoder() -> Lines:
+        return Lines(request.model, generate=generate)
+
+    return Asked(request, "ollama", framing="ndjson", encoder=encoder, body=whole, tee=False)
+
+
+def read_generate(visit: Visit) -> Asked:
+    """`/api/generate`."""
+    return asked_of(visit.body())
+
+
+GENERATE = Door("ollama", read_generate)

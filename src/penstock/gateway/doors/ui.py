@@ -1,0 +1,40 @@
+"""`/api/chat`: what `useChat` posts, and Ollama's own chat, which has the same address. The bodies tell them apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock import pick
+from penstock.gateway.doors.door import PLAYED, Asked, Door
+from penstock.gateway.doors.ollama import asked_of
+from penstock.messages.convert import reader
+
+if TYPE_CHECKING:
+    from penstock.gateway.doors.door import Visit
+    from penstock.pick import Object
+
+HEADERS = ((b"x-vercel-ai-ui-message-stream", b"v1"),)
+_UI = frozenset({"id", "trigger", "messageId"})
+
+
+def is_ollama(body: Object) -> bool:
+    """Messages of a page are made of parts; Ollama's have a content, and its requests always name a model."""
+    messages = pick.rows(body, "messages")
+    if _UI & body.keys() or any("parts" in message for message in messages):
+        return False
+    return bool(pick.text(body, "model")) and all("role" in message and "id" not in message for message in messages)
+
+
+def read_chat(visit: Visit) -> Asked:
+    """A UI message stream, unless it is Ollama's client that asks."""
+    body = visit.body()
+    if is_ollama(body) and "messages" in body:
+        return asked_of(body)
+    if str(body.get("model", "")).startswith(PLAYED):
+        body.setdefault("messages", [])
+    request = reader("uistream")(body)
+    options = {"id": f"msg_{visit.id}", "model": request.model}
+    return Asked(request, "uistream", options=options, headers=HEADERS)
+
+
+CHAT = Door("uistream", read_chat)

@@ -1,0 +1,83 @@
+"""Logs on standard error: lines to read, or JSON objects to collect. Secrets never get past here.
+
+Only the loggers under `penstock` are touched, so that an application that mounts the gateway keeps its own set-up.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from penstock.secrecy import hide
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.gateway.config import Log
+
+ROOT = "penstock"
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_LONG = 2_000
+
+
+class _Lines(logging.Formatter):
+    """One line for each record, its stack below it."""
+
+    def __init__(self, secrets: Callable[[], Iterable[str]]) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = f"{_stamp(record.created)} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
+        more = " ".join(f"{name}={value}" for name, value in _extra(record).items())
+        lines = [f"{said} {more}".rstrip(), *self._stack(record)]
+        return "\n".join(self.shown(line) for line in lines)
+
+    def _stack(self, record: logging.LogRecord) -> list[str]:
+        return self.formatException(record.exc_info).splitlines() if record.exc_info else []
+
+    def shown(self, text: str) -> str:
+        return hide(text, self._secrets())[:_LONG].replace("\r", "␍").replace("\n", "⏎")
+
+
+class _Objects(_Lines):
+    """One JSON object for each record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {
+            "time": _stamp(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self.shown(record.getMessage()),
+        }
+        said |= {name: self.shown(str(value)) for name, value in _extra(record).items()}
+        stack = self._stack(record)
+        if stack:
+            said["stack"] = [self.shown(line) for line in stack]
+        return msgspec.json.encode(said).decode()
+
+
+def setup(log: Log, secrets: Callable[[], Iterable[str]] = tuple, file: TextIO | None = None) -> None:
+    """Send the logs of penstock to standard error; a second call replaces the first."""
+    root = logging.getLogger(ROOT)
+    for old in list(root.handlers):
+        if isinstance(old.formatter, _Lines):
+            root.removeHandler(old)
+    made = logging.StreamHandler(file or sys.stderr)
+    made.setFormatter(_Objects(secrets) if log.form == "json" else _Lines(secrets))
+    root.addHandler(made)
+    root.setLevel(log.level.upper())
+    root.propagate = False
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    """What was said in `extra`."""
+    return {name: value for name, value in vars(record).items() if name not in _PLAIN}
+
+
+def _stamp(at: float) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at % 1 * 1000):03}Z"

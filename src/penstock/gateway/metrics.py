@@ -1,0 +1,155 @@
+"""Metrics in the text form of Prometheus, by hand: counters, gauges and histograms of turns. No names of ours leak in.
+
+Every label that a stranger can choose is bounded: past a number of series the rest is counted as `other`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from penstock.store.journal import Turn
+
+TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+SERIES = 1_000  # of one metric
+OTHER = "other"
+TTFT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+Labels: TypeAlias = tuple[str, ...]
+
+
+class Counter:
+    """Figures that only grow, by labels."""
+
+    def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
+        self.name, self._about, self._labels = name, about, labels
+        self._values: dict[Labels, float] = {}
+
+    def add(self, labels: Labels = (), amount: float = 1.0) -> None:
+        if labels not in self._values and len(self._values) >= SERIES:
+            labels = (OTHER,) * len(self._labels)
+        self._values[labels] = self._values.get(labels, 0.0) + amount
+
+    def lines(self) -> Iterable[str]:
+        yield from _head(self.name, self._about, "counter")
+        for labels, value in sorted(self._values.items()):
+            yield f"{self.name}{_labels(self._labels, labels)} {_number(value)}"
+
+
+class Histogram:
+    """Figures counted by size, by labels."""
+
+    def __init__(self, name: str, about: str, bounds: tuple[float, ...], labels: Labels = ()) -> None:
+        self.name, self._about, self._bounds, self._labels = name, about, bounds, labels
+        self._values: dict[Labels, tuple[list[int], list[float]]] = {}
+
+    def add(self, labels: Labels, value: float) -> None:
+        if labels not in self._values and len(self._values) >= SERIES // 10:
+            labels = (OTHER,) * len(self._labels)
+        counts, total = self._values.setdefault(labels, ([0] * (len(self._bounds) + 1), [0.0]))
+        counts[bisect_left(self._bounds, value)] += 1
+        total[0] += value
+
+    def lines(self) -> Iterable[str]:
+        yield from _head(self.name, self._about, "histogram")
+        names = (*self._labels, "le")
+        for labels, (counts, total) in sorted(self._values.items()):
+            running = 0
+            for bound, count in zip((*map(_number, self._bounds), "+Inf"), counts, strict=True):
+                running += count
+                yield f"{self.name}_bucket{_labels(names, (*labels, bound))} {running}"
+            yield f"{self.name}_sum{_labels(self._labels, labels)} {_number(total[0])}"
+            yield f"{self.name}_count{_labels(self._labels, labels)} {running}"
+
+
+class Metrics:
+    """All of them. `gauge` adds a figure that is asked for when the page is."""
+
+    def __init__(self) -> None:
+        who = ("protocol", "provider", "model")
+        self._turns = Counter("penstock_turns_total", "Turns by how they ended.", (*who, "status", "reason"))
+        self._tokens = Counter("penstock_tokens_total", "Tokens that providers report.", ("provider", "model", "kind"))
+        self._cost = Counter("penstock_cost_dollars_total", "What turns cost, where known.", ("provider", "model"))
+        self._refused = Counter("penstock_refused_total", "Requests that were not let in.", ("status", "reason"))
+        self._bytes = Counter("penstock_client_bytes_total", "Bytes from and to clients.", ("way",))
+        self._tries = Counter("penstock_tries_total", "How often providers were asked.", ("provider",))
+        self._ttft = Histogram("penstock_ttft_seconds", "Time to the first content.", TTFT, ("provider",))
+        self._duration = Histogram("penstock_turn_seconds", "Time of whole turns.", DURATION, ("provider",))
+        self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._counts: dict[str, tuple[str, Labels, Callable[[], Mapping[Labels, float]]]] = {}
+        self.open_streams = 0
+        self.gauge("penstock_open_streams", "Streams that are open now.", lambda: self.open_streams)
+
+    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """A figure to ask for: how many wait, how many are open."""
+        self._gauges[name] = (about, value)
+
+    def counts(self, name: str, about: str, labels: Labels, values: Callable[[], Mapping[Labels, float]]) -> None:
+        """Counters that somebody else keeps, such as a router's decisions."""
+        self._counts[name] = (about, labels, values)
+
+    def opened(self) -> None:
+        """A stream begins."""
+        self.open_streams += 1
+
+    def closed(self) -> None:
+        """A stream has ended."""
+        self.open_streams -= 1
+
+    def refused(self, status: int, reason: str) -> None:
+        """A request was not let in."""
+        self._refused.add((str(status), reason))
+
+    def turn(self, row: Turn) -> None:
+        """A turn has ended."""
+        reason = row.finish or row.fault
+        if row.status == "refused":
+            self.refused(row.http, reason)
+            return
+        self._turns.add((row.protocol, row.provider, row.model, row.status, reason))
+        for kind in ("input", "output", "cached", "written", "reasoning"):
+            count = getattr(row, kind)
+            if count:
+                self._tokens.add((row.provider, row.model, kind), count)
+        if row.cost:
+            self._cost.add((row.provider, row.model), row.cost)
+        if row.tries:
+            self._tries.add((row.provider,), row.tries)
+        self._bytes.add(("in",), row.bytes_in)
+        self._bytes.add(("out",), row.bytes_out)
+        self._duration.add((row.provider,), row.duration)
+        if row.ttft is not None:
+            self._ttft.add((row.provider,), row.ttft)
+
+    def render(self) -> bytes:
+        """The page."""
+        made: list[str] = []
+        kept = (self._turns, self._tokens, self._cost, self._refused, self._bytes, self._tries)
+        for one in (*kept, self._ttft, self._duration):
+            made += one.lines()
+        for name, (about, value) in self._gauges.items():
+            made += [*_head(name, about, "gauge"), f"{name} {_number(value())}"]
+        for name, (about, labels, values) in self._counts.items():
+            made += _head(name, about, "counter")
+            made += [f"{name}{_labels(labels, key)} {_number(value)}" for key, value in sorted(values().items())]
+        return ("\n".join(made) + "\n").encode("utf-8", "replace")
+
+
+def _head(name: str, about: str, kind: str) -> list[str]:
+    return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+
+
+def _labels(names: Labels, values: Labels) -> str:
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{','.join(pairs)}}}" if names else ""
+
+
+def _escaped(value: str) -> str:
+    return value[:200].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))

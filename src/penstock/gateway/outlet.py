@@ -1,0 +1,115 @@
+"""Where an answer goes: a head once, chunks, an end. In silence it gives a sign of life, and a stuck client up.
+
+One timer for the whole answer, moved when it rings: a chunk costs a counter. Leans on ASGI's `send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from penstock.framing import KEEP_ALIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock.gateway.cancel import Gone
+    from penstock.gateway.doors.door import Headers
+
+    Send = Callable[[Any], Awaitable[None]]
+
+BODY = "http.response.body"
+TYPES: dict[str, bytes] = {
+    "sse": b"text/event-stream; charset=utf-8", "ndjson": b"application/x-ndjson", "jsonarray": b"application/json",
+}  # fmt: skip
+# What may be written between two frames without a reader's notice. Lines have nothing of the kind.
+SIGNS: dict[str, bytes] = {"sse": KEEP_ALIVE, "jsonarray": b"\n", "ndjson": b""}
+STREAMED: Headers = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+
+
+class Outlet:
+    """One answer on its way out. `count` is how many chunks were sent; whoever sends them counts."""
+
+    __slots__ = ("_beat", "_every", "_gone", "_head", "_limit", "_loop", "_seen", "_sign", "_stuck", "_timer", "begun",
+                 "count", "send", "size")  # fmt: skip
+
+    def __init__(self, send: Send, gone: Gone, *, every: float, limit: float) -> None:
+        self.send = send
+        self.begun = False
+        self.count = self.size = 0
+        self._gone = gone
+        self._every, self._limit = every, limit
+        self._loop = asyncio.get_running_loop()
+        self._head: Any = None
+        self._sign = b""
+        self._seen = 0
+        self._stuck = 0.0
+        self._beat: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def whole(self, status: int, body: bytes, headers: Headers) -> None:
+        """An answer in one piece."""
+        self.begun = True
+        self.size = len(body)
+        length = (b"content-length", b"%d" % len(body))
+        await self.send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+        self._gone.ending()
+        await self.send({"type": BODY, "body": body, "more_body": False})
+
+    # ── streams ───────────────────────────────────────────────────────────────────────────────────
+
+    def prepare(self, framing: str, headers: Headers) -> None:
+        """Say how a stream will look, and begin to watch: the head goes out with the first word, or in silence."""
+        made = [(b"content-type", TYPES[framing]), *STREAMED, *headers]
+        self._head = {"type": "http.response.start", "status": 200, "headers": made}
+        self._sign = SIGNS[framing]
+        if self._every > 0:
+            self._timer = self._loop.call_later(self._every, self._tick)
+
+    async def begin(self) -> None:
+        """Send the head, if it is not sent."""
+        if not self.begun:
+            self.begun = True
+            await self.send(self._head)
+        elif self._beat is not None:
+            await self._beat
+
+    async def end(self, data: bytes) -> None:
+        """The last chunk."""
+        await self.begin()
+        self.stop()
+        self._gone.ending()
+        self.count += 1
+        self.size += len(data)
+        await self.send({"type": BODY, "body": data, "more_body": False})
+
+    def stop(self) -> None:
+        """No more signs."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._every, self._tick)
+        if self._beat is not None:  # a sign that cannot be sent: the client takes nothing
+            self._stuck += self._every
+            if self._stuck >= self._limit:
+                self.stop()
+                self._beat.cancel()
+                self._gone.call_off("the client has stopped reading")
+            return
+        if self.count == self._seen:
+            self._beat = self._loop.create_task(self._signal())
+            self._beat.add_done_callback(self._signalled)
+        self._seen = self.count
+
+    async def _signal(self) -> None:
+        if not self.begun:
+            self.begun = True
+            await self.send(self._head)
+        await self.send({"type": BODY, "body": self._sign, "more_body": True})
+
+    def _signalled(self, task: asyncio.Task[None]) -> None:
+        self._beat, self._stuck = None, 0.0
+        if not task.cancelled():
+            task.exception()  # looked at: what goes wrong here goes wrong with the next chunk too

@@ -1,0 +1,182 @@
+"""Streams saved as they pass, for replay. A tape keeps chunks in memory, and is written once it is closed.
+
+Secrets are taken out on the way to the file, whole, also where a chunk ends in the middle of one. Writing happens in a
+thread of its own. Leans on `store.recordings` for the file, on `secrecy` for what a secret is.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import re
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.secrecy import MARK, find, hide, hide_headers, hide_values
+from penstock.store.recordings import SUFFIX, Header, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.engines.reply import Reply
+    from penstock.gateway.config import RecordTable
+
+log = logging.getLogger("penstock.recording")
+_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+PATIENCE = 10.0
+
+
+class Tape:
+    """One recording. `close` it, whatever happened; a second time does nothing."""
+
+    def __init__(self, recorder: Recorder, header: Header, secrets: tuple[str, ...] = ()) -> None:
+        self.header = header
+        self._secrets = secrets
+        self._recorder = recorder
+        self._chunks: list[tuple[float, bytes]] = []
+        self._request = b""
+        self._size = 0
+        self._began = time.perf_counter()
+        self._closed = False
+
+    def request(self, body: bytes) -> None:
+        """The body that was sent."""
+        self._request = body
+
+    def answered(self, reply: Reply, spoken: str) -> None:
+        """How the answer begins. `spoken` is the client's protocol: what is kept where the engine has no bytes."""
+        header = self.header
+        header.status, header.headers = reply.status, dict(reply.headers)
+        header.provider, header.model = reply.provider, reply.model
+        header.protocol = reply.protocol if reply.raw else spoken
+
+    def chunk(self, data: bytes) -> None:
+        """Bytes that came. What is over the size of a tape is not kept, and the recording says so."""
+        if self._size + len(data) > self._recorder.size:
+            self.header.cut = True
+            return
+        self._size += len(data)
+        self._chunks.append((time.perf_counter() - self._began, data))
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._recorder.keep(self.header, self._request, self._chunks, self._secrets)
+
+
+class Recorder:
+    """Makes tapes; `begin` gives None where nothing is recorded. `secrets` are those known by value."""
+
+    def __init__(self, table: RecordTable, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self.folder = Path(table.path).expanduser() if table.path else None
+        self.size, self.total = table.size, table.total
+        self.failed = 0
+        self._secrets = secrets
+        self._numbers = itertools.count(1)
+        self._pool: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+        if self.folder is not None:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def begin(self, info: Header, secrets: Iterable[str] = ()) -> Tape | None:
+        """A tape for one answer; `secrets` are those of this one besides."""
+        return Tape(self, info, tuple(secrets)) if self.folder is not None else None
+
+    def keep(
+        self, header: Header, request: bytes, chunks: list[tuple[float, bytes]], secrets: tuple[str, ...] = ()
+    ) -> None:
+        """Have a tape written."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "penstock-recorder")
+            atexit.register(self.close)
+        self._last = self._pool.submit(self._write, header, request, chunks, secrets)
+
+    def close(self) -> None:
+        """Write what waits."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+            atexit.unregister(self.close)
+
+    # ── in the recorder's thread ──────────────────────────────────────────────────────────────────
+
+    def _write(
+        self, header: Header, request: bytes, chunks: list[tuple[float, bytes]], secrets: tuple[str, ...]
+    ) -> None:
+        assert self.folder is not None  # noqa: S101 — there would be no tape
+        known = (*self._secrets(), *secrets)
+        try:
+            cleaned, hidden = clean(chunks, known)
+            made = replace(cleaned_header(header, known), request=body_of(request, known), hidden=hidden)
+            write(self.folder / self._name(made), made, cleaned)
+            self._trim()
+        except Exception:
+            self.failed += 1
+            log.exception("a recording was not written to %s", self.folder)
+
+    def _name(self, header: Header) -> str:
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(header.time or time.time()))
+        who = _PLAIN.sub("-", f"{header.provider}-{header.model}").strip("-.")[:80] or "stream"
+        return f"{stamp}-{next(self._numbers):04}-{who}{SUFFIX}"
+
+    def _trim(self) -> None:
+        """The oldest recordings make room for new ones."""
+        assert self.folder is not None  # noqa: S101
+        files = sorted(self.folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+        sizes = [path.stat().st_size for path in files]
+        over = sum(sizes) - self.total
+        for path, size in zip(files[:-1], sizes, strict=False):
+            if over <= 0:
+                return
+            path.unlink(missing_ok=True)
+            over -= size
+
+
+def clean(chunks: list[tuple[float, bytes]], secrets: Iterable[str] = ()) -> tuple[list[tuple[float, bytes]], int]:
+    """The chunks without secrets, and how many there were: a mark stands where one began, cuts stay where they were."""
+    whole = b"".join(data for _, data in chunks).decode("latin-1")
+    known = [secret.encode("utf-8", "surrogateescape").decode("latin-1") for secret in secrets]
+    spans = find(whole, known)
+    if not spans:
+        return chunks, 0
+    return list(_cut(chunks, spans)), len(spans)
+
+
+def _cut(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]]) -> Iterable[tuple[float, bytes]]:
+    start = 0
+    for at, data in chunks:
+        end = start + len(data)
+        made, place = b"", start
+        for first, last in spans:
+            if last <= start or first >= end:
+                continue
+            made += data[place - start : max(first - start, 0)] if first >= place else b""
+            made += MARK.encode() if first >= start else b""
+            place = min(last, end)
+        yield at, made + data[place - start :]
+        start = end
+
+
+def cleaned_header(header: Header, secrets: tuple[str, ...] = ()) -> Header:
+    """A header without secrets."""
+    return replace(
+        header, url=hide(header.url, secrets), headers=hide_headers(header.headers, secrets),
+        request_headers=hide_headers(header.request_headers, secrets), note=hide(header.note, secrets),
+        model=hide(header.model, secrets),
+    )  # fmt: skip
+
+
+def body_of(body: bytes, secrets: tuple[str, ...] = ()) -> Any:
+    """A request's body without secrets: a JSON value, or a text."""
+    if not body:
+        return None
+    try:
+        return hide_values(msgspec.json.decode(body), secrets)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return hide(body.decode("utf-8", "replace"), secrets)

@@ -1,0 +1,80 @@
+"""Errors and faults → a status, headers and a body in the client's own dialect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock import protocols
+from penstock.errors import BadRequest, InputError, MissingExtra, StreamFault
+from penstock.events import Fault
+from penstock.gateway.access import Refused
+
+if TYPE_CHECKING:
+    from penstock.events import FaultKind
+    from penstock.gateway.doors.door import Headers
+
+STATUSES: dict[FaultKind, int] = {
+    "auth": 401, "permission": 403, "not-found": 404, "invalid": 400, "too-large": 413, "rate-limit": 429,
+    "overloaded": 503, "server": 502, "timeout": 504, "network": 502, "cancelled": 499, "filter": 400,
+    "truncated": 502, "malformed": 502, "grammar": 502, "other": 500,
+}  # fmt: skip
+OWN: dict[str, dict[FaultKind, int]] = {"anthropic": {"overloaded": 529, "too-large": 400}}
+JSON = (b"content-type", b"application/json")
+_WORST = 599
+_INTERNAL = "internal error of the gateway; its log tells more"
+
+
+def status_of(fault: Fault, protocol: str = "") -> int:
+    """The status of a refusal: the provider's own, where it gave one that says no."""
+    if fault.status is not None and 400 <= fault.status <= _WORST:  # noqa: PLR2004 — what HTTP calls an error
+        return fault.status
+    return OWN.get(protocol, {}).get(fault.kind) or STATUSES[fault.kind]
+
+
+def fault_of(error: BaseException, protocol: str = "") -> Fault:
+    """What a client is told of an error. Of those that are not ours only that there was one."""
+    if isinstance(error, StreamFault | Refused):
+        return error.fault
+    if isinstance(error, BadRequest):
+        where = {protocol: {"error": {"param": error.path}}} if error.path else None
+        return Fault("invalid", str(error), status=400, extra=where)
+    if isinstance(error, MissingExtra):
+        return Fault("server", str(error), status=501, code="missing-extra")
+    if isinstance(error, InputError):
+        return Fault("invalid", str(error), status=400)
+    return Fault("other", _INTERNAL, status=500, code="internal")
+
+
+def unknown_model(error: Exception) -> Fault:
+    """A name that means nobody."""
+    return Fault("not-found", str(error), status=404, code="model_not_found")
+
+
+def refusal(protocol: str, fault: Fault) -> tuple[int, bytes, Headers]:
+    """Status, body and headers."""
+    return status_of(fault, protocol), body_of(protocol, fault), (JSON, *headers_of(fault))
+
+
+def body_of(protocol: str, fault: Fault) -> bytes:
+    """The body alone."""
+    if not protocol or protocols.protocol(protocol).encoder is None:
+        return msgspec.json.encode({"error": fault.message})
+    return protocols.error_body(protocol, fault)
+
+
+def headers_of(fault: Fault) -> Headers:
+    """When to come back, and by which id a provider knows what happened."""
+    made: list[tuple[bytes, bytes]] = []
+    if fault.retry_after is not None:
+        made.append((b"retry-after", b"%d" % max(1, round(fault.retry_after))))
+        made.append((b"retry-after-ms", b"%d" % round(fault.retry_after * 1000)))
+    if fault.request_id:
+        made.append((b"x-upstream-request-id", _plain(fault.request_id)))
+    return tuple(made)
+
+
+def _plain(text: str) -> bytes:
+    """Fit for a header's value."""
+    return "".join(letter for letter in text if " " <= letter <= "~").encode()[:200]

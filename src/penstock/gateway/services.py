@@ -1,0 +1,224 @@
+"""What an application leans on besides its doors: the router, who may come in, limits, journal, metrics, recordings.
+
+Made once and closed once. Everything here can be left out: without a configuration packaged streams are played.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock.client.api import Client
+from penstock.engines.config import Account, Config
+from penstock.engines.naming import REPLAY, targets
+from penstock.engines.options import RequestOptions
+from penstock.engines.routing import Router
+from penstock.errors import InputError
+from penstock.gateway.access import Access, Refused
+from penstock.gateway.background import Background
+from penstock.gateway.catalogue import Catalogue
+from penstock.gateway.config import GatewayConfig
+from penstock.gateway.kept import Kept
+from penstock.gateway.limits import Limits
+from penstock.gateway.noting import row_of
+from penstock.providers.clients import client, clients
+from penstock.replay import named
+from penstock.secrecy import telling
+from penstock.store.recordings import Header
+from penstock.store.responses import Responses
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.engines.reply import Reply
+    from penstock.gateway.access import Caller
+    from penstock.gateway.doors.door import Asked, Visit
+    from penstock.gateway.limits import Ticket
+    from penstock.gateway.turn import Turn
+    from penstock.messages import ConvertOptions
+    from penstock.providers.clients import Client as Row
+    from penstock.stores import ReasoningStore
+    from penstock.tokens import HybridTokenEstimator
+
+log = logging.getLogger("penstock.access")
+DEFAULT = "default"  # the alias for requests that name no model
+SHORT = 8  # letters: a value of fewer, in a variable whose name tells of a secret, would be found everywhere
+_KNOWN = 1000  # clients whose headers are remembered
+
+
+class Services:
+    """All of them. Whichever is given is used in place of the configuration's own."""
+
+    def __init__(
+        self, config: GatewayConfig | None = None, *, env: Mapping[str, str] | None = None,
+        router: Router | None = None, kept: Kept | None = None,
+    ) -> None:  # fmt: skip
+        self.config = config or GatewayConfig()
+        self.env: Mapping[str, str] = dict(os.environ if env is None else env)  # a plain one is read ten times as fast
+        self.router = router or Router(_paced(self.config), env=self.env)
+        self.client = Client(router=self.router)
+        self.access = Access(self.config, self.env)
+        self.limits = Limits(time.time, self.config.serve.streams)
+        self.kept = kept or Kept(self.config, self.env, lambda: self.secrets)
+        self.journal, self.metrics, self.recorder = self.kept.journal, self.kept.metrics, self.kept.recorder
+        self.state: ReasoningStore = self.kept.state.reasoning
+        self.responses = Responses(self.kept.state.responses, lambda: uuid.uuid4().hex)
+        self.background = Background()
+        self.metrics.gauge("penstock_background", "Responses made in the background.", lambda: len(self.background))
+        self.kept.seed(self.limits)
+        self.metrics.counts(
+            "penstock_decisions_total", "What was decided on the way.", ("what", "code", "provider"),
+            lambda: {(*key,): float(count) for key, count in self.router.counts.items()},
+        )  # fmt: skip
+        self.catalogue = Catalogue(self)
+        self._secrets: tuple[str, ...] = ()
+        self.ready = True
+        self._convert = self._converting()
+        self._clients: dict[tuple[str, ...], Row] = {}
+        self._heads = tuple({name for row in clients().values() for name in row.headers})
+
+    async def aclose(self) -> None:
+        """Let go of all of them; what the journal was given is written."""
+        self.ready = False
+        await self.background.aclose()
+        await self.router.aclose()
+        self.kept.close()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Keys that are known by value: to be kept out of everything that is written."""
+        if not self._secrets:  # looked for once: the environment is large, and a row is written for every turn
+            accounts = self.config.engine.providers.values()
+            own = [account.key or self.env.get(account.env, "") for account in accounts]
+            theirs = [value for name, value in self.env.items() if telling(name)]
+            self._secrets = (*self.access.secrets, *(key for key in (*own, *theirs) if len(key) >= SHORT))
+        return self._secrets
+
+    def reload(self, config: GatewayConfig) -> None:
+        """Another configuration, from the next request on. Where we listen, and where things are kept, stays."""
+        self.access.reload(config)
+        self.limits.most = config.serve.streams
+        self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
+        self.router = self.router.renewed(_paced(config))
+        self._secrets = ()
+        self.client = Client(router=self.router)
+        self._convert = self._converting()
+
+    # ── who asks ──────────────────────────────────────────────────────────────────────────────────
+
+    def admit(self, scope: Any, visit: Visit) -> None:
+        """Let a visit in, or raise why not."""
+        try:
+            visit.caller = self.access.admit(scope, visit.headers)
+        except Refused as error:
+            self.metrics.refused(error.status, error.fault.code)
+            log.info("refused: %s", error.fault.message, extra={"status": error.status, "path": visit.path})
+            raise
+        visit.client = self._client(visit.headers)
+        visit.services = self
+
+    def enter(self, visit: Visit, model: str) -> Ticket:
+        """A place for a turn, or the refusal of one."""
+        caller: Caller = visit.caller
+        caller.check(model)
+        return self.limits.enter(caller, model)
+
+    def _client(self, headers: dict[str, str]) -> Row:
+        key = tuple([headers.get(name, "") for name in self._heads])
+        found = self._clients.get(key)
+        if found is None:
+            if len(self._clients) >= _KNOWN:
+                self._clients.clear()
+            found = self._clients[key] = client(headers)
+        return found
+
+    # ── what is asked ─────────────────────────────────────────────────────────────────────────────
+
+    async def open(self, visit: Visit, asked: Asked) -> Reply:
+        """The answer, once it has begun."""
+        caller: Caller = visit.caller
+        self.played(asked.request.model)
+        convert: ConvertOptions = {**self._convert, "tenant": caller.tenant}
+        source = asked.source or asked.protocol
+        return await self.router.open(
+            asked.request, asked.operation, source=source, convert=convert, options=self.options(visit)
+        )
+
+    def options(self, visit: Visit) -> RequestOptions | None:
+        """What goes for the requests of a visit: the key that its caller brought, where that is passed on."""
+        caller: Caller = visit.caller
+        return RequestOptions(key=caller.secret) if caller.secret else None
+
+    @cached_property
+    def estimator(self) -> HybridTokenEstimator:
+        """What counts tokens where no provider does; its tables are read when they are first needed."""
+        from penstock.tokens import HybridTokenEstimator  # noqa: PLC0415 — most requests need no count
+
+        return HybridTokenEstimator()
+
+    def played(self, model: str) -> None:
+        """Raise where a packaged stream is named that there is none of."""
+        if model.partition("/")[0] == REPLAY:
+            named(model)
+
+    @property
+    def default(self) -> str:
+        """The model of a request that names none: the alias of that name, else the first alias or model there is."""
+        config = self.router.config
+        if DEFAULT in config.aliases or not (config.aliases or config.providers):
+            return DEFAULT
+        said = (f"{name}/{one}" for name, account in config.providers.items() for one in account.models)
+        return next(iter([*config.aliases, *said]), DEFAULT)
+
+    def means(self, model: str) -> bool:
+        """Whether a name means anybody."""
+        try:
+            self.played(model)
+            targets(model, self.router.config, self.env)
+        except InputError:
+            return False
+        return True
+
+    def tape(self, visit: Visit, asked: Asked) -> Any:
+        """What records this turn, if anything does."""
+        tape = self.recorder.begin(
+            Header(time=time.time(), url=visit.path, model=asked.request.model, request_headers=visit.headers),
+            (visit.caller.secret,),
+        )
+        if tape is not None:
+            tape.request(visit.raw)
+        return tape
+
+    def _converting(self) -> ConvertOptions:
+        features = self.config.features
+        made: ConvertOptions = {"store": self.state}
+        if features.prompt_caching:
+            made["prompt_caching"] = True
+        if features.context_management:
+            made["context_management"] = True
+        return made
+
+    # ── what there was ────────────────────────────────────────────────────────────────────────────
+
+    def note(self, turn: Turn) -> None:
+        """A turn is over: its place is free, its row is written."""
+        row = row_of(turn)
+        if turn.ticket is not None:
+            turn.ticket.leave(turn.reply.usage if turn.reply is not None else None, row.cost or 0.0)
+        if turn.tape is not None:
+            turn.tape.close()
+        self.kept.note(row, turn.visit.headers)
+
+
+def _paced(config: GatewayConfig) -> Config:
+    """The engines' configuration; packaged streams are played as fast as the gateway is told to."""
+    if config.serve.pace <= 0 or REPLAY in config.engine.providers:
+        return config.engine
+    account = Account(settings={"pace": "natural"})
+    return replace(config.engine, providers={**config.engine.providers, REPLAY: account})

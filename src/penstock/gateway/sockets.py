@@ -1,0 +1,142 @@
+"""How the gateway listens: uvicorn, with limits to what a connection may do before there is a request.
+
+A request line and headers must come whole within a time and a size. Shutdown lets streams end, then ends them, and
+closes the application only when none is left. Needs the extra `serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.gateway.config import Serve
+
+try:
+    import uvicorn
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+except ImportError as error:
+    raise MissingExtra("uvicorn", "serve") from error
+
+PING = 30.0  # seconds between two signs of life on a WebSocket
+PONG = 600.0  # seconds that a client may leave one unanswered: many read nothing while they run their tools
+SETTLE = 5.0  # seconds in which tasks that were called off must be over
+_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_Base: Any = AutoHTTPProtocol
+
+
+class Bounded(_Base):  # type: ignore[misc]
+    """Uvicorn's protocol, whichever it chose, with bounds on the head of a request."""
+
+    size = 64 * 1024
+    patience = 60.0
+    _came = 0  # bytes of a head that is not whole yet
+    _timer: Any = None
+    _cycle: Any = None  # of the last whole head
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]
+        self._timer = self.loop.call_later(self.patience, self._late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)  # pyright: ignore[reportUnknownMemberType]
+        if self.cycle is not self._cycle:  # a head has come whole
+            self._cycle, self._came = self.cycle, 0
+            self._timer.cancel()
+        elif self._cycle is None or self._cycle.response_complete:
+            self._heading(len(data))
+
+    def _heading(self, size: int) -> None:
+        if self.transport.get_protocol() is not self:  # it is a WebSocket now
+            self._timer.cancel()
+            return
+        if not self._came:
+            self._timer.cancel()
+            self._timer = self.loop.call_later(self.patience, self._late)
+        self._came += size
+        if self._came > self.size:
+            self._close(_LARGE)
+
+    def _late(self) -> None:
+        self._close(_LATE if self._came else b"")
+
+    def _close(self, said: bytes) -> None:
+        self._timer.cancel()
+        if not self.transport.is_closing():
+            self.transport.write(said)
+            self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """Says where it listens once it does, and closes the application last."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[int, Server], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if sockets and not self.should_exit:
+            self._ready(sockets[0].getsockname()[1], self)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        closing = self.lifespan.shutdown
+
+        async def settled() -> None:
+            """Turns that were called off write their rows before the journal is closed."""
+            tasks = set(self.server_state.tasks)
+            if tasks:
+                await asyncio.wait(tasks, timeout=SETTLE)
+            await closing()
+
+        self.lifespan.shutdown = settled
+        await super().shutdown(sockets)
+
+
+def listen(app: Any, serve: Serve, ready: Callable[[int, Server], None]) -> None:
+    """Serve an application until a signal ends it. `ready` is told the port, once it can be connected to."""
+    config = uvicorn.Config(
+        app, serve.host, serve.port, log_level="error", access_log=False, lifespan="on", server_header=False,
+        http=type("Protocol", (Bounded,), {"size": serve.headers, "patience": serve.read}),
+        h11_max_incomplete_event_size=serve.headers, timeout_keep_alive=max(round(serve.idle), 1),
+        timeout_graceful_shutdown=max(round(serve.drain), 1), ws_max_size=serve.body,
+        ws_ping_interval=PING, ws_ping_timeout=PONG, ws_per_message_deflate=False,
+    )  # fmt: skip
+    Server(config, ready).run(sockets=[bound(serve.host, serve.port)])
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket to listen on; a port that is taken is one clear line."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    if sys.platform != "win32":  # there it would let two servers have one port
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise InputError(_why(host, port, error)) from None
+    made.set_inheritable(False)
+    return made
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"port {port} needs rights that this user has not; choose one above 1023 with --port"
+    if isinstance(error, socket.gaierror) or error.errno in _ELSEWHERE:
+        return f"{host} is no address of this machine; choose another with --host"
+    return f"port {port} on {host} is taken; choose another with --port (0 picks a free one)"
+
+
+_ELSEWHERE = frozenset({99, 49, 10049})  # EADDRNOTAVAIL of Linux, macOS, Windows

@@ -1,0 +1,55 @@
+"""What must outlive a turn: reasoning state, and responses that clients ask for again. One SQLite file, tenants apart.
+
+Leans on `store.rows`. A file that cannot be written is said, and done without, unless it was asked for by name.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from penstock.gateway.config import place_of
+from penstock.store.rows import SqliteRows
+from penstock.store.sqlite import ABSENT
+from penstock.store.writer import Writer
+from penstock.stores import HOUR, Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from penstock.gateway.config import GatewayConfig, StateTable
+
+FILE = "state.sqlite"
+SHARE = 8  # a tenant has at most this part of all
+log = logging.getLogger("penstock.state")
+
+
+class State:
+    """`reasoning` is a `penstock.stores.ReasoningStore`; `responses` the same for stored responses, by their ids."""
+
+    def __init__(self, table: StateTable, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._writer = Writer(path)
+        age, size = table.hours * HOUR, table.size // 2
+        rows = Bounds(rows=50_000, size=max(size // SHARE, 1), total=size, age=age)
+        self.reasoning = SqliteRows(self._writer, "reasoning", clock, rows)
+        self.responses = SqliteRows(self._writer, "responses", clock, rows)
+
+    @classmethod
+    def open(cls, config: GatewayConfig) -> State:
+        """The state that a configuration asks for."""
+        try:
+            return cls(config.state, place_of(config.state.path, config.data, FILE))
+        except OSError as error:
+            if config.state.path:
+                raise
+            log.warning("state is kept in memory only: %s", error)
+            return cls(config.state, ABSENT)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._writer.close()

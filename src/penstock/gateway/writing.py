@@ -1,0 +1,150 @@
+"""Upstream reads → what a client gets: a translation of the events, or the upstream's own bytes where both speak alike.
+
+Both are fed (bytes, events) pairs and give at most one chunk for each. Leans on `bridge` for the encoders; no IO.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import protocols
+from penstock.bridge import encoding
+from penstock.events import Fault, Start
+from penstock.framing import WRITERS
+from penstock.shaping.sequence import Sequence
+from penstock.stage import Pipe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as Several
+
+    from penstock.engines.job import Pair
+    from penstock.engines.reply import Reply
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+    from penstock.gateway.doors.door import Asked
+
+HELD = 2**20  # bytes of an unfinished frame that are held back at most
+_USAGE = re.compile(rb"(?m)^data: ?(\{[^\n]*?\"choices\": ?\[\][^\n]*)\r?\n\r?\n")
+_NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
+
+
+def way(asked: Asked, reply: Reply) -> Translation | Tee:
+    """The one or the other."""
+    return Tee(asked) if tees(asked, reply) and reply.media.startswith("text/event-stream") else Translation(asked)
+
+
+def tees(asked: Asked, reply: Reply) -> bool:
+    """Whether the upstream's own bytes will do."""
+    return asked.tee and reply.protocol == asked.protocol and reply.verbatim
+
+
+def frames(asked: Asked) -> Pipe:
+    """Events → the frames of the client's protocol."""
+    if asked.encoder is not None:
+        return Pipe(Sequence(), asked.encoder())
+    return encoding(asked.protocol, asked.options, frames=True)
+
+
+def whole(asked: Asked, events: Several[AnyEvent]) -> bytes:
+    """A turn as one body of the client's protocol."""
+    pipe = frames(asked)
+    made: list[Frame] = [*pipe.feed(events), *pipe.finish()]
+    body = asked.body or protocols.protocol(asked.protocol).body
+    return body(made) if body is not None else b"".join(data for _, data in made)
+
+
+class Translation:
+    """Events → the client's bytes."""
+
+    __slots__ = ("_begun", "_feed", "_pipe")
+
+    def __init__(self, asked: Asked) -> None:
+        self._pipe = Pipe(*frames(asked).stages, WRITERS[asked.framing]())
+        self._feed = self._pipe.feed
+        self._begun = False
+
+    def feed(self, pair: Pair) -> bytes:
+        events = pair[1]
+        if not events:
+            return b""
+        self._begun = True
+        made = self._feed(events)
+        return made[0] if len(made) == 1 else b"".join(made)
+
+    def fail(self, fault: Fault) -> bytes:
+        """The end of a turn that nobody ended."""
+        return self.feed((b"", [fault] if self._begun else [Start(), fault]))
+
+    def finish(self) -> bytes:
+        return b"".join(self._pipe.finish())
+
+
+class Tee:
+    """The upstream's frames as they are. One that has not come whole waits, so that an error never stands inside it."""
+
+    __slots__ = ("_asked", "_last", "_rest", "_start", "_usage")
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._usage = asked.usage
+        self._rest = self._last = b""
+        self._start: AnyEvent | None = None
+
+    def feed(self, pair: Pair) -> bytes:
+        chunk, events = pair
+        if events and self._start is None:
+            self._start = events[0]
+        if not chunk:
+            return self.fail(events[-1]) if events and type(events[-1]) is Fault else b""
+        if self._rest:
+            chunk = self._rest + chunk
+            self._rest = b""
+        if chunk[-2:] != b"\n\n":
+            chunk = self._cut(chunk)
+        self._last = chunk or self._last
+        return chunk if self._usage or b'"choices":' not in chunk else _USAGE.sub(_kept, chunk)
+
+    def _cut(self, chunk: bytes) -> bytes:
+        at = max(chunk.rfind(b"\n\n") + 2, chunk.rfind(b"\r\n\r\n") + 4, chunk.rfind(b"\r\r") + 2)
+        if at < 4 and len(chunk) < HELD:  # noqa: PLR2004 — not found, three times
+            at = 0
+        elif at < 4:  # noqa: PLR2004
+            at = len(chunk)
+        self._rest = chunk[at:]
+        return chunk[:at]
+
+    def fail(self, fault: Fault) -> bytes:
+        """The fault in the protocol's own words, behind whatever the upstream has said."""
+        pipe = frames(self._asked)
+        begun = self._start if isinstance(self._start, Start) else Start()
+        pipe.feed([begun])
+        made: list[Frame] = [*pipe.feed([fault]), *pipe.finish()]
+        self._rest = b""
+        return b"".join(WRITERS[self._asked.framing]().feed(_numbered(made, self._last)))
+
+    def finish(self) -> bytes:
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+def _kept(found: re.Match[bytes]) -> bytes:
+    """Nothing in place of a chunk that only tells the usage; any other without a choice stays."""
+    try:
+        value: Any = msgspec.json.decode(found[1])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return found[0]
+    return b"" if value.get("choices") == [] and value.get("usage") else found[0]
+
+
+def _numbered(made: list[Frame], last: bytes) -> list[Frame]:
+    """The frames numbered on from the last ones that went out, where frames have numbers."""
+    seen = _NUMBER.findall(last)
+    if not seen:
+        return made
+    first = int(seen[-1]) + 1
+    return [
+        (name, _NUMBER.sub(b'"sequence_number":%d' % (first + place), data)) for place, (name, data) in enumerate(made)
+    ]

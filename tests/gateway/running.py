@@ -1,0 +1,146 @@
+"""A gateway in this process, on a real port in a thread of its own, before a scripted upstream that speaks everything.
+
+The upstream's address begins with the protocol it is to speak; a model's name is the packaged script that it plays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import uvicorn
+
+from penstock.engines.config import Account, Config
+from penstock.gateway.app import App
+from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
+from penstock.replay import play, scripts
+from penstock.testing import Reply, Upstream, scripted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.events import AnyEvent
+    from penstock.testing import Seen
+
+LIMIT = 30.0
+# protocol of the upstream → the provider it is like, and what of it is there
+PROVIDERS: dict[str, dict[str, Any]] = {
+    "openai-chat": {"like": "openai-compatible", "fields": {"has": ["chat", "embeddings", "rerank", "fim"]}},
+    "responses": {"like": "openai-compatible", "fields": {"has": ["responses"]}},
+    "anthropic": {"like": "anthropic"},
+    "gemini": {"like": "gemini"},
+    "bedrock": {"like": "bedrock"},
+    "cohere": {"like": "cohere"},
+    "ollama": {"like": "ollama"},
+    "completions": {"like": "openai-compatible", "fields": {"has": ["completions"]}},
+}
+
+
+def config(url: str, **more: Any) -> GatewayConfig:
+    """One provider for each protocol, all of them at the upstream; nothing is kept but in memory."""
+    accounts = {
+        name: Account(base_url=f"{url}/{name}", key="sk-up-000000", models=("text", "tools"), **row)
+        for name, row in PROVIDERS.items()
+    }
+    options = more.pop("options", {})
+    given = {"journal": JournalTable(path="memory"), "state": StateTable(path="memory"), **more}
+    engine = Config(providers=accounts, retries=0, aliases={"quick": "openai-chat/text"}, options=options)
+    return GatewayConfig(engine=engine, **given)
+
+
+def answer(seen: Seen) -> Reply:
+    """What the upstream says: the script that the model's name means, in the protocol that the path begins with."""
+    protocol, _, rest = seen.path.lstrip("/").partition("/")
+    asked = seen.json if seen.body else {}
+    if rest.endswith(("/embeddings", "embeddings")):
+        rows = [{"index": place, "embedding": [0.25, -1.5, place]} for place in range(len(asked["input"]))]
+        return Reply.body({"data": rows, "model": asked["model"], "usage": {"prompt_tokens": 7, "total_tokens": 7}})
+    if rest.endswith("rerank"):
+        return Reply.body({"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]})
+    if "count" in rest.lower():
+        return Reply.body({"input_tokens": 42, "totalTokens": 42})
+    stream = asked.get("stream") is True or "stream" in rest
+    return Reply.of(_spoken(protocol, rest), events(asked, rest), stream=stream)
+
+
+def _spoken(protocol: str, path: str) -> str:
+    """A provider may have other languages beside its own, at addresses that all the world knows."""
+    if path.endswith("responses"):
+        return "responses"
+    if path.endswith("chat/completions"):
+        return "openai-chat"
+    return "completions" if path.endswith("completions") else protocol
+
+
+def events(asked: Any, path: str) -> list[AnyEvent]:
+    """The packaged events of a request; a result among its messages is answered."""
+    said = str(asked)
+    if any(word in said for word in ("tool_call_id", "tool_result", "functionResponse", "function_call_output",
+                                     "toolResult", "'role': 'tool'")):  # fmt: skip
+        return play("after-tool", id="two", model="upstream-model", created=7)
+    name = asked.get("model") or next(iter(re.findall(r"models?/([a-z-]+)", path)), "")
+    return play(name if name in scripts() else "text", id="one", model="upstream-model", created=7)
+
+
+class Running:
+    """A gateway that runs. `url` is where; `app` is what."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.url = ""
+        self._listening = socket.socket()
+        self._listening.bind(("127.0.0.1", 0))
+        made = uvicorn.Config(app, log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(made)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ready = threading.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self.loop = asyncio.get_running_loop()
+            serving = asyncio.ensure_future(self._server.serve(sockets=[self._listening]))
+            while not self._server.started and not serving.done():  # noqa: ASYNC110 — uvicorn tells no other way
+                await asyncio.sleep(0.005)
+            self._ready.set()
+            await serving
+
+        with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
+            runner.run(main())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(LIMIT)
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(LIMIT)
+        assert not self._thread.is_alive()
+        self._listening.close()
+
+    def call(self, work: Any) -> Any:
+        """Run something in the gateway's loop."""
+        assert self.loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT)
+
+    def rows(self) -> list[Any]:
+        """The journal's rows so far, the last first."""
+        journal = self.app.services.journal
+        journal.flush()
+        assert journal.rows is not None
+        return [row for _, row in journal.rows.turns(limit=1000)]
+
+
+@contextmanager
+def gateway(*replies: Any, env: Mapping[str, str] | None = None, **more: Any) -> Iterator[tuple[Running, Upstream]]:
+    """A gateway and the upstream behind it."""
+    with scripted(*(replies or (answer,))) as up:
+        serve = more.pop("serve", Serve(pace=0.0))
+        with Running(App(config(up.url, serve=serve, **more), env=env or {})) as running:
+            yield running, up

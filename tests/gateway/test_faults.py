@@ -1,0 +1,176 @@
+"""What goes wrong upstream, as a client sees it: the right end in its own dialect, nothing leaked, a row in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import events as ev
+from penstock.gateway.config import Serve
+from penstock.replay import play
+from penstock.testing import Reply, speak
+from tests.gateway.asking import CALLING, ask, read
+from tests.gateway.running import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.testing import Upstream
+    from tests.gateway.running import Running
+
+UPSTREAMS = ("openai-chat", "anthropic", "responses")
+SCRIPT = play("tools", id="one", model="m", created=7)
+# Gemini says UNAVAILABLE of a network that broke, which is read as overloaded.
+BROKEN = frozenset({"network", "truncated", "server", "other", "timeout", "malformed", "overloaded"})
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[Running, Upstream]]:
+    with gateway(Reply.nothing(), options={"timeouts": {"first_byte": 0.15, "between_bytes": 0.15}}) as found:
+        yield found
+
+
+def tasks(running: Running) -> int:
+    async def count() -> int:
+        return len(asyncio.all_tasks())
+
+    return int(running.call(count()))
+
+
+def settled(running: Running) -> bool:
+    """Nothing of a turn is left: no place taken, no stream counted, no connection held."""
+    services = running.app.services
+    engine: Any = services.router._engines.get("native")
+    held = engine._direct.busy + sum(len(one.connector._acquired) for one in engine._sessions.values()) if engine else 0
+    return services.limits.open == 0 and services.metrics.open_streams == 0 and held == 0
+
+
+def until(running: Running, check: Any) -> None:
+    """Wait for something to be so, in the gateway's own loop, for as long as a test may take."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(10):
+            while not check():  # noqa: ASYNC110 — what is waited for is in another thread, and tells nobody
+                await asyncio.sleep(0.002)
+
+    running.call(wait())
+
+
+def ended(client: str, reply: Any) -> str:
+    """How an answer ended for its client."""
+    if reply.status_code != 200:
+        assert reply.headers["content-type"] == "application/json"
+        assert "error" in reply.text
+        return f"status {reply.status_code}"
+    end = read(client, reply.content)[-1]
+    return end.kind if isinstance(end, ev.Fault) else f"finish {end.reason}"
+
+
+@pytest.mark.row("I1")
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("client", CALLING)
+def test_a_cut_at_every_frame(both: tuple[Running, Upstream], client: str, upstream: str) -> None:
+    running, up = both
+    whole = Reply.of(upstream, SCRIPT)
+    places = list(accumulate(len(chunk) for chunk in speak(upstream, SCRIPT)))[:-2]
+    before = tasks(running)
+    running.app.services.router.breakers._circuits.clear()
+    for place in (0, *places, places[-1] - 3):
+        up.script(whole.cut(after=place))
+        found = ended(client, ask(running.url, client, f"{upstream}/tools"))
+        assert found in BROKEN or found.startswith("status 50"), (place, found)
+        assert not found.startswith("finish"), (place, found)
+    until(running, lambda: settled(running) and tasks_of(running) <= before)
+    row = running.rows()[0]
+    assert (row.status, row.fault != "", row.protocol) == ("fault", True, client)
+
+
+def tasks_of(running: Running) -> int:
+    return len(asyncio.all_tasks(running.loop))
+
+
+@pytest.mark.row("I1")
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("client", CALLING)
+@pytest.mark.parametrize(
+    ("reply", "status", "kind"),
+    [
+        (Reply.limited("openai-chat", retry_after=7), 429, "rate-limit"),
+        (Reply.refusing("openai-chat", 500), 500, "server"),
+        (Reply.refusing("openai-chat", 529, kind="overloaded"), 529, "overloaded"),
+        (Reply.refusing("openai-chat", 401), 401, "auth"),
+        (
+            Reply.refusing("openai-chat", 400, "context length exceeded", code="context_length_exceeded"),
+            400,
+            "too-large",
+        ),
+        (Reply.body(b"<html>bad gateway</html>", status=502), 502, "server"),
+        (Reply.nothing(), 502, "network"),
+        (Reply.body(b"not what you think"), 502, "malformed"),
+    ],
+    ids=["429", "500", "529", "401", "400", "html", "nothing", "noise"],
+)
+def test_a_refusal_before_the_stream_has_its_status(
+    both: tuple[Running, Upstream], client: str, reply: Reply, status: int, kind: str, stream: bool
+) -> None:
+    running, up = both
+    running.app.services.router.breakers._circuits.clear()
+    up.script(reply)
+    found = ask(running.url, client, "openai-chat/text", stream=stream)
+    assert found.status_code == status, found.text
+    assert found.headers["content-type"] == "application/json"
+    if status == 429:
+        assert found.headers["retry-after"] == "7"
+    row = running.rows()[0]
+    assert (row.http, row.status) == (status, "refused")
+    assert row.fault in {kind, "truncated", "server", "invalid"}
+
+
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic", "responses"])
+def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
+    running, up = both
+    running.app.services.router.breakers._circuits.clear()
+    for upstream in ("openai-chat", "anthropic"):
+        up.script(Reply.of(upstream, SCRIPT).stall(after=len(b"".join(speak(upstream, SCRIPT)[:4]))))
+        assert ended(client, ask(running.url, client, f"{upstream}/tools")) in BROKEN
+        up.script(Reply.of(upstream, SCRIPT).stall(after=0))
+        assert ended(client, ask(running.url, client, f"{upstream}/tools")) == "status 504"
+    until(running, lambda: settled(running))
+
+
+@pytest.mark.parametrize("client", CALLING)
+def test_garbage_costs_itself_and_not_the_stream(both: tuple[Running, Upstream], client: str) -> None:
+    running, up = both
+    running.app.services.router.breakers._circuits.clear()
+    frames = speak("anthropic", SCRIPT)
+    up.script(Reply.of("anthropic", SCRIPT).garbage(after=len(b"".join(frames[:4])), noise=b"data: {]garbage\n\n"))
+    assert ended(client, ask(running.url, client, "anthropic/tools")) == "finish calls"
+
+
+@pytest.mark.parametrize("client", CALLING)
+def test_an_error_in_mid_stream_is_told_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
+    running, up = both
+    running.app.services.router.breakers._circuits.clear()
+    for upstream in UPSTREAMS:
+        up.script(Reply.of(upstream, play("error", id="one", model="m", created=7)))
+        reply = ask(running.url, client, f"{upstream}/error")
+        assert reply.status_code == 200
+        assert "overloaded" in reply.text
+        assert isinstance(read(client, reply.content)[-1], ev.Fault)
+
+
+def test_silence_is_kept_alive_and_a_late_error_is_in_band() -> None:
+    quick = Serve(ping=0.02)
+    with gateway(Reply.refusing("openai-chat", 500).late(0.2), serve=quick) as (running, up):
+        reply = ask(running.url, "anthropic", "openai-chat/text")
+        assert reply.status_code == 200  # the head had to go out
+        assert reply.content.startswith(b": ")
+        assert isinstance(read("anthropic", reply.content)[-1], ev.Fault)
+        up.script(Reply.of("openai-chat", SCRIPT).slow(0.05))
+        for client in ("openai-chat", "anthropic", "gemini"):
+            reply = ask(running.url, client, "openai-chat/tools")
+            assert reply.content.count(b"\n: ") + reply.content.startswith(b": ") >= 3
+            assert not isinstance(read(client, reply.content)[-1], ev.Fault)

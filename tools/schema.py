@@ -1,0 +1,59 @@
+"""Writes docs/penstock.schema.json, the JSON Schema of penstock.toml, from the Structs that read it.
+
+`python tools/schema.py` writes it, `--check` only says whether it is as it should be.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.engines.options import RequestOptions
+from penstock.gateway.config import File
+
+PLACE = Path(__file__).resolve().parents[1] / "docs" / "penstock.schema.json"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_LISTS = ("ca_bundle", "no_proxy")
+
+
+def schema() -> bytes:
+    """The schema as it stands in the file."""
+    _, parts = msgspec.json.schema_components((File, RequestOptions), ref_template="#/$defs/{name}")
+    options = {"$ref": "#/$defs/RequestOptions"}
+    for name in ("File", "Account"):
+        parts[name]["properties"]["options"] = options
+    _loosen(parts["RequestOptions"]["properties"])
+    file = parts.pop("File")
+    made = {
+        "$schema": DRAFT,
+        "title": "penstock.toml",
+        **{key: value for key, value in file.items() if key != "title"},
+        "$defs": parts,
+    }
+    return msgspec.json.format(msgspec.json.encode(made, order="deterministic"), indent=1) + b"\n"
+
+
+def _loosen(options: dict[str, Any]) -> None:
+    """What request options take besides: a text in place of a list, a file in place of a certificate."""
+    for name in _LISTS:
+        options[name] = {"anyOf": [{"type": "string"}, options[name]]}
+    options["client_certificate"] = {"anyOf": [{"type": "string"}, *options["client_certificate"]["anyOf"]]}
+
+
+def main() -> int:
+    """Write or check."""
+    made = schema()
+    if "--check" in sys.argv:
+        there = PLACE.read_bytes() if PLACE.exists() else b""
+        if there != made:
+            print(f"{PLACE.name} is not up to date: python tools/schema.py", file=sys.stderr)
+        return int(there != made)
+    PLACE.write_bytes(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
