@@ -43,9 +43,11 @@ NARROW = {
 """How far a kind of models may be from its family."""
 TOLD = {
     "base": 5, "message": 1, "text": 0.005, "call": 4, "result": 4, "hidden": 100,
-    "tools": 40, "tool": 6, "schema": 0.15, "format": 10, "shape": 0.1,
+    "tools": 10, "tool": 6, "schema": 0.15, "forced": 4, "format": 10, "shape": 0.1,
 }  # fmt: skip
 """How far a constant may be from what a chat template or the documentation says."""
+OFF = 0.2
+"""And of what it says: a long prompt for tools is told less surely than none."""
 TOKENS, SHARE, ODD, FIRST, ENOUGH, TURNS, FOLDS, KEPT = 3.0, 0.03, 2.0, 20.0, 8, 6, 6, 0.93
 FITTED_FILE = Path(__file__).resolve().parents[1] / "src/penstock/tokens/fitted.toml"
 
@@ -87,7 +89,8 @@ def fit(rows: Sequence[Seen], facts: Tables, start: dict[str, Constants] | None 
         above = found.get(family.parent, Constants())
         far = NARROW if family.parent not in ("", GENERAL) else WIDE
         above = msgspec.structs.replace(above, **family.prior)
-        found[name] = _fitted(mine, above, {**far, **{key: TOLD[key] for key in family.prior}}) if mine else above
+        told = {key: TOLD[key] + (OFF * value if key == "tools" else 0.0) for key, value in family.prior.items()}
+        found[name] = _fitted(mine, above, {**far, **told}) if mine else above
     found[GENERAL] = _middle([found[name] for name, family in facts.families.items() if family.parent == GENERAL])
     return found
 

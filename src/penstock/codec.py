@@ -59,10 +59,10 @@ class Decoder:
         self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
 
     def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
-        read, table = self.read, self.table
+        table = self.table
         for frame in frames:
             try:
-                payload = read(frame[1])
+                payload = self.read(frame[1])  # looked up each time: a handler may know of a quicker one from here on
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._odd(frame[0], frame[1])
                 continue

@@ -106,12 +106,16 @@ class Guard:
 
     def _examine(self, events: Sequence[Any]) -> list[Any]:
         """Judge a batch that is not all more of the same."""
+        delta, index = self._delta, self._index
         for place, event in enumerate(events):
             kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
+            if kind is delta and event.index == index:
+                continue
             wrong = self._grammar.judge(event)
             if wrong:
                 return self._break(list(events[:place]), f"{wrong} at {kind.__name__}")
-            self._delta, self._index = (kind, event.index) if kind in _START_OF_DELTA else (None, -1)
+            delta, index = (kind, event.index) if kind in _START_OF_DELTA else (None, -1)
+        self._delta, self._index = delta, index
         return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
 
     def finish(self) -> list[Any]:

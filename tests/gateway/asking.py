@@ -62,7 +62,9 @@ ASKING: dict[str, Callable[[str, bool], tuple[str, Any]]] = {
 CALLING = tuple(name for name in ASKING if name != "completions")  # those that know tools
 
 
-def ask(base: str, protocol: str, model: str, *, stream: bool = True, **headers: str) -> httpx.Response:
+def ask(
+    base: str, protocol: str, model: str, *, stream: bool = True, headers: dict[str, str] | None = None
+) -> httpx.Response:
     """Ask, and wait for all of the answer."""
     path, body = ASKING[protocol](model, stream)
     return post(base + path, json=body, headers=headers)

@@ -134,7 +134,9 @@ class Genai(Client):
         client = genai.Client(api_key="any", http_options=options)
         config = types.GenerateContentConfig(**more)
         if stream:
-            replies = list(client.models.generate_content_stream(model=model, contents=contents, config=config))
+            replies: list[Any] = list(
+                client.models.generate_content_stream(model=model, contents=contents, config=config)
+            )
         else:
             replies = [client.models.generate_content(model=model, contents=contents, config=config)]
         return [part for one in replies for part in one.candidates[0].content.parts or ()]

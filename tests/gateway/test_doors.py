@@ -92,7 +92,7 @@ def test_usage_that_nobody_asked_for_is_not_sent(base: str) -> None:
 
 
 def test_mistrals_client_gets_whole_calls(base: str) -> None:
-    reply = ask(base, "openai-chat", "openai-chat/tools", **{"user-agent": "mistral-client-python/3.7"})
+    reply = ask(base, "openai-chat", "openai-chat/tools", headers={"user-agent": "mistral-client-python/3.7"})
     chunks = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
     calls = [
         call for chunk in chunks for choice in chunk["choices"] for call in choice["delta"].get("tool_calls") or ()

@@ -1,48 +1,53 @@
-"""State that outlives the process: reasoning and stored responses, by tenant, bounded."""
+"""What a client cannot carry comes back to the provider with its next request, and to no other tenant's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
-from penstock.gateway.config import GatewayConfig, StateTable
-from penstock.gateway.state import State
+from penstock import events as ev
+from penstock.gateway.config import Key
+from penstock.gateway.keys import digest
+from penstock.testing import Reply
+from tests.gateway.asking import post
+from tests.gateway.running import gateway
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def test_a_restart_keeps_both_kinds_apart(tmp_path: Path) -> None:
-    config = GatewayConfig(data=tmp_path)
-    first = State.open(config)
-    first.reasoning.put("one", {"k": b"signature"})
-    first.responses.put("one", {"k": b"response"})
-    first.close()
-    second = State.open(config)
-    assert second.reasoning.get("one", ["k"]) == {"k": b"signature"}
-    assert second.responses.get("one", ["k"]) == {"k": b"response"}
-    assert second.reasoning.get("two", ["k"]) == {}
-    second.close()
-
-
-def test_one_tenant_cannot_push_the_others_out(tmp_path: Path) -> None:
-    state = State.open(GatewayConfig(data=tmp_path, state=StateTable(size=16_000)))
-    state.reasoning.put("quiet", {"k": b"x" * 500})
-    for number in range(50):
-        state.reasoning.put("loud", {str(number): b"x" * 900})
-    state.flush()
-    assert state.reasoning.get("quiet", ["k"])
-    assert len(state.reasoning.get("loud", map(str, range(50)))) == 1
-    state.close()
+SIGNED: list[Any] = [
+    ev.Start("msg_1", "m", 7),
+    ev.ReasoningStart(0),
+    ev.ReasoningDelta(0, "The gauge will know."),
+    ev.ReasoningEnd(0, {"anthropic": {"signature": "c2lnbmVk"}}),
+    ev.CallStart(1, "toolu_1", "read_gauge"),
+    ev.CallDelta(1, '{"unit":"m"}'),
+    ev.CallEnd(1, "toolu_1", "read_gauge", '{"unit":"m"}'),
+    ev.Usage(5, 5),
+    ev.Finish("calls"),
+]
+TOOL = {"type": "function", "function": {"name": "read_gauge", "parameters": {"type": "object", "properties": {}}}}
+ASK = {"role": "user", "content": "How deep?"}
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").write_text("")
-    state = State.open(GatewayConfig(data=tmp_path / "file"))
-    state.reasoning.put("t", {"k": b"v"})
-    assert state.reasoning.get("t", ["k"]) == {"k": b"v"}
-    state.close()
-    assert "kept in memory only" in caplog.text
-    with pytest.raises(OSError, match="file"):
-        State.open(GatewayConfig(state=StateTable(path=str(tmp_path / "file" / "x"))))
+def chat(url: str, messages: list[Any], key: str, *, stream: bool) -> Any:
+    body = {"model": "anthropic/m", "messages": messages, "tools": [TOOL], "stream": stream}
+    return post(f"{url}/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_signed_reasoning_survives_a_client_that_cannot_carry_it(stream: bool) -> None:
+    keys = {"one": Key(hash=digest("pk-one-000000")), "two": Key(hash=digest("pk-two-000000"))}
+    call = {"id": "toolu_1", "type": "function", "function": {"name": "read_gauge", "arguments": '{"unit": "m"}'}}
+    again = [
+        ASK,
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "toolu_1", "content": "3"},
+    ]
+    with gateway(Reply.of("anthropic", SIGNED, stream=stream), keys=keys) as (running, up):
+        assert chat(running.url, [ASK], "pk-one-000000", stream=stream).status_code == 200
+        for key in ("pk-one-000000", "pk-two-000000"):
+            assert chat(running.url, again, key, stream=stream).status_code == 200
+        blocks = [seen.json["messages"][1]["content"] for seen in up.seen[1:]]
+    thought = {"type": "thinking", "thinking": "The gauge will know.", "signature": "c2lnbmVk"}
+    assert blocks[0][0] == thought
+    assert [block["type"] for block in blocks[1]] == ["tool_use"], "another tenant's state"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.engines.incoming import Incoming
     from penstock.engines.job import Job, Pair
     from penstock.events import AnyEvent
+    from penstock.stage import Stage
 
 _STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
 
@@ -34,7 +35,7 @@ class Decoding:
 
     def __init__(self, job: Job) -> None:
         self.decoder = protocols.decoder(job.protocol)
-        self._after = Pipe(Guard(), *job.shaping)
+        self._after: Stage[Any, Any] = Pipe(Guard(), *job.shaping) if job.shaping else Guard()
 
     def events(self, decoded: list[Any]) -> list[AnyEvent]:
         return self._after.feed(decoded) if decoded else decoded
@@ -53,7 +54,7 @@ class Decoding:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        return [*self.decoder.diagnostics, *self._after.diagnostics]
+        return [*self.decoder.diagnostics, *getattr(self._after, "diagnostics", ())]
 
 
 class Reading:

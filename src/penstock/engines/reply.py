@@ -82,11 +82,18 @@ class Reply:
             return self._held.popleft()
         if self._over:
             return None
-        try:
-            return await self._next()
+        try:  # as `_next`, which would be one more step for every event
+            pair = await self._source.read()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
         except ProviderError as error:
             self._over = True
             return b"", self._noted(self._source.broken(error.fault))
+        if pair is None:
+            self._over = True
+            return None
+        return pair[0], self._noted(pair[1])
 
     async def pairs(self) -> AsyncIterator[Pair]:
         """Bytes and events together: what a tee wants."""

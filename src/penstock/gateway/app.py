@@ -105,6 +105,9 @@ class App:
                 await out.whole(status, body, headers)
             else:
                 await Turn(self.services, door, visit, out).run(gone)
+        except asyncio.CancelledError:
+            if not gone.caught():
+                raise
         finally:
             gone.close()
 

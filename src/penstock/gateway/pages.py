@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from penstock.gateway.doors.door import Headers, Visit
     from penstock.gateway.services import Services
 
-MODELS = tuple(f"replay/{name}" for name in offered())
 READING = frozenset({"GET", "HEAD"})
 _JSON: Headers = ((b"content-type", b"application/json"),)
 _HTML: Headers = ((b"content-type", b"text/html; charset=utf-8"),)

@@ -164,13 +164,12 @@ class Turn:
         """Say no: with a status while there is time for one, else at the end of what was begun."""
         self.fault = fault
         protocol = self.asked.protocol if self.asked is not None else self.door.protocol
-        self.status = refusing.status_of(fault, protocol)
         if self._out.begun and self.asked is not None:
             way = self.way or writing.Translation(self.asked)
             await self._out.end(way.fail(fault) + way.finish())
         else:
-            status, body, headers = refusing.refusal(protocol, fault)
-            await self._out.whole(status, body, (*headers, *self._named()))
+            self.status, body, headers = refusing.refusal(protocol, fault)
+            await self._out.whole(self.status, body, (*headers, *self._named()))
 
     def _remember(self, kept: list[list[ev.AnyEvent]]) -> None:
         """Keep what the client cannot carry for its next request."""

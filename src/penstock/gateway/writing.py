@@ -105,7 +105,9 @@ class Tee:
         if chunk[-2:] != b"\n\n":
             chunk = self._cut(chunk)
         self._last = chunk or self._last
-        return chunk if self._usage or b'"choices":' not in chunk else _USAGE.sub(_kept, chunk)
+        if self._usage or not (b'"choices":[]' in chunk or b'"choices": []' in chunk):
+            return chunk
+        return _USAGE.sub(_kept, chunk)
 
     def _cut(self, chunk: bytes) -> bytes:
         at = max(chunk.rfind(b"\n\n") + 2, chunk.rfind(b"\r\n\r\n") + 4, chunk.rfind(b"\r\r") + 2)

@@ -5,6 +5,7 @@ read → what only the client's side knows → what the target's profile demands
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -229,6 +230,7 @@ def losses(name: str) -> Losses:
     return {**found.LOSSES, **getattr(found, "LACKS", {})}
 
 
+@lru_cache(maxsize=64)
 def _module(name: str, file: str) -> Any:
     bare = name.partition("@")[0]
     if bare not in MODULES or not _has(bare, file):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ MODULES: dict[str, str] = {
 }
 
 
+@lru_cache(maxsize=64)
 def protocol(name: str) -> Protocol:
     """The row of a protocol; a version behind an @ is looked up without it."""
     bare, _, version = name.partition("@")
