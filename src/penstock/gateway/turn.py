@@ -15,6 +15,7 @@ from penstock import events as ev
 from penstock.errors import InputError, PenstockError
 from penstock.fold import fold
 from penstock.gateway import refusing, writing
+from penstock.gateway.keeping import Keeping
 from penstock.gateway.outlet import BODY
 from penstock.messages.state import remember
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from penstock.gateway.services import Services
 
 log = logging.getLogger("penstock.gateway")
-KEPT = 50_000  # events of a turn that are looked through for state at most
 # What a provider may want back: reasoning, what only it understands, and what came with a call.
 STATE = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
 
@@ -34,7 +34,7 @@ STATE = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
 class Turn:
     """A turn being answered, and afterwards what there is to tell of it."""
 
-    __slots__ = ("_events", "_out", "_services", "asked", "door", "fault", "first", "reply", "status", "tape", "teed",
+    __slots__ = ("_kept", "_out", "_services", "asked", "door", "fault", "first", "reply", "status", "tape", "teed",
                  "ticket", "visit", "way")  # fmt: skip
 
     def __init__(self, services: Services, door: Door, visit: Visit, out: Outlet) -> None:
@@ -50,7 +50,7 @@ class Turn:
         self.tape: Any = None
         self._services = services
         self._out = out
-        self._events: list[list[ev.AnyEvent]] | None = None
+        self._kept: Keeping | None = None
 
     @property
     def out(self) -> Outlet:
@@ -90,7 +90,7 @@ class Turn:
             self.tape.answered(reply, asked.protocol)
         self.first = time.monotonic() - visit.started
         if reply.protocol != asked.protocol:
-            self._events = []
+            self._kept = Keeping()
         if asked.request.stream:
             services.metrics.opened()
             try:
@@ -99,21 +99,21 @@ class Turn:
                 services.metrics.closed()
         else:
             await self._whole(asked, reply)
-        if self._events is not None:
-            self._remember(self._events)
+        if self._kept is not None:
+            self._remember(self._kept.events())
 
     # ── the answer ────────────────────────────────────────────────────────────────────────────────
 
     async def _stream(self, asked: Asked, reply: Reply) -> None:
         way = self.way = writing.way(asked, reply)
         self.teed = isinstance(way, writing.Tee)
-        out, tape, kept = self._out, self.tape, self._events
+        out, tape, kept = self._out, self.tape, self._kept
         read, feed, send = reply.read, way.feed, out.send
         data = b""
         await out.begin()
         while (pair := await read()) is not None:
-            if kept is not None and len(kept) < KEPT:
-                kept.append(pair[1])
+            if kept is not None:
+                kept.add(pair[1])
             data = feed(pair)
             if tape is not None:
                 tape.chunk(pair[0] if reply.raw else data)
@@ -141,8 +141,8 @@ class Turn:
         if isinstance(reply.end, ev.Fault):
             await self._refuse(reply.end)
             return
-        if self._events is not None:
-            self._events.append(events)
+        if self._kept is not None:
+            self._kept.add(events)
         self.teed = writing.tees(asked, reply) and data[:1] == b"{"
         body = data if self.teed else writing.whole(asked, events)
         if self.tape is not None and not reply.raw:
@@ -171,11 +171,10 @@ class Turn:
             self.status, body, headers = refusing.refusal(protocol, fault)
             await self._out.whole(self.status, body, (*headers, *self._named()))
 
-    def _remember(self, kept: list[list[ev.AnyEvent]]) -> None:
+    def _remember(self, events: list[ev.AnyEvent]) -> None:
         """Keep what the client cannot carry for its next request."""
         if not isinstance(self.reply and self.reply.end, ev.Finish):
             return
-        events = [event for batch in kept for event in batch]
         if any(_has_state(event) for event in events if type(event) in STATE):
             remember(fold(events)[0], self._services.state, self.visit.caller.tenant)
 
