@@ -30,7 +30,7 @@ serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no ne
 	@exec $(BIN)/penstock serve $(ARGS)
 
 .PHONY: test
-test: check .venv/.stamp-node ## everything: the checks, then every test
+test: check .venv/.stamp-node .venv/.stamp-vscode ## everything: the checks, then every test
 	$(PYTEST) $(ARGS)
 
 .PHONY: fast
@@ -64,6 +64,14 @@ format: .venv/.stamp-dev ## put the code in order: ruff's fixes and its formatte
 bench: .venv/.stamp-node ## measure, and write benchmarks/results.md
 	$(BIN)/python -m benchmarks --write $(ARGS)
 
+.PHONY: agents
+agents: .venv/.stamp-dev .venv/.stamp-agents ## coding agents from npm against the gateway: the matrix; not part of make test
+	$(BIN)/python -m tools.agents $(ARGS)
+
+.PHONY: vsix
+vsix: .venv/.stamp-vscode ## pack the VS Code extension into dist/penstock.vsix
+	$(BIN)/python tools/vscode_pack.py $(ARGS)
+
 # Keeps the pins that still fit; make lock ARGS=--upgrade takes the newest of everything.
 COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
@@ -82,6 +90,7 @@ lock: ## write requirements/*.lock anew from pyproject.toml
 .PHONY: clean distclean
 clean: ## remove caches and build output
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf vscode/bundle vscode/dist vscode/dist-tests
 	find . \( -name .venv -o -name node_modules -o -name .git \) -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
 
 distclean: clean ## the same, and the environment and npm packages too
@@ -101,4 +110,14 @@ distclean: clean ## the same, and the environment and npm packages too
 # The npm packages of the Node tests, where there are such tests.
 .venv/.stamp-node: .venv/.stamp-dev $(wildcard tests/node/setup.sh tests/node/package-lock.json tests/node/*/package-lock.json)
 	@if [ -f tests/node/setup.sh ]; then bash tests/node/setup.sh; fi
+	@touch $@
+
+# The agents of `make agents`, which are large.
+.venv/.stamp-agents: .venv/.stamp-dev tools/agents/setup.sh tools/agents/package-lock.json
+	@tools/agents/setup.sh
+	@touch $@
+
+# The npm packages of the VS Code extension, and a VS Code to test it in.
+.venv/.stamp-vscode: .venv/.stamp-dev $(wildcard tests/vscode/setup.sh tests/vscode/package-lock.json vscode/package-lock.json)
+	@if [ -f tests/vscode/setup.sh ]; then sh tests/vscode/setup.sh; fi
 	@touch $@

@@ -59,7 +59,7 @@ def _rows(config: GatewayConfig, base: str, names: Sequence[str], model: str, ke
     yield "", f"  apiBase: {base}/v1, apiKey: {key}}}]"
     yield "AI SDK", f"createOpenAICompatible({{ name: 'penstock', baseURL: '{base}/v1', apiKey: '{key}' }})"
     yield "useChat", f"new DefaultChatTransport({{ api: '{base}/api/chat' }})"
-    yield "VS Code", f'the penstock extension, "penstock.url": "{base}"'
+    yield "VS Code", f'the penstock extension, "penstock.gateway.url": "{base}"'
     yield "try it", f'curl -N {base}/v1/chat/completions -d \'{{"model":"replay/tools","stream":true}}\''
     if config.record.path:
         yield "recording to", config.record.path

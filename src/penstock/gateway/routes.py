@@ -47,7 +47,7 @@ def _answer(method: str, path: str) -> Route:
     if answer is not None:
         return Route(answer=answer, params=dict(answer.params))
     params = modelled(path)
-    if params:
+    if params and _is_method(params["method"]):  # else a model whose name ends in `:latest`
         return _method(method, params)
     answer, named = answers.one_model(method, path)
     if answer is not None:
@@ -55,10 +55,14 @@ def _answer(method: str, path: str) -> Route:
     return Route(known=any(where == path for _, where in answers.ANSWERS))
 
 
+def _is_method(name: str) -> bool:
+    return name in METHODS or ("POST", name) in answers.METHODS
+
+
 def _method(method: str, params: dict[str, str]) -> Route:
     door, answer = METHODS.get(params["method"]), answers.METHODS.get((method, params["method"]))
     if method != "POST":
-        return Route(known=door is not None or ("POST", params["method"]) in answers.METHODS)
+        return Route(known=True)
     return Route(door, answer, params)
 
 

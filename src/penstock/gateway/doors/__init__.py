@@ -23,9 +23,9 @@ DOORS: Mapping[str, Door] = {
     "/api/generate": ollama.GENERATE,
     "/vscode/chat": vscode.CHAT,
 }
-# Gemini's addresses end in a method; the model is in the middle, and may have slashes.
+# Gemini's addresses end in a method; the model is in the middle, and may have slashes: an SDK then says no `models/`.
 METHODS: Mapping[str, Door] = {"generateContent": gemini.GENERATE, "streamGenerateContent": gemini.GENERATE}
-_MODELLED = re.compile(r"/v1(?:beta|alpha|beta1)?/(?:.*/)?models/(?P<model>.+):(?P<method>[A-Za-z]+)")
+_MODELLED = re.compile(r"/v1(?:beta|alpha|beta1)?/(?:(?:.*/)?models/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
 
 
 def modelled(path: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.providers.models import detail, max_input_tokens
+from penstock.tokens.pictures import USUAL, cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +148,9 @@ def _counting(services: Services, entry: Entry) -> Object:
     found = services.estimator.factors(entry.model.id, entry.model.provider)
     scale = found.constants["text"] * found.factor
     factors = {name: max(0.0, round(weight * scale, 6)) for name, weight in found.weights.items()}
-    return {"factors": factors, "message": round(found.constants["message"], 4)}
+    said = {name: round(found.constants[name], 4) for name in ("message", "call", "result")}
+    thought = round(found.constants["reasoning"] / (found.constants["text"] or 1.0), 4)
+    return {"factors": factors, **said, "reasoning": thought, "image": round(cost(found.picture, *USUAL))}
 
 
 def _input(entry: Entry) -> int:

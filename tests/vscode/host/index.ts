@@ -1,0 +1,38 @@
+// What runs inside VS Code's extension host: the suite that the environment names, test by test. Results go to a file;
+// a failing test makes the runner fail.
+
+import * as fs from "node:fs";
+import { suites } from "./suites.ts";
+
+interface Job {
+  readonly suite: string;
+  readonly results: string;
+  readonly control: string;
+}
+
+const LIMIT = 60_000;
+
+export async function run(): Promise<void> {
+  const job = JSON.parse(process.env.PENSTOCK_E2E ?? "{}") as Job;
+  const results: { name: string; error?: string; milliseconds: number }[] = [];
+  for (const [name, test] of Object.entries(suites[job.suite] ?? {})) {
+    const began = Date.now();
+    const error = await limited(test).then(
+      () => undefined,
+      (thrown: unknown) => (thrown instanceof Error ? `${thrown.message}\n${thrown.stack ?? ""}` : String(thrown)),
+    );
+    results.push({ name, milliseconds: Date.now() - began, ...(error === undefined ? {} : { error }) });
+  }
+  fs.writeFileSync(job.results, JSON.stringify(results, undefined, 2));
+  const failed = results.filter(({ error }) => error !== undefined);
+  if (failed.length || !results.length) throw new Error(`${failed.length} of ${results.length} failed`);
+}
+
+function limited(test: () => Promise<void>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no end within ${LIMIT / 1000} s`)), LIMIT);
+    test()
+      .then(resolve, reject)
+      .finally(() => clearTimeout(timer));
+  });
+}

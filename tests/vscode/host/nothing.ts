@@ -1,0 +1,38 @@
+// Neither a gateway nor anything to start one with: said once, with a button, and asked again without harm.
+
+import assert from "node:assert/strict";
+import * as vscode from "vscode";
+import type { Suite } from "./suites.ts";
+import { until, VENDOR } from "./tools.ts";
+
+export const nothing: Suite = {
+  "there are no models, however often one asks": async () => {
+    for (let times = 0; times < 3; times++) {
+      assert.deepEqual(await vscode.lm.selectChatModels({ vendor: VENDOR }), []);
+    }
+  },
+  "the set-up check says why, with a fix": async () => {
+    const report = await vscode.commands.executeCommand<string>("penstock.checkSetup");
+    assert.match(
+      report,
+      /✗ Gateway: The gateway cannot be started: no Python was found; install Python 3\.11 or newer, or uv/,
+    );
+    assert.match(report, /- Fix: Run “Penstock: Restart Gateway”, or set penstock\.gateway\.url\./);
+    assert.match(report, /✗ Test request: there is no model to ask/);
+  },
+  "the message waits in the list, once": async () => {
+    // Toasts come only when the editor has come to rest; the one who looks at the page is outside, and looks three times a second.
+    await vscode.commands.executeCommand("notifications.showList");
+    await new Promise((wake) => setTimeout(wake, 2_000));
+  },
+  "the walkthrough that the button opens is there": async () => {
+    await vscode.commands.executeCommand("workbench.action.openWalkthrough", "penstock.penstock#setup", false);
+    await until(
+      "its tab",
+      () =>
+        vscode.window.tabGroups.all
+          .flatMap(({ tabs }) => tabs)
+          .some(({ label }) => /Walkthrough|Welcome|Penstock/.test(label)) || undefined,
+    );
+  },
+};

@@ -1,0 +1,11 @@
+// The suites by name.
+
+import { extras } from "./extras.ts";
+import { nothing } from "./nothing.ts";
+import { own } from "./own.ts";
+import { parts } from "./parts.ts";
+import { first, second } from "./state.ts";
+
+export type Suite = Readonly<Record<string, () => Promise<void>>>;
+
+export const suites: Readonly<Record<string, Suite>> = { parts, first, second, own, extras, nothing };

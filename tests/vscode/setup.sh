@@ -1,0 +1,39 @@
+#!/bin/sh
+# Installs what the extension and its tests in a real VS Code need: the npm packages of vscode/ and of this folder,
+# code-server's own, and Chromium. Run it as often as you like: what is in place is left alone.
+set -eu
+cd "$(dirname "$0")"
+
+say() { echo "tests/vscode: $*"; }
+die() { echo "tests/vscode: $*" >&2; exit 1; }
+command -v npm >/dev/null 2>&1 || die "npm is missing: run make, which brings one"
+
+# The stamp is the lockfile that was installed, written last: half an installation has none.
+install() {
+  stamp="$1/node_modules/.installed-lock.json"
+  if cmp -s "$1/package-lock.json" "$stamp"; then
+    say "$1 is in place"
+    return
+  fi
+  say "installing $1"
+  # code-server's scripts would compile what is not needed here.
+  (cd "$1" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+  if [ -d "$1/node_modules/code-server" ]; then
+    # Held by the shrinkwrap that it brings; `npm ci` finds that one out of step with itself.
+    (cd "$1/node_modules/code-server/lib/vscode" && npm install --omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error)
+  fi
+  cp "$1/package-lock.json" "$stamp"
+}
+
+install ../../vscode
+install .
+
+if ! command -v chromium >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    say "installing chromium"
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+  else
+    die "Chromium is missing (Debian, Ubuntu: apt-get install chromium)"
+  fi
+fi
+say "ready"

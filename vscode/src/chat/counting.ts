@@ -1,0 +1,118 @@
+// Tokens from the factors that came with the model list: synchronous, no request, no rounding, and cached by text, because
+// a host asks for every string of every tool several times a round.
+
+import type { Counting } from "../wire.ts";
+import { counts, NAMES } from "./classes.ts";
+import type { HostClasses } from "./host.ts";
+import { type HostMessage, wireMessages } from "./messages.ts";
+
+const ENTRIES = 20_000;
+const LETTERS = 8_000_000;
+const PLAIN: Counting = { factors: {}, message: 4, image: 1000 };
+const IMAGE = 1000;
+const PER_LETTER = 0.3; // where a gateway sends no factors at all
+
+/** Two generations: what is not asked for while one fills up is forgotten. */
+export class TextCache {
+  #young = new Map<string, number>();
+  #old = new Map<string, number>();
+  #letters = 0;
+  private readonly entries: number;
+  private readonly letters: number;
+
+  constructor(entries = ENTRIES, letters = LETTERS) {
+    this.entries = entries;
+    this.letters = letters;
+  }
+
+  get(text: string): number | undefined {
+    const found = this.#young.get(text);
+    if (found !== undefined) return found;
+    const older = this.#old.get(text);
+    if (older !== undefined) this.set(text, older);
+    return older;
+  }
+
+  set(text: string, tokens: number): void {
+    if (this.#young.size >= this.entries || this.#letters + text.length > this.letters) {
+      this.#old = this.#young;
+      this.#young = new Map();
+      this.#letters = 0;
+    }
+    this.#young.set(text, tokens);
+    this.#letters += text.length;
+  }
+
+  get size(): number {
+    return this.#young.size + this.#old.size;
+  }
+}
+
+export class Counter {
+  readonly #weights: Float64Array;
+  readonly #beside: { readonly message: number; readonly call: number; readonly result: number };
+  readonly #reasoning: number;
+  readonly #image: number;
+  readonly #cache: TextCache;
+
+  constructor(counting: Counting | undefined, cache = new TextCache()) {
+    const { factors, message = 0, call = 0, result = 0, reasoning = 1, image = IMAGE } = counting ?? PLAIN;
+    this.#weights = Float64Array.from(NAMES, (name) => factors[name] ?? 0);
+    this.#beside = { message, call, result };
+    this.#reasoning = reasoning;
+    this.#image = image;
+    this.#cache = cache;
+  }
+
+  text(text: string): number {
+    if (!text) return 0;
+    const known = this.#cache.get(text);
+    if (known !== undefined) return known;
+    const tokens = this.#weigh(text);
+    this.#cache.set(text, tokens);
+    return tokens;
+  }
+
+  /** A message with all of its content, and what a message takes beside it. */
+  message(message: HostMessage, host: HostClasses): number {
+    const [wire] = wireMessages([message], host);
+    return this.#beside.message + (wire ? this.#parts(wire.content) : 0);
+  }
+
+  tool(tool: { name: string; description?: string; inputSchema?: object }): number {
+    return this.text(JSON.stringify(tool));
+  }
+
+  #weigh(text: string): number {
+    const found = counts(text);
+    let sum = 0;
+    let weight = 0;
+    for (let place = 0; place < found.length; place++) {
+      sum += (found[place] ?? 0) * (this.#weights[place] ?? 0);
+      weight += this.#weights[place] ?? 0;
+    }
+    return weight ? sum : text.length * PER_LETTER;
+  }
+
+  #parts(parts: readonly unknown[]): number {
+    return parts.reduce<number>((sum, part) => sum + this.#part(part), 0);
+  }
+
+  #part(part: unknown): number {
+    if (typeof part === "string") return this.text(part);
+    const { kind, value, name, input, content, mimeType, data } = part as Record<string, unknown>;
+    if (kind === "call") return this.#beside.call + this.text(String(name)) + this.text(JSON.stringify(input ?? {}));
+    if (kind === "result") return this.#beside.result + this.#parts(content as unknown[]);
+    if (kind === "thinking") return this.#reasoning * this.text(Array.isArray(value) ? value.join("") : String(value));
+    if (kind === "data") return this.#data(String(mimeType), String(data));
+    return typeof value === "string" ? this.text(value) : this.text(JSON.stringify(part));
+  }
+
+  /** The host's own data (no slash in its type) is never sent to a model, so it costs nothing. */
+  #data(type: string, data: string): number {
+    if (!type.includes("/")) return 0;
+    if (type.startsWith("text/") || type.endsWith("json"))
+      return this.text(Buffer.from(data, "base64").toString("utf8"));
+    return this.#image;
+  }
+}

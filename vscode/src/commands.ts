@@ -1,0 +1,143 @@
+// The commands, each a few lines: what it does is elsewhere.
+
+import * as vscode from "vscode";
+import { said } from "./errors.ts";
+import { commitMessage, commitPrompt } from "./extras/commit.ts";
+import { endpointEntry } from "./extras/endpoint.ts";
+import { type Usage, usageReport } from "./extras/usage.ts";
+import { Client } from "./gateway/client.ts";
+import type { Keeper } from "./gateway/keeper.ts";
+import { UTILITY } from "./models.ts";
+import { type Provider, VENDOR } from "./provider.ts";
+import { type GatewayKey, SECTION } from "./settings.ts";
+import { checkSetup, type Setup } from "./setup.ts";
+
+export interface Parts {
+  readonly keeper: Keeper;
+  readonly provider: Provider;
+  readonly key: GatewayKey;
+  readonly output: vscode.OutputChannel;
+  readonly setup: Setup;
+}
+
+type Run = (parts: Parts) => Promise<unknown>;
+
+const COMMANDS: Readonly<Record<string, Run>> = {
+  checkSetup: ({ setup }) => checkSetup(setup),
+  restart: async ({ keeper, provider }) => {
+    const { url } = await keeper.restart();
+    provider.refresh();
+    void vscode.window.showInformationMessage(`Penstock: the gateway runs at ${url}.`);
+  },
+  showLog: async ({ output }) => output.show(),
+  openInspector: async ({ keeper }) => {
+    const { url, key } = await keeper.address();
+    const own = keeper.state.is === "ready" && keeper.state.own;
+    const page = await vscode.env.asExternalUri(vscode.Uri.parse(`${url}/`));
+    // A key that was made for this machine's windows goes along in the part of an address that is never sent.
+    return vscode.env.openExternal(own ? page.with({ fragment: `key=${key}` }) : page);
+  },
+  showUsage: showUsage,
+  chooseModels: chooseModels,
+  setKey: async ({ key, provider }) => {
+    const given = await vscode.window.showInputBox({
+      title: "Key of the gateway",
+      password: true,
+      ignoreFocusOut: true,
+    });
+    if (given === undefined) return;
+    await key.set(given.trim());
+    provider.refresh();
+  },
+  copyEndpoint: async ({ keeper, provider }) => {
+    const address = await keeper.address();
+    const models = provider.models.length ? provider.models : await new Client(address).models();
+    await vscode.env.clipboard.writeText(endpointEntry(address, models));
+    void vscode.window.showInformationMessage("Penstock: the entry is copied; paste it into chatLanguageModels.json.");
+  },
+  generateCommitMessage: generateCommitMessage,
+  menu: menu,
+};
+
+export function registerCommands(context: vscode.ExtensionContext, parts: Parts): void {
+  for (const [name, run] of Object.entries(COMMANDS)) {
+    const safe = () =>
+      run(parts).catch((error: unknown) => void vscode.window.showErrorMessage(`Penstock: ${said(error)}`));
+    context.subscriptions.push(vscode.commands.registerCommand(`${SECTION}.${name}`, safe));
+  }
+}
+
+async function menu(): Promise<void> {
+  const rows = ["checkSetup", "chooseModels", "showUsage", "openInspector", "restart", "showLog"];
+  const titles = (vscode.extensions.getExtension("penstock.penstock")?.packageJSON?.contributes?.commands ?? []) as {
+    command: string;
+    title: string;
+  }[];
+  const items = rows.map((row) => ({
+    label: titles.find(({ command }) => command === `${SECTION}.${row}`)?.title ?? row,
+    row,
+  }));
+  const picked = await vscode.window.showQuickPick(items, { title: "Penstock" });
+  if (picked) await vscode.commands.executeCommand(`${SECTION}.${picked.row}`);
+}
+
+async function chooseModels({ keeper }: Parts): Promise<void> {
+  const models = await new Client(await keeper.address()).models();
+  const from = vscode.workspace.getConfiguration(SECTION);
+  const now = new Set(from.get<string[]>("models.show"));
+  const items = models.map(({ id, name, detail }) => ({
+    label: name,
+    description: id,
+    detail: detail ?? "",
+    picked: now.has(id),
+    id,
+  }));
+  const picked = await vscode.window.showQuickPick(items, {
+    canPickMany: true,
+    matchOnDescription: true,
+    title: "Models to show (none: a few)",
+  });
+  if (picked)
+    await from.update(
+      "models.show",
+      picked.map(({ id }) => id),
+      vscode.ConfigurationTarget.Global,
+    );
+}
+
+async function showUsage({ keeper }: Parts): Promise<string> {
+  const content = usageReport((await new Client(await keeper.address()).usage()) as Usage);
+  await vscode.window.showTextDocument(await vscode.workspace.openTextDocument({ language: "markdown", content }));
+  return content;
+}
+
+interface Repository {
+  readonly inputBox: { value: string };
+  diff(cached?: boolean): Promise<string>;
+  log(options: { maxEntries: number }): Promise<{ message: string }[]>;
+}
+
+async function generateCommitMessage(): Promise<void> {
+  const git = vscode.extensions.getExtension<{ getAPI(version: 1): { repositories: Repository[] } }>("vscode.git");
+  const [repository] = (await git?.activate())?.getAPI(1).repositories ?? [];
+  if (!repository) throw new Error("there is no Git repository in this workspace");
+  const diff = (await repository.diff(true)) || (await repository.diff());
+  if (!diff) throw new Error("there is no change to describe");
+  const wanted = vscode.workspace.getConfiguration(SECTION).get<string>("commitMessage.model") || UTILITY;
+  const [model] = await vscode.lm.selectChatModels({ vendor: VENDOR, id: wanted });
+  if (!model) throw new Error(`there is no model ${wanted}`);
+  const recent = await repository.log({ maxEntries: 5 }).catch(() => []);
+  const prompt = commitPrompt(
+    diff,
+    recent.map(({ message }) => message.split("\n")[0] ?? ""),
+  );
+  await vscode.window.withProgress(
+    { location: vscode.ProgressLocation.SourceControl, cancellable: true },
+    async (_, token) => {
+      const reply = await model.sendRequest([vscode.LanguageModelChatMessage.User(prompt)], {}, token);
+      let text = "";
+      for await (const piece of reply.text) text += piece;
+      repository.inputBox.value = commitMessage(text);
+    },
+  );
+}

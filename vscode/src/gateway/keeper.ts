@@ -1,0 +1,157 @@
+// Keeps one gateway at hand: the one in the settings, the one another window runs, or one of our own. Starts it anew when
+// it is gone, with growing pauses, and says in which state it is. Leans on seams for starting and asking.
+
+import { Failure, said } from "../errors.ts";
+import type { Running, SharedFiles } from "./files.ts";
+import type { Address } from "./http.ts";
+
+export type State =
+  | { readonly is: "idle" }
+  | { readonly is: "starting" }
+  | { readonly is: "ready"; readonly url: string; readonly own: boolean }
+  | { readonly is: "failed"; readonly why: string; readonly again: number };
+
+export interface KeeperOptions {
+  readonly files: SharedFiles;
+  /** The gateway of the settings, if there is one. */
+  readonly configured: () => Promise<Address | undefined>;
+  readonly allowed: () => boolean;
+  readonly start: () => Promise<Running>;
+  readonly stop: (running: Running) => void;
+  readonly healthy: (address: Address) => Promise<boolean>;
+  readonly changed: (state: State) => void;
+  readonly version: string;
+  readonly now?: () => number;
+  readonly pause?: (milliseconds: number) => Promise<void>;
+}
+
+const FIRST = 1_000;
+const LONGEST = 60_000;
+const PATIENCE = 3 * 60_000; // that another window may take to start it
+const LOOK = 250;
+
+export class Keeper {
+  readonly #options: KeeperOptions;
+  readonly #now: () => number;
+  readonly #pause: (milliseconds: number) => Promise<void>;
+  #going: Promise<Address> | undefined;
+  #ready: Address | undefined;
+  #failures = 0;
+  #again = 0;
+  #state: State = { is: "idle" };
+
+  constructor(options: KeeperOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+    this.#pause = options.pause ?? ((milliseconds) => new Promise((wake) => setTimeout(wake, milliseconds)));
+  }
+
+  get state(): State {
+    return this.#state;
+  }
+
+  /** The gateway's address; starts one if need be. Rejects with the reason, and at once while a pause lasts. */
+  address(): Promise<Address> {
+    if (this.#ready) return Promise.resolve(this.#ready);
+    this.#going ??= this.#find().finally(() => {
+      this.#going = undefined;
+    });
+    return this.#going;
+  }
+
+  /** It did not answer: look again at the next request. */
+  lost(): void {
+    this.#ready = undefined;
+  }
+
+  /** Look whether it is still there; if not, bring it back. */
+  async check(): Promise<void> {
+    if (this.#ready && (await this.#options.healthy(this.#ready))) return;
+    if (!this.#ready && this.#state.is === "idle") return;
+    this.lost();
+    await this.address().catch(() => {});
+  }
+
+  async restart(): Promise<Address> {
+    await this.#going?.catch(() => {});
+    const running = this.#options.files.running();
+    if (running && !(await this.#options.configured())) this.#options.stop(running);
+    this.#options.files.forget();
+    this.#ready = undefined;
+    this.#failures = 0;
+    this.#again = 0;
+    return this.address();
+  }
+
+  async #find(): Promise<Address> {
+    const left = this.#again - this.#now();
+    if (left > 0 && this.#state.is === "failed") {
+      throw new Failure(`${this.#state.why} (Next try in ${Math.ceil(left / 1000)} seconds.)`, "network");
+    }
+    this.#say({ is: "starting" });
+    try {
+      const configured = await this.#options.configured();
+      const found = configured ? await this.#reach(configured) : await this.#own();
+      this.#ready = found;
+      this.#failures = 0;
+      this.#say({ is: "ready", url: found.url, own: !configured });
+      return found;
+    } catch (error) {
+      throw this.#failed(error);
+    }
+  }
+
+  #failed(error: unknown): Failure {
+    const pause = Math.min(FIRST * 2 ** this.#failures++, LONGEST);
+    this.#again = this.#now() + pause;
+    const why = said(error).replace(/[^.!?…)]$/, "$&.");
+    this.#say({ is: "failed", why, again: this.#again });
+    return new Failure(why, "network");
+  }
+
+  async #reach(address: Address): Promise<Address> {
+    if (await this.#options.healthy(address)) return address;
+    throw new Failure(
+      `The gateway at ${address.url} does not answer: start it, or clear penstock.gateway.url.`,
+      "network",
+    );
+  }
+
+  /** The gateway that all windows share: the one that runs, or one that this window starts unless another does so already. */
+  async #own(): Promise<Address> {
+    const { files } = this.#options;
+    files.touch();
+    const until = this.#now() + PATIENCE;
+    do {
+      const running = files.running();
+      if (running?.version === this.#options.version && (await this.#options.healthy(running))) return running;
+      if (!this.#options.allowed())
+        throw new Failure(
+          "Starting a gateway is switched off: set penstock.gateway.url or switch penstock.gateway.start on.",
+        );
+      if (files.lock()) return await this.#start(running);
+      await this.#pause(LOOK);
+    } while (this.#now() < until);
+    throw new Failure("Another window has been starting the gateway for minutes: restart it.");
+  }
+
+  async #start(old: Running | undefined): Promise<Address> {
+    const { files, stop, start, healthy } = this.#options;
+    try {
+      // Somebody may have finished between our look and our lock.
+      const running = files.running();
+      if (running && running.pid !== old?.pid && (await healthy(running))) return running;
+      if (old) stop(old);
+      const fresh = await start();
+      files.write(fresh);
+      return fresh;
+    } finally {
+      files.unlock();
+    }
+  }
+
+  #say(state: State): void {
+    this.#state = state;
+    this.#options.changed(state);
+  }
+}

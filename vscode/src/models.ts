@@ -1,0 +1,133 @@
+// The gateway's models → what the host lists: which of them are shown, under which id and name, and the utility alias.
+// Three fields are never set, because a host refuses the whole list for them; a test holds that.
+
+import type * as vscode from "vscode";
+import type { Model } from "./wire.ts";
+
+/** The fields of the API that are passed on without a proposal, beside the typed ones. */
+export interface Information extends vscode.LanguageModelChatInformation {
+  readonly isBYOK: true;
+  readonly isUserSelectable: true;
+  readonly maxContextWindowTokens?: number;
+  readonly category?: { readonly label: string; readonly order: number };
+  readonly statusIcon?: vscode.ThemeIcon;
+  readonly pricing?: string;
+  readonly configurationSchema?: object;
+}
+
+export interface Choice {
+  /** Patterns with * of the ids to show; none: a few. */
+  readonly show: readonly string[];
+  /** How many are shown of a long list, unless the user chose. */
+  readonly few: number;
+  /** The id behind the utility alias; empty: the cheapest. */
+  readonly utility: string;
+}
+
+export interface Listed {
+  readonly information: Information;
+  readonly model: Model;
+  /** Titles and commit messages: no thinking. */
+  readonly utility?: boolean;
+}
+
+export const UTILITY = "utility";
+export const FEW = 24;
+const VERSION = "1";
+const CHEAP_ENOUGH = 8_000; // tokens that a title's prompt may take
+
+// How the host picks an edit tool by a model's name, and which families can use it. A name of another family that has the
+// word in it gets an invisible joiner there: it reads the same and promises nothing.
+const PROMISES: readonly { readonly word: RegExp; readonly kept: RegExp }[] = [
+  { word: /g(?=pt)/gi, kept: /^(gpt-(4\.1|[5-9]|\d\d)|o[3-9]|codex)/ },
+  { word: /o(?=penai)/gi, kept: /^(gpt-(4\.1|[5-9]|\d\d)|o[3-9]|codex)/ },
+  { word: /s(?=onnet)/gi, kept: /^claude/ },
+];
+const JOINER = "\u2060";
+
+export function honestName(name: string, family: string): string {
+  return PROMISES.reduce(
+    (said, { word, kept }) => (kept.test(family) ? said : said.replace(word, `$&${JOINER}`)),
+    name,
+  );
+}
+
+/** `suffix` tells the models of one gateway from those of another. */
+export function listed(models: readonly Model[], choice: Choice, suffix = ""): Listed[] {
+  const unique = [...new Map(models.map((model) => [model.id, model] as const).reverse()).values()].reverse();
+  const rows: Listed[] = chosen(unique, choice).map((model) => ({ model, information: information(model, suffix) }));
+  const cheap = utilityOf(unique, choice.utility);
+  return cheap && !unique.some(({ id }) => id === UTILITY) ? [...rows, alias(cheap, suffix)] : rows;
+}
+
+function information(model: Model, suffix: string): Information {
+  const { id, name, family, version, maxInputTokens, maxOutputTokens, capabilities, detail, tooltip } = model;
+  const { maxContextWindowTokens, category, pricing, configurationSchema } = model;
+  return {
+    id: id + suffix,
+    name: honestName(name, family),
+    family,
+    version: version || VERSION,
+    maxInputTokens,
+    maxOutputTokens,
+    capabilities: { imageInput: capabilities.imageInput === true, toolCalling: capabilities.toolCalling ?? false },
+    isBYOK: true,
+    isUserSelectable: true,
+    ...(detail && { detail }),
+    ...(tooltip && { tooltip }),
+    ...(maxContextWindowTokens && { maxContextWindowTokens }),
+    ...(category && { category }),
+    ...(pricing && { pricing }),
+    ...(configurationSchema && { configurationSchema }),
+  };
+}
+
+function alias(model: Model, suffix: string): Listed {
+  const { configurationSchema: _, ...rest } = information(model, suffix);
+  const information_: Information = {
+    ...rest,
+    id: UTILITY + suffix,
+    name: "Utility (Penstock)",
+    detail: model.name,
+    tooltip: `For titles, summaries and commit messages: ${model.id}, without thinking.`,
+  };
+  return { information: information_, model, utility: true };
+}
+
+/** All of a short list; of a long one what the user chose, or a few of each provider, the most able first. */
+export function chosen(models: readonly Model[], { show, few }: Choice): readonly Model[] {
+  if (show.length) return models.filter(({ id }) => show.some((pattern) => matches(pattern, id)));
+  if (models.length <= few) return models;
+  const byProvider = Map.groupBy(models, ({ id, detail }) => detail ?? id.split("/")[0] ?? "");
+  const queues = [...byProvider.values()].map((rows) => rows.toSorted((a, b) => worth(b) - worth(a)));
+  const picked = new Set<Model>();
+  for (let round = 0; picked.size < few; round++) {
+    for (const queue of queues) if (queue[round] && picked.size < few) picked.add(queue[round] as Model);
+  }
+  return models.filter((model) => picked.has(model));
+}
+
+/** What is likely to be wanted: tools, thinking, a name without a date, a large window. The list has no dates of its own. */
+function worth({ id, capabilities, configurationSchema, maxInputTokens }: Model): number {
+  const traits = [
+    !/\d{8}|\d{4}-\d\d-\d\d/.test(id),
+    configurationSchema !== undefined,
+    Boolean(capabilities.toolCalling),
+  ];
+  return traits.reduce((sum, trait, place) => sum + (trait ? 2 ** place : 0), Math.min(maxInputTokens / 1e7, 0.99));
+}
+
+export function matches(pattern: string, id: string): boolean {
+  const source = pattern.split("*").map((piece) => piece.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`^${source.join(".*")}$`, "i").test(id);
+}
+
+/** The model named, else the one whose tokens cost least; where no price is known, the first. */
+export function utilityOf(models: readonly Model[], named: string): Model | undefined {
+  const found = models.find(({ id }) => id === named);
+  if (found) return found;
+  const fit = models.filter(({ maxInputTokens }) => maxInputTokens >= CHEAP_ENOUGH);
+  const priced = fit.filter(({ prices }) => prices?.input !== undefined && prices.output !== undefined);
+  const price = ({ prices }: Model) => (prices?.input ?? 0) + (prices?.output ?? 0);
+  return priced.toSorted((a, b) => price(a) - price(b))[0] ?? fit[0] ?? models[0];
+}

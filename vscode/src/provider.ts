@@ -1,0 +1,220 @@
+// The language-model provider: the host's three questions, answered from what the gateways list. All work is elsewhere;
+// here is which gateway a model belongs to, and in which form an error reaches whom.
+
+import * as vscode from "vscode";
+import { converse, type Notices } from "./chat/converse.ts";
+import { Counter, TextCache } from "./chat/counting.ts";
+import { classesOf } from "./chat/host.ts";
+import type { HostMessage } from "./chat/messages.ts";
+import { Refusals } from "./chat/refusals.ts";
+import { Failure, said } from "./errors.ts";
+import { Client } from "./gateway/client.ts";
+import type { Address } from "./gateway/http.ts";
+import { type Information, type Listed, listed } from "./models.ts";
+import type { Settings } from "./settings.ts";
+import type { ChatRequest, Model } from "./wire.ts";
+
+export const VENDOR = "penstock";
+/** Who shows an error as it is, stack and all, to a person: they get a plain one. */
+const VIEWS = new Set(["core", "github.copilot-chat", "vscode.chat"]);
+
+interface Home extends Listed {
+  readonly client: () => Promise<Client>;
+  readonly counter: Counter;
+  readonly lost: () => void;
+}
+
+/** What the host sends beyond its typings. */
+interface Options extends vscode.ProvideLanguageModelChatResponseOptions {
+  readonly modelConfiguration?: Readonly<Record<string, unknown>>;
+  readonly requestInitiator?: string;
+}
+
+export interface Gateways {
+  /** The address of the one gateway that needs no configuration group. */
+  readonly address: () => Promise<Address>;
+  readonly lost: () => void;
+}
+
+export class Provider implements vscode.LanguageModelChatProvider<Information> {
+  readonly #changed = new vscode.EventEmitter<void>();
+  readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
+  readonly #homes = new WeakMap<object, Home>();
+  readonly #byId = new Map<string, Home>();
+  readonly #caches = new Map<string, TextCache>();
+  readonly #refusals = new Refusals();
+  readonly #extras = new Map<string, Readonly<Record<string, unknown>>>();
+  readonly #host = classesOf(vscode as unknown as Record<string, unknown>);
+  readonly #gateways: Gateways;
+  readonly #settings: () => Settings;
+  readonly #notices: Notices;
+  #models: readonly Model[] = [];
+  #seen = "";
+
+  constructor(gateways: Gateways, settings: () => Settings, notices: Notices) {
+    this.#gateways = gateways;
+    this.#settings = settings;
+    this.#notices = notices;
+  }
+
+  /** All models of the gateway, shown or not. */
+  get models(): readonly Model[] {
+    return this.#models;
+  }
+
+  get thinks(): boolean {
+    return this.#host.Thinking !== undefined;
+  }
+
+  /** Something changed: let the host ask anew. */
+  refresh(): void {
+    this.#refusals.clear();
+    this.#changed.fire();
+  }
+
+  /** Look whether the gateway lists other models than the host was told of. */
+  async look(): Promise<void> {
+    if (!this.#seen) return;
+    const models = await (await this.#own()).models().catch(() => undefined);
+    if (models && JSON.stringify(models) !== this.#seen) this.refresh();
+  }
+
+  async provideLanguageModelChatInformation(
+    options: vscode.PrepareLanguageModelChatModelOptions,
+    token: vscode.CancellationToken,
+  ): Promise<Information[]> {
+    const { configuration } = options as { configuration?: { url?: string; apiKey?: string } };
+    const signal = signalOf(token);
+    if (configuration?.url)
+      return await this.#group({ url: configuration.url, key: configuration.apiKey ?? "" }, signal);
+    const client = await this.#own();
+    const models = await client.models(signal).catch(async (error: unknown) => {
+      if (error instanceof Failure || signal.aborted) throw error;
+      this.#gateways.lost();
+      return (await this.#own()).models(signal);
+    });
+    this.#models = models;
+    this.#seen = JSON.stringify(models);
+    return this.#list(models, "", () => this.#own(), this.#gateways.lost);
+  }
+
+  /** A further gateway, from a configuration group: its host tells its models from ours. */
+  async #group(address: Address, signal: AbortSignal): Promise<Information[]> {
+    const client = new Client(address, this.#notices.log);
+    const models = await client.models(signal).catch((error: unknown) => {
+      if (error instanceof Failure) throw error;
+      throw new Failure(
+        `The gateway at ${address.url} does not answer (${said(error)}): start it or change its address.`,
+        "network",
+      );
+    });
+    const suffix = `@${new URL(address.url).host}`;
+    return this.#list(
+      models,
+      suffix,
+      async () => client,
+      () => {},
+    );
+  }
+
+  #list(models: readonly Model[], suffix: string, client: () => Promise<Client>, lost: () => void): Information[] {
+    return listed(models, this.#settings().models, suffix).map((row) => {
+      const home: Home = { ...row, client, lost, counter: this.#counter(row.model) };
+      this.#homes.set(row.information, home);
+      this.#byId.set(row.information.id, home);
+      return row.information;
+    });
+  }
+
+  /** Models that count alike share what was counted. */
+  #counter({ counting }: Model): Counter {
+    const factors = JSON.stringify(counting?.factors ?? null);
+    const cache = this.#caches.get(factors) ?? new TextCache();
+    this.#caches.set(factors, cache);
+    return new Counter(counting, cache);
+  }
+
+  async #own(): Promise<Client> {
+    return new Client(await this.#gateways.address(), this.#notices.log);
+  }
+
+  /** The host hands our own object back; if some version copies it, its id will do. */
+  #home(model: vscode.LanguageModelChatInformation): Home {
+    const home = this.#homes.get(model) ?? this.#byId.get(model.id);
+    if (!home) throw new Failure(`The gateway no longer lists ${model.name}: pick another model.`, "not-found");
+    return home;
+  }
+
+  async provideLanguageModelChatResponse(
+    model: Information,
+    messages: readonly vscode.LanguageModelChatRequestMessage[],
+    options: vscode.ProvideLanguageModelChatResponseOptions,
+    progress: vscode.Progress<vscode.LanguageModelResponsePart>,
+    token: vscode.CancellationToken,
+  ): Promise<void> {
+    const { tools, toolMode, modelOptions, modelConfiguration, requestInitiator } = options as Options;
+    const signal = signalOf(token);
+    try {
+      const { model: wire, utility, client, counter, lost } = this.#home(model);
+      await converse(
+        {
+          model: wire,
+          messages: messages as readonly HostMessage[],
+          tools: tools as ChatRequest["tools"],
+          toolMode,
+          ...(modelOptions && { modelOptions }),
+          ...(modelConfiguration && { modelConfiguration }),
+          ...(requestInitiator && { requestInitiator }),
+          ...(utility && { utility }),
+        },
+        (part) => signal.aborted || progress.report(part as vscode.LanguageModelResponsePart),
+        signal,
+        {
+          host: this.#host,
+          client,
+          lost,
+          counter,
+          refusals: this.#refusals,
+          extras: this.#extras,
+          reasoning: this.#settings().reasoning,
+          notices: this.#notices,
+        },
+      );
+    } catch (error) {
+      if (signal.aborted) throw new vscode.CancellationError();
+      this.#notices.log?.(said(error));
+      throw told(error, requestInitiator ?? "core");
+    } finally {
+      this.#notices.onOver?.();
+    }
+  }
+
+  async provideTokenCount(model: Information, text: string | vscode.LanguageModelChatRequestMessage): Promise<number> {
+    const { counter } = this.#home(model);
+    return typeof text === "string" ? counter.text(text) : counter.message(text as HostMessage, this.#host);
+  }
+}
+
+/** A failure in the form in which its reader can bear it: without a stack in a view, with a code for programs. */
+function told(error: unknown, initiator: string): Error {
+  const failure = error instanceof Failure ? error : new Failure(said(error));
+  if (VIEWS.has(initiator.toLowerCase())) return failure;
+  const { LanguageModelError } = vscode;
+  switch (failure.code) {
+    case "NoPermissions":
+      return LanguageModelError.NoPermissions(failure.message);
+    case "NotFound":
+      return LanguageModelError.NotFound(failure.message);
+    case "Blocked":
+      return LanguageModelError.Blocked(failure.message);
+    default:
+      return new LanguageModelError(failure.message);
+  }
+}
+
+function signalOf(token: vscode.CancellationToken): AbortSignal {
+  const controller = new AbortController();
+  if (token.isCancellationRequested) controller.abort();
+  token.onCancellationRequested(() => controller.abort());
+  return controller.signal;
+}

@@ -1,0 +1,59 @@
+// The settings as values. What decides where requests go, or what is run, is read from the user's own settings only: see
+// `scope` in package.json.
+
+import * as vscode from "vscode";
+import type { Reasoning } from "./chat/reply.ts";
+import { type Choice, FEW } from "./models.ts";
+
+export const SECTION = "penstock";
+const KEY = "penstock.gateway.key";
+
+export interface Settings {
+  readonly url: string;
+  readonly start: boolean;
+  readonly python: string;
+  readonly config: string;
+  readonly arguments: readonly string[];
+  readonly reasoning: Reasoning;
+  readonly models: Choice;
+  readonly completions: { readonly enabled: boolean; readonly model: string; readonly delay: number };
+  readonly commitMessage: { readonly enabled: boolean; readonly model: string };
+}
+
+export function settings(): Settings {
+  const from = vscode.workspace.getConfiguration(SECTION);
+  const of = <T>(name: string, otherwise: T): T => from.get<T>(name) ?? otherwise;
+  return {
+    url: of("gateway.url", "").trim().replace(/\/+$/, ""),
+    start: of("gateway.start", true),
+    python: of("python", ""),
+    config: of("gateway.config", ""),
+    arguments: of<string[]>("gateway.arguments", []),
+    reasoning: of<Reasoning>("reasoning", "thinking"),
+    models: { show: of<string[]>("models.show", []), few: FEW, utility: of("models.utility", "") },
+    completions: {
+      enabled: of("completions.enabled", false),
+      model: of("completions.model", ""),
+      delay: of("completions.delay", 250),
+    },
+    commitMessage: { enabled: of("commitMessage.enabled", false), model: of("commitMessage.model", "") },
+  };
+}
+
+/** The key of the gateway in the settings: kept where secrets are kept. */
+export class GatewayKey {
+  readonly #secrets: vscode.SecretStorage;
+
+  constructor(secrets: vscode.SecretStorage) {
+    this.#secrets = secrets;
+  }
+
+  async get(): Promise<string> {
+    return (await this.#secrets.get(KEY)) ?? "";
+  }
+
+  async set(key: string): Promise<void> {
+    if (key) await this.#secrets.store(KEY, key);
+    else await this.#secrets.delete(KEY);
+  }
+}

@@ -1,0 +1,136 @@
+// The command "Check set-up": looks at everything that can be wrong, and shows each finding with its fix.
+
+import { homedir } from "node:os";
+import * as vscode from "vscode";
+import { type Finding, finding, redacted, report, testRequest } from "./extras/check.ts";
+import { Client } from "./gateway/client.ts";
+import type { Address } from "./gateway/http.ts";
+import { UTILITY } from "./models.ts";
+import { VENDOR } from "./provider.ts";
+import type { Settings } from "./settings.ts";
+import type { Model } from "./wire.ts";
+
+const TEST = 60_000;
+const PLAYED = "replay/"; // how the ids of packaged answers begin
+
+export interface Setup {
+  readonly address: () => Promise<Address>;
+  readonly settings: () => Settings;
+  readonly thinks: boolean;
+  readonly version: string;
+  readonly log: (line: string) => void;
+}
+
+export async function findings({ address, settings, thinks, log }: Setup): Promise<{ found: Finding[]; key: string }> {
+  let client: Client | undefined;
+  let models: Model[] = [];
+  const found = [
+    await finding("Gateway", "Run “Penstock: Restart Gateway”, or set penstock.gateway.url.", async () => {
+      client = new Client(await address(), log);
+      return (await client.healthy())
+        ? client.address.url
+        : { ok: false, what: `Gateway: ${client.address.url} does not answer` };
+    }),
+    await finding("Models", "Look at the gateway's log.", async () => {
+      models = (await client?.models()) ?? [];
+      return models.length
+        ? `${models.length}, from ${providers(models)}`
+        : { ok: false, what: "Models: none", fix: "Configure a provider." };
+    }),
+    keys(models),
+    utility(),
+    agentHost(),
+    thinking(thinks),
+    await finding("Test request", "See the message; “Penstock: Show Log” has more.", () =>
+      test(client, models, settings()),
+    ),
+  ];
+  return { found, key: client?.address.key ?? "" };
+}
+
+const providers = (models: readonly Model[]) =>
+  [...new Set(models.map(({ detail }) => detail ?? "the gateway"))].join(", ");
+
+/** A gateway without any key lists only the models that it plays itself. */
+function keys(models: readonly Model[]): Finding {
+  if (!models.length) return { ok: "warning", what: "Keys: nothing can be said without a list of models" };
+  if (models.some(({ id }) => !id.startsWith(PLAYED))) return { ok: true, what: "Keys: a provider is configured" };
+  const fix =
+    "Set a provider's key (such as OPENAI_API_KEY) where VS Code is started, or write a penstock.toml and name it in penstock.gateway.config.";
+  return { ok: "warning", what: "Keys: none; only packaged answers are played", fix };
+}
+
+function utility(): Finding {
+  const chosen = vscode.workspace.getConfiguration("chat").get<string>("utilityModel");
+  if (chosen) return { ok: true, what: `Utility model: ${chosen}` };
+  return {
+    ok: "warning",
+    what: "Utility model: not chosen, so titles and commit messages use another provider",
+    fix: `Set chat.utilityModel and chat.utilitySmallModel to ${VENDOR}/${UTILITY}.`,
+  };
+}
+
+function agentHost(): Finding {
+  const on = vscode.workspace.getConfiguration("chat").get<boolean>("agentHost.byokModels.enabled");
+  if (on !== false) return { ok: true, what: "Agent host: may use these models" };
+  return {
+    ok: "warning",
+    what: "Agent host: does not list these models",
+    fix: "Switch chat.agentHost.byokModels.enabled on.",
+  };
+}
+
+function thinking(thinks: boolean): Finding {
+  if (thinks) return { ok: true, what: "Thinking: this VS Code can show it" };
+  return {
+    ok: "warning",
+    what: "Thinking: this VS Code cannot show it apart",
+    fix: "Set penstock.reasoning to text to see it as text.",
+  };
+}
+
+async function test(
+  client: Client | undefined,
+  models: readonly Model[],
+  { models: choice }: Settings,
+): Promise<string> {
+  const model =
+    models.find(({ id }) => id === choice.utility) ??
+    models.find(({ capabilities }) => capabilities.toolCalling) ??
+    models[0];
+  if (!client || !model) throw new Error("there is no model to ask");
+  const { toolCalling, imageInput } = model.capabilities;
+  const body = JSON.stringify(testRequest(model.id, imageInput === true, Boolean(toolCalling)));
+  const kinds = new Set<string>();
+  for await (const line of client.chat(body, AbortSignal.timeout(TEST))) {
+    if (line.kind === "error") throw new Error(`${model.id}: ${line.message}`);
+    kinds.add(line.kind);
+  }
+  if (!kinds.has("text") && !kinds.has("call")) throw new Error(`${model.id} gave neither text nor a call`);
+  return `${model.id} answered${imageInput ? ", with an image" : ""}${toolCalling ? ", with a tool" : ""}`;
+}
+
+/** Show the findings, with a button that copies a report without secrets. */
+export async function checkSetup(setup: Setup): Promise<string> {
+  const { found, key } = await vscode.window.withProgress(
+    { location: vscode.ProgressLocation.Notification, title: "Penstock: checking the set-up" },
+    () => findings(setup),
+  );
+  const about = {
+    extension: setup.version,
+    "VS Code": vscode.version,
+    platform: `${process.platform} ${process.arch}`,
+  };
+  const text = redacted(report(found, about, [key]), [key], homedir());
+  const shown = await vscode.workspace.openTextDocument({ language: "markdown", content: text });
+  await vscode.window.showTextDocument(shown, { preview: true });
+  const bad = found.filter(({ ok }) => ok === false).length;
+  const say = bad ? vscode.window.showWarningMessage : vscode.window.showInformationMessage;
+  void say(
+    bad ? `Penstock: ${bad} of ${found.length} checks failed.` : "Penstock: the set-up works.",
+    "Copy Report",
+  ).then((answer) => {
+    if (answer) void vscode.env.clipboard.writeText(text);
+  });
+  return text;
+}

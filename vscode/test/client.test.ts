@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { afterEach, test } from "node:test";
+import { Client } from "../src/gateway/client.ts";
+import { ask, Unreachable } from "../src/gateway/http.ts";
+import { gateway, model, type Say, type Server } from "./host.ts";
+
+const servers: Server[] = [];
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close();
+});
+async function client(say: Say, path = ""): Promise<Client> {
+  const server = await gateway(say);
+  servers.push(server);
+  return new Client({ url: server.url + path, key: "k" });
+}
+
+test("the list of models, without rows that are none", async () => {
+  const rows = [model(), { id: 1 }, null, { id: "x", name: "x" }];
+  const found = await (
+    await client((_, response) => void response.end(JSON.stringify({ version: 1, models: rows })))
+  ).models();
+  assert.deepEqual(found, [model()]);
+});
+
+test("a list that is none says so", async () => {
+  await assert.rejects(
+    (await client((_, response) => void response.end("{}"))).models(),
+    /The gateway failed .*no models in it/,
+  );
+  const locked = await client(
+    (_, response) => void response.writeHead(401).end('{"error":{"message":"a key is needed"}}'),
+  );
+  await assert.rejects(locked.models(), /The gateway refused the key \(401: a key is needed\)/);
+});
+
+test("a gateway behind a path is asked there", async () => {
+  let path = "";
+  await (
+    await client((seen, response) => {
+      path = seen.path;
+      response.end('{"models":[]}');
+    }, "/deep/er")
+  ).models();
+  assert.equal(path, "/deep/er/vscode/models");
+});
+
+test("health is a yes or a no", async () => {
+  assert.equal(await (await client((_, response) => void response.end('{"status":"ok"}'))).healthy(), true);
+  assert.equal(await (await client((_, response) => void response.writeHead(503).end())).healthy(), false);
+  assert.equal(await new Client({ url: "http://127.0.0.1:9", key: "" }).healthy(), false);
+});
+
+test("silence has a limit", async () => {
+  const server = await gateway(() => {});
+  servers.push(server);
+  await assert.rejects(ask({ url: server.url, key: "" }, "x", { patience: 50 }), Unreachable);
+});
+
+test("a completion is text, or a chat's message", async () => {
+  const text = await client((_, response) => void response.end('{"choices":[{"text":"abc"}]}'));
+  assert.equal(await text.complete({}, new AbortController().signal), "abc");
+  const chat = await client((_, response) => void response.end('{"choices":[{"message":{"content":"def"}}]}'));
+  assert.equal(await chat.complete({}, new AbortController().signal), "def");
+});

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { counts, NAMES } from "../src/chat/classes.ts";
+import { Counter, TextCache } from "../src/chat/counting.ts";
+import { Call, Data, full, model, Result, Text, Thinking } from "./host.ts";
+
+const named = (text: string) =>
+  Object.fromEntries(NAMES.map((name, place) => [name, counts(text)[place]] as const).filter(([, number]) => number));
+
+test("a text is taken apart", () => {
+  assert.deepEqual(named("fooBar  12\n"), {
+    words: 1,
+    humps: 1,
+    fives: 1,
+    gaps: 1,
+    digits: 2,
+    numbers: 1,
+    lines: 1,
+    breaks: 1,
+  });
+  assert.deepEqual(named("  x"), { words: 1 });
+  assert.deepEqual(named("HTTP"), { words: 1, capitals: 2 });
+  assert.deepEqual(named("水🌊é"), { words: 1, han: 1, astral: 1, latin: 1 });
+  assert.deepEqual(named("\ud83c"), { hangul: 1 });
+});
+
+test("counts are not rounded, and add up", () => {
+  const counter = new Counter({ factors: { words: 0.7, marks: 0.1 } });
+  assert.ok(Math.abs(counter.text("a") - 0.7) < 1e-9);
+  assert.ok(Math.abs(counter.text("a, b") - 1.5) < 1e-9);
+  assert.equal(counter.text(""), 0);
+});
+
+test("a message counts all of its content", () => {
+  const counter = new Counter(model().counting);
+  const words = (...content: unknown[]) => counter.message({ role: 1, content }, full) - 4;
+  assert.equal(words(new Text("one two")), 2);
+  assert.equal(words(new Thinking("one two three")), 3);
+  assert.equal(words(new Call("gw-1", "look", { at: "Oban" })), 1 + counter.text('{"at":"Oban"}'));
+  assert.equal(words(new Result("gw-1", [new Text("one two"), "three"])), 3);
+  assert.equal(words(new Data(new Uint8Array(10), "image/png")), 85);
+  assert.equal(words(new Data(Buffer.from("one two"), "text/plain")), 2);
+  assert.equal(words(new Data(Buffer.from("x"), "cache_control"), new Data(Buffer.from("x"), "stateful_marker")), 0);
+});
+
+test("what stands beside the content is counted where the gateway says so", () => {
+  const counter = new Counter({ factors: { words: 1 }, message: 4, call: 8, result: 5, reasoning: 0.5 });
+  const beside = (part: unknown) => counter.message({ role: 1, content: [part] }, full) - 4;
+  assert.equal(beside(new Call("gw-1", "look", {})), 9);
+  assert.equal(beside(new Result("gw-1", ["one"])), 6);
+  assert.equal(beside(new Thinking(["one two", " three four"])), 2);
+});
+
+test("a gateway without factors is counted roughly", () => {
+  assert.ok(new Counter(undefined).text("some words here") > 2);
+});
+
+test("the cache is bounded, and forgets what is not used", () => {
+  const cache = new TextCache(10, 1000);
+  for (let number = 0; number < 100; number++) {
+    cache.set(`text ${number}`, number);
+    cache.get("text 0");
+  }
+  assert.ok(cache.size <= 20);
+  assert.equal(cache.get("text 0"), 0);
+  assert.equal(cache.get("text 20"), undefined);
+  cache.set("x".repeat(900), 1);
+  cache.set("y".repeat(900), 2);
+  cache.set("z".repeat(900), 3);
+  assert.equal(cache.get("x".repeat(900)), undefined);
+});

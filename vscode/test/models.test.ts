@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Choice, chosen, honestName, listed, matches, utilityOf } from "../src/models.ts";
+import { model } from "./host.ts";
+
+const choice = (more: Partial<Choice> = {}): Choice => ({ show: [], few: 4, utility: "", ...more });
+
+test("three fields are never set, whatever a gateway sends", () => {
+  const evil = {
+    ...model(),
+    isDefault: true,
+    requiresAuthorization: true,
+    capabilities: { toolCalling: true, editTools: ["apply-patch"] },
+  };
+  for (const { information } of listed([evil], choice())) {
+    const said = JSON.stringify(information);
+    assert.equal(/isDefault|requiresAuthorization|editTools/.test(said), false, said);
+    assert.equal(information.isBYOK, true);
+    assert.equal(information.isUserSelectable, true);
+  }
+});
+
+test("what a gateway tells is passed on", () => {
+  const schema = { type: "object", properties: { reasoningEffort: { enum: ["low", "high"], group: "navigation" } } };
+  const rich = model({
+    tooltip: "Window 1,200",
+    pricing: "$1 in, $2 out",
+    maxContextWindowTokens: 1200,
+    configurationSchema: schema,
+  });
+  const [row] = listed([rich], choice());
+  assert.deepEqual(row?.information, {
+    id: "acme/tiny-1",
+    name: "Tiny 1",
+    family: "tiny",
+    version: "1",
+    maxInputTokens: 1000,
+    maxOutputTokens: 200,
+    capabilities: { imageInput: true, toolCalling: true },
+    isBYOK: true,
+    isUserSelectable: true,
+    detail: "Acme",
+    tooltip: "Window 1,200",
+    maxContextWindowTokens: 1200,
+    pricing: "$1 in, $2 out",
+    configurationSchema: schema,
+  });
+});
+
+test("a name promises no edit tool that the model cannot use", () => {
+  const promises = (name: string, family: string) => /gpt|openai|sonnet/i.test(honestName(name, family));
+  assert.equal(promises("GPT-5", "gpt-5"), true);
+  assert.equal(promises("GPT-5.2 Codex", "gpt-5.2-codex"), true);
+  assert.equal(promises("Claude Sonnet 4.5", "claude-sonnet-4.5"), true);
+  assert.equal(promises("gpt-oss-120b", "gpt-oss"), false);
+  assert.equal(promises("ChatGPT Clone by OpenAI", "llama"), false);
+  assert.equal(promises("Qwen Sonnet Distill", "qwen"), false);
+  assert.equal(honestName("gpt-oss-120b", "gpt-oss").replaceAll("\u2060", ""), "gpt-oss-120b");
+});
+
+test("ids are unique, within a gateway and between gateways", () => {
+  const ids = (suffix: string) =>
+    listed([model(), model({ name: "again" })], choice(), suffix).map(({ information }) => information.id);
+  assert.deepEqual(ids(""), ["acme/tiny-1", "utility"]);
+  assert.deepEqual(ids("@other:1"), ["acme/tiny-1@other:1", "utility@other:1"]);
+  assert.equal(listed([model(), model({ name: "again" })], choice())[0]?.information.name, "Tiny 1");
+});
+
+test("all of a short list is shown, a few of each provider of a long one, and what the user chose", () => {
+  const many = [1, 2, 3, 4, 5, 6].map((number) =>
+    model({ id: `a/${number}`, detail: "A", capabilities: { toolCalling: number > 4 } }),
+  );
+  const models = [...many, model({ id: "b/1", detail: "B" })];
+  const ids = (more: Partial<Choice>) => chosen(models, choice(more)).map(({ id }) => id);
+  assert.deepEqual(ids({ few: 7 }).length, 7);
+  assert.deepEqual(ids({ few: 3 }), ["a/5", "a/6", "b/1"]);
+  assert.deepEqual(ids({ few: 3, show: ["A/*"] }).length, 6);
+  assert.deepEqual(ids({ show: ["b/1", "a/2"] }), ["a/2", "b/1"]);
+});
+
+test("of a long list the most able are shown", () => {
+  const rows = [
+    model({ id: "a/old-20240620", maxInputTokens: 200_000 }),
+    model({ id: "a/chatty", capabilities: {}, maxInputTokens: 900_000 }),
+    model({ id: "a/thinker", configurationSchema: {} }),
+    model({ id: "a/large", maxInputTokens: 900_000 }),
+    model({ id: "a/small", maxInputTokens: 8_000 }),
+  ];
+  const ids = (few: number) => chosen(rows, choice({ few })).map(({ id }) => id);
+  assert.deepEqual(ids(1), ["a/thinker"]);
+  assert.deepEqual(ids(2), ["a/thinker", "a/large"]);
+  assert.deepEqual(ids(4), ["a/old-20240620", "a/thinker", "a/large", "a/small"]);
+});
+
+test("patterns are no regular expressions", () => {
+  assert.equal(matches("a.b*", "axb"), false);
+  assert.equal(matches("a.b*", "a.b/c(1)"), true);
+  assert.equal(matches("*", "anything"), true);
+});
+
+test("the utility alias is the model that was named, the cheapest, or the first", () => {
+  const dear = model({ id: "dear", maxInputTokens: 100_000, prices: { input: 10, output: 30 } });
+  const cheap = model({ id: "cheap", maxInputTokens: 100_000, prices: { input: 0.1, output: 0.4 } });
+  const tiny = model({ id: "tiny", maxInputTokens: 500, prices: { input: 0, output: 0 } });
+  assert.equal(utilityOf([dear, cheap, tiny], "")?.id, "cheap");
+  assert.equal(utilityOf([dear, cheap], "dear")?.id, "dear");
+  assert.equal(utilityOf([model({ id: "only" })], "")?.id, "only");
+  assert.equal(utilityOf([], ""), undefined);
+  const alias = listed([dear, cheap], choice()).at(-1);
+  assert.equal(alias?.utility, true);
+  assert.equal(alias?.model.id, "cheap");
+  assert.equal("configurationSchema" in (alias?.information ?? {}), false);
+});
+
+test("a gateway's own model of that name is left alone", () => {
+  assert.deepEqual(
+    listed([model({ id: "utility" })], choice()).map(({ utility }) => utility),
+    [undefined],
+  );
+});
