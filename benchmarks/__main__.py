@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import peers, requests, sse, stages, start, tokens, translate
+from benchmarks import cancel, peers, requests, sse, stages, start, tokens, translate
 
 RESULTS = Path(__file__).parent / "results.md"
 SECTIONS = {
     "translate": translate.report, "stages": stages.report, "sse": sse.report, "requests": requests.report,
-    "start": start.report, "tokens": tokens.report, "peers": peers.report,
+    "start": start.report, "cancel": cancel.report, "tokens": tokens.report, "peers": peers.report,
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from benchmarks.token_fit import bounded, fold_of, seen, spread_of
+from penstock.tokens.bpe import Vocabulary
 from penstock.tokens.tally import tokens, values
 
 if TYPE_CHECKING:
@@ -137,10 +138,8 @@ def others() -> dict[str, Callable[[Sample], float]]:
     """The other ways to count that are here."""
     found: dict[str, Callable[[Sample], float]] = {"chars / 3.5 * 1.1 + 4": seeds, "chars / 4": quarter}
     if find_spec("bpe_openai"):
-        import bpe_openai  # type: ignore[import-not-found]
-
-        encode = bpe_openai.get_encoding("o200k_base").encode_ordinary
-        found["o200k of the body"] = lambda sample: len(encode(" ".join(_texts(sample.body))[:500_000]))
+        count = Vocabulary("o200k_base")
+        found["o200k of the body"] = lambda sample: count(" ".join(_texts(sample.body))[:500_000])
     if find_spec("litellm"):
         found["LiteLLM"] = _litellm()
     return found

@@ -1,35 +1,49 @@
 """Fits the weights of a vocabulary: what each count of `penstock.tokens.classes` is worth, by a real tokeniser.
 
-`python -m benchmarks.token_weights --texts DIR… NAME=tokenizer.json…` prints the tables for fitted.toml. Each folder of
-texts is one kind (prose, code, a language); kinds of which there is little count more. Needs the package `tokenizers`;
-the numbers of recorded usage play no part in it.
+`python -m benchmarks.token_weights NAME=VOCABULARY… --texts PLACE…` prints the tables for fitted.toml. A place is a
+file or a folder and one kind of text (prose, code, a language); kinds of which there is little count more. A vocabulary
+is a tokenizer.json (package `tokenizers`), a tekken JSON (`mistral-common`) or a name that `bpe-openai` knows. What
+recorded usage says plays no part in it. docs/tokens.md tells the places of the shipped weights.
 """
 
 from __future__ import annotations
 
 import argparse
-from functools import partial
+import re
+from importlib import import_module
+from operator import mul
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.ridge import Belief, Row, solve
+from penstock.tokens.bpe import Vocabulary
 from penstock.tokens.classes import COUNTS, PLAIN, counts
+from penstock.tokens.model import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 SIZES, LEAST, MOST = (60, 150, 300, 600, 1200), 20, 400_000
 NOISE, TOKENS, USUAL = 0.08, 5.0, 300
 BELIEFS = [Belief(0.5 if name in PLAIN else 1.0, 1.0 if name in PLAIN else 0.5) for name in COUNTS]
 
 
-def pieces(folder: Path) -> Iterator[str]:
-    """The texts of a folder in pieces of several lengths, up to a fair amount."""
+KINDS = (".html", ".json", ".md", ".py", ".txt")
+_TAGS, _GAPS = re.compile(r"<[^>]*>"), re.compile(r"\s*\n\s*")
+
+
+def _read(path: Path) -> str:
+    text = path.read_text("utf-8", "ignore")
+    return _GAPS.sub("\n", _TAGS.sub("", text)) if path.suffix == ".html" else text
+
+
+def pieces(source: Path) -> Iterator[str]:
+    """The texts of a file or a folder in pieces of several lengths, up to a fair amount."""
     taken = 0
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        text = path.read_text("utf-8", "ignore")
-        place = 0
+    paths = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in KINDS)
+    for path in paths:
+        text, place = _read(path), 0
         while place < len(text) and taken < MOST:
             size = SIZES[(place + taken) % len(SIZES)]
             piece = text[place : place + size]
@@ -38,8 +52,10 @@ def pieces(folder: Path) -> Iterator[str]:
                 yield piece
 
 
-def fitted(count: Callable[[str], int], kinds: dict[str, list[str]]) -> tuple[list[float], float]:
-    """The weights, and the median error they leave."""
+def fitted(
+    count: Callable[[str], float], kinds: dict[str, list[str]], shipped: Sequence[float] = ()
+) -> tuple[list[float], float, float]:
+    """The weights, the median error they leave, and that of the shipped ones."""
     rows: list[Row] = []
     for texts in kinds.values():
         share = (USUAL / len(texts)) ** 0.5
@@ -49,27 +65,39 @@ def fitted(count: Callable[[str], int], kinds: dict[str, list[str]]) -> tuple[li
             total = float(count(text))
             rows.append(Row(given, total, share / ((total + TOKENS) * NOISE) ** 2))
     weights = solve(rows, BELIEFS)
-    errors = [abs(sum(map(float.__mul__, weights, row.given)) / row.total - 1) for row in rows if row.total]
-    return weights, median(errors)
+    return weights, off(weights, rows), off(shipped, rows) if shipped else 0.0
 
 
-def _number(tokeniser: Any, text: str) -> int:
-    return len(tokeniser.encode(text, add_special_tokens=False).ids)
+def off(weights: Sequence[float], rows: Sequence[Row]) -> float:
+    """The median error."""
+    return float(median([abs(sum(map(mul, weights, row.given)) / row.total - 1) for row in rows if row.total]))
+
+
+def counter(vocabulary: str) -> Callable[[str], float]:
+    """How many tokens a vocabulary makes of a text."""
+    if not Path(vocabulary).is_file():
+        return Vocabulary(vocabulary)
+    if "tekken" in Path(vocabulary).name:
+        tekken: Any = import_module("mistral_common.tokens.tokenizers.tekken").Tekkenizer.from_file(vocabulary)
+        return lambda text: len(tekken.encode(text, bos=False, eos=False))
+    plain: Any = import_module("tokenizers").Tokenizer.from_file(vocabulary)
+    return lambda text: len(plain.encode(text, add_special_tokens=False).ids)
 
 
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m benchmarks.token_weights", description=__doc__)
-    options.add_argument("--texts", type=Path, nargs="+", required=True, metavar="DIR")
-    options.add_argument("vocabularies", nargs="+", metavar="NAME=FILE")
+    options.add_argument("vocabularies", nargs="+", metavar="NAME=VOCABULARY")
+    options.add_argument("--texts", type=Path, nargs="+", required=True, metavar="PLACE")
     chosen = options.parse_args()
-    from tokenizers import Tokenizer  # type: ignore[import-not-found]
-
-    kinds = {folder.name: texts for folder in chosen.texts if (texts := list(pieces(folder)))}
+    kinds = {str(source): texts for source in chosen.texts if (texts := list(pieces(source)))}
+    print(f"# {len(kinds)} kinds, {sum(map(len, kinds.values()))} pieces")
+    shipped = {family.vocabulary: family.weights for family in tables().families.values()}
     for given in chosen.vocabularies:
-        name, _, file = given.partition("=")
-        weights, error = fitted(partial(_number, Tokenizer.from_file(file)), kinds)
-        told = ", ".join(f"{weight:.3f}" for weight in weights)
-        print(f"[vocabularies.{name}]  # median error {error:.1%}\nweights = [{told}]\n")
+        name, _, vocabulary = given.partition("=")
+        weights, error, before = fitted(counter(vocabulary), kinds, shipped.get(name, ()))
+        lines = (weights[: len(PLAIN)], weights[len(PLAIN) :])
+        told = "".join("    " + ", ".join(f"{weight:.3f}" for weight in line) + ",\n" for line in lines)
+        print(f"[vocabularies.{name}]  # median error {error:.1%}, as shipped {before:.1%}\nweights = [\n{told}]\n")
     return 0
 
 

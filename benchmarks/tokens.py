@@ -85,6 +85,8 @@ def targets(ours: Sequence[Guess], second: float | None) -> list[tuple[str, bool
             found.append((f"{name}: 90th percentile {mine.ninth:.0%}, at most {NINTH:.0%}", mine.ninth <= NINTH))
         elif mine.number >= ENOUGH and not name.startswith(("openai-", "bedrock-")):
             found.append((f"{name}: median {mine.middle:.1%}, at most {OTHERS:.0%}", mine.middle <= OTHERS))
+        if mine.number >= ENOUGH:
+            found.append((f"{name}: in bounds {mine.inside:.0%}, at least {INSIDE:.0%}", mine.inside >= INSIDE))
     whole = score(ours)
     found.append((f"in bounds: {whole.inside:.0%}, at least {INSIDE:.0%}", whole.inside >= INSIDE))
     if media := [guess for guess in ours if guess.sample.media]:

@@ -70,8 +70,8 @@ class Page:
         self._parts: dict[Hashable, Part] = {}
         self._next = 0
         self._ids: set[tuple[int, str]] = set()
-        self.calls = 0  # client calls delivered, of the first choice, whose finish reason they decide
-        self.cuts = 0
+        self.calls: int = 0  # client calls delivered, of the first choice, whose finish reason they decide
+        self.cuts: int = 0
         self._usage: dict[int, ev.Usage] = {}
         self._finish: tuple[Reason, str, Extra | None] | None = None
         self._others: dict[int, Reason] = {}

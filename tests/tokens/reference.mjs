@@ -1,5 +1,5 @@
 // The client's side of docs/tokens.md: counts texts and messages from exported factors, and nothing else of penstock.
-// Reads {"factors": …, "texts": […], "messages": [{"texts": […], "calls": n, "results": n}]}, writes the counts.
+// Reads {"factors": …, "texts": […], "messages": [{"texts": […], "json": […], "calls": n, "results": n}]}, writes the counts.
 
 const CLASSES = [
   [0x61, 0x7a, "a"], [0x41, 0x5a, "A"], [0x30, 0x39, "0"], [0x20, 0x20, " "], [0x09, 0x09, "\t"], [0x0a, 0x0a, "\n"],
@@ -43,6 +43,15 @@ function weigh(text, weights) {
   return total;
 }
 
+const STRING = /"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?/gs;
+
+function held(json, rendering) {
+  if (rendering === "words") json = [...json.matchAll(STRING)].map((found) => found[1]).join(" ");
+  else if (rendering === "declared") json = json.replace(STRING, (_, text, key) => (key ? `${text}:` : ` " ${text} " `));
+  else return json;
+  return json.replaceAll("\\n", "\n").replaceAll("\\t", "\t").replaceAll('\\"', '"');
+}
+
 let input = "";
 for await (const chunk of process.stdin) input += chunk;
 const { factors, texts, messages } = JSON.parse(input);
@@ -50,7 +59,8 @@ const { weights, constants, factor } = factors;
 const text = (given) => weigh(given, weights) * constants.text;
 const message = (given) =>
   constants.message + given.calls * constants.call + given.results * constants.result +
-  given.texts.reduce((sum, one) => sum + text(one), 0);
+  given.texts.reduce((sum, one) => sum + text(one), 0) +
+  given.json.reduce((sum, one) => sum + text(held(one, factors.rendering)), 0);
 console.log(JSON.stringify({
   texts: texts.map((one) => Math.round(text(one) * factor)),
   messages: messages.map((one) => Math.round(message(one) * factor)),

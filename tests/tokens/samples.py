@@ -24,4 +24,6 @@ EMOJI = (
     "Build passed 🎉 deploying now 🚀 new package 📦 fixed two bugs 🐛🐛 tests 🧪 translations 🌍 thanks 🙏 an idea 💡 "
     "the robot 🤖 is tired 😴 and coffee ☕ helps 😅 see you 👋"
 )
+COMPOUND = "Ship it 👩‍💻🚀🚀🚀 🇳🇴 👍🏽 family 👨‍👩‍👧‍👦 ❤️‍🔥 ⚠️ 🧑🏿‍🚒 done ✅✅ 🏳️‍🌈"
+ALONE = "🎉🚀🔥💯✨🙌👏🎊🥳😂🤣😍😭🙏💪👀"
 TEXTS = [PROSE, CODE, JSON, CHINESE, RUSSIAN, EMOJI]

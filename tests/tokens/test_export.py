@@ -15,7 +15,7 @@ from penstock.tokens import Factors, HybridTokenEstimator
 from tests.tokens.samples import CODE, JSON, PROSE, TEXTS
 
 HERE = Path(__file__).parent
-MODELS = ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-flash", "qwen3-8b", "never-seen-1"]
+MODELS = ["gpt-4o", "claude-sonnet-4-5", "gemini-2.0-flash", "gemini-2.5-flash", "qwen3-8b", "never-seen-1"]
 
 
 def counted(model: str, texts: list[str], messages: list[Message]) -> dict[str, list[int]]:
@@ -26,6 +26,7 @@ def counted(model: str, texts: list[str], messages: list[Message]) -> dict[str, 
     rows = [
         {
             "texts": [text for part in message.parts for text in _texts(part)],
+            "json": [part.json for part in message.parts if isinstance(part, Call)],
             "calls": sum(isinstance(part, Call) for part in message.parts),
             "results": sum(isinstance(part, Result) for part in message.parts),
         }
@@ -39,7 +40,7 @@ def counted(model: str, texts: list[str], messages: list[Message]) -> dict[str, 
 
 def _texts(part: object) -> list[str]:
     if isinstance(part, Call):
-        return [part.name, part.json]
+        return [part.name]
     if isinstance(part, Result):
         return [one.text for one in part.content if isinstance(one, Text)]
     return [part.text] if isinstance(part, Text) else []

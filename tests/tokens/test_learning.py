@@ -64,13 +64,18 @@ def test_an_answer_that_comes_back_otherwise_is_estimated_and_nothing_counts_twi
 
 
 @pytest.mark.row("T2")
-def test_of_a_turn_in_steps_the_first_input_is_the_prompt_and_the_last_is_what_it_grew_to() -> None:
+def test_of_a_turn_in_steps_only_the_last_input_counts() -> None:
     estimator = HybridTokenEstimator()
-    steps = [Usage(input=1000, output=20, step=1), Usage(input=1400, output=30, step=2)]
+    steps = [Usage(input=1000, output=20, step=1), Usage(input=1400, output=30, reasoning=10, step=2)]
     whole = Turn(parts=[Text(text="Done.")], usage=Usage(input=2400, output=50), steps=steps, finish=Finish("stop"))
     estimator.calibrate([ASKED], whole, "gpt-4o")
-    assert estimator.estimate_conversation([ASKED], "gpt-4o").tokens == 1000
-    assert estimator.estimate_conversation([ASKED, answer("Done.")], "gpt-4o").tokens == pytest.approx(1430, abs=2)
+    known = estimator.estimate_conversation([ASKED], "gpt-4o")
+    assert (known.tokens, known.method) == (1400, "actual")
+    assert estimator.estimate_conversation([ASKED, answer("Done.")], "gpt-4o").tokens == pytest.approx(1420, abs=2)
+    assert estimator.factor("gpt-4o").turns == 0, "what the steps added is no part of the request"
+    single = Turn(parts=[Text(text="Done.")], usage=Usage(input=50, output=3), steps=steps[:1], finish=Finish("stop"))
+    estimator.calibrate([Message("user", [Text(text=PROSE + "?")])], single, "gpt-4o")
+    assert estimator.factor("gpt-4o").turns == 1
 
 
 @pytest.mark.row("T2")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from penstock.errors import MissingExtra
 
@@ -38,11 +39,13 @@ class Vocabulary:
         return float(sum(len(encode(piece)) for piece in pieces(clean)))
 
     def _load(self) -> Callable[[str], Any]:
-        try:
-            package: Any = import_module("bpe_openai")
-        except ImportError:
-            raise MissingExtra("bpe-openai", "bpe") from None
-        made: Callable[[str], Any] = package.get_encoding(self._name).encode_ordinary
+        with catch_warnings():
+            simplefilter("ignore", DeprecationWarning)  # the package opens its own files in an old way
+            try:
+                package: Any = import_module("bpe_openai")
+            except ImportError:
+                raise MissingExtra("bpe-openai", "bpe") from None
+            made: Callable[[str], Any] = package.get_encoding(self._name).encode_ordinary
         self._encode = made
         return made
 

@@ -187,7 +187,8 @@ class HybridTokenEstimator:
         raw = self.cache.all([_salted(by.salt, frame)], lambda _: by.frame(asked))[0][0]
         raw += sum(row[0] for row in self._counts(by, asked.messages, digests))
         self._remember(keys.chain(frame, digests)[-1], heard)
-        self._learn(by, raw, heard.input)
+        if not heard.steps:
+            self._learn(by, raw, heard.input)
 
     def _remember(self, prompt: bytes, heard: Outcome) -> None:
         rows: dict[bytes, Count] = {prompt: (float(heard.input or 0), 0.0)}

@@ -17,7 +17,7 @@ import msgspec
 from penstock.errors import InputError
 from penstock.tokens.classes import COUNTS
 
-Rendering: TypeAlias = Literal["json", "spaced", "typescript", "words"]
+Rendering: TypeAlias = Literal["json", "spaced", "typescript", "words", "declared"]
 REMEMBERED = 1_000  # names of models, which come from outside
 GENERAL = "general"
 """The family of models that no rule knows."""
@@ -79,6 +79,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     rendering: Rendering = "json"
     parent: str = ""
     unused_tools: bool = True  # whether tools are in the prompt although `tool_choice` is none
+    run_tools: bool = True  # whether tools that the provider runs are in it
     media: Media = Media()
     prior: dict[str, float] = {}
     source: str = ""
@@ -157,5 +158,5 @@ def build(facts: dict[str, Any], fitted: dict[str, Any]) -> Tables:
 def _inherited(family: Family) -> dict[str, Any]:
     return {
         "vocabulary": family.vocabulary, "rendering": family.rendering, "unused_tools": family.unused_tools,
-        "media": family.media,
+        "run_tools": family.run_tools, "media": family.media,
     }  # fmt: skip

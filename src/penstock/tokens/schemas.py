@@ -1,7 +1,8 @@
 """Tools as the model sees them: what a provider makes of names, descriptions and JSON Schemas before counting.
 
-Four renderings, named in tables.toml: JSON without and with spaces, a TypeScript namespace, words alone. They need not
-be exact, only as long as the real ones. Leans on the canonical `Tool` only.
+Five renderings, named in tables.toml: JSON without and with spaces, a TypeScript namespace; words alone and
+declarations (`words`), which show what calls and results hold in the same way. They need not be exact, only as long as
+the real ones. Leans on the canonical `Tool` only.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.jsontext import as_json
+from penstock.tokens.words import DEPTH, declared, declared_of, listed, mapping, words, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.request import Tool
     from penstock.tokens.model import Rendering
-
-DEPTH = 24
-"""Schemas nest no deeper than anybody could mean; below, they are shown as JSON."""
 
 
 def rendered(tool: Tool, how: Rendering) -> str:
@@ -33,6 +32,11 @@ def schema_text(schema: dict[str, Any] | None, how: Rendering) -> str:
     if not schema:
         return ""
     return _spaced(schema) if how == "spaced" else as_json(schema)
+
+
+def held(text: str, how: Rendering) -> str:
+    """What a call or a result holds, JSON already, as the model sees it."""
+    return _HELD[how](text) if how in _HELD else text
 
 
 def _whole(tool: Tool) -> dict[str, Any]:
@@ -65,8 +69,8 @@ def _typescript(tool: Tool) -> str:
 
 
 def _fields(schema: dict[str, Any], depth: int) -> Iterator[str]:
-    needed = _listed(schema.get("required"))
-    for name, row in _mapping(schema.get("properties")).items():
+    needed = listed(schema.get("required"))
+    for name, row in mapping(schema.get("properties")).items():
         if not isinstance(row, dict):
             continue
         if row.get("description"):  # pyright: ignore[reportUnknownMemberType]
@@ -80,50 +84,20 @@ def _type(schema: dict[str, Any], depth: int) -> str:
     if depth > DEPTH:
         return as_json(schema)
     for word in ("anyOf", "oneOf", "allOf"):
-        if rows := _listed(schema.get(word)):
-            return " | ".join(_type(_mapping(row), depth + 1) for row in rows)
+        if rows := listed(schema.get(word)):
+            return " | ".join(_type(mapping(row), depth + 1) for row in rows)
     if "enum" in schema:
-        return " | ".join(as_json(value) for value in _listed(schema["enum"]))
+        return " | ".join(as_json(value) for value in listed(schema["enum"]))
     kind = schema.get("type")
     if kind == "array":
-        return _type(_mapping(schema.get("items")), depth + 1) + "[]"
+        return _type(mapping(schema.get("items")), depth + 1) + "[]"
     if kind == "object" or "properties" in schema:
         return "{\n" + "\n".join(_fields(schema, depth)) + "\n}"
     return {"integer": "number"}.get(str(kind), str(kind or "any"))
 
 
-# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _words(tool: Tool) -> str:
-    return " ".join([tool.name, tool.description, *_spoken(tool.schema or {}, 0)])
-
-
-def _spoken(schema: dict[str, Any], depth: int) -> Iterator[str]:
-    """Names, descriptions, types and choices; the JSON around them costs nothing there."""
-    if depth > DEPTH:
-        yield as_json(schema)
-        return
-    for key in ("description", "type", "format"):
-        if isinstance(schema.get(key), str) and not (key == "type" and schema[key] == "object"):
-            yield schema[key]
-    yield from (str(value) for value in _listed(schema.get("enum")))
-    for name, row in _mapping(schema.get("properties")).items():
-        yield name
-        yield from _spoken(_mapping(row), depth + 1)
-    for key in ("items", "anyOf", "oneOf", "allOf"):
-        for row in _listed(schema.get(key)) or ([schema[key]] if key in schema else []):
-            yield from _spoken(_mapping(row), depth + 1)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
-
-
 _RENDERINGS: dict[str, Callable[[Tool], str]] = {
-    "json": _json, "spaced": lambda tool: _spaced(_whole(tool)), "typescript": _typescript, "words": _words,
+    "json": _json, "spaced": lambda tool: _spaced(_whole(tool)), "typescript": _typescript, "words": words,
+    "declared": declared,
 }  # fmt: skip
+_HELD: dict[str, Callable[[str], str]] = {"words": words_of, "declared": declared_of}

@@ -14,11 +14,12 @@ from penstock.request import Call, File, Json, Message, Opaque, Reasoning, Reque
 from penstock.tokens import pictures
 from penstock.tokens.classes import weigh
 from penstock.tokens.model import FITTED
-from penstock.tokens.schemas import rendered, schema_text
+from penstock.tokens.schemas import held, rendered, schema_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.request import Tool
     from penstock.tokens.model import Constants, Family, Picture
 
 BASE, MESSAGE, TEXT, CALL, RESULT, REASONING, HIDDEN, CITATIONS, TOOLS, TOOL, SCHEMA, FORCED, FORMAT, SHAPE = range(
@@ -97,7 +98,7 @@ class Counter:
         tally.amounts[TEXT] += self.text(part.text)
 
     def _json(self, tally: Tally, part: Json) -> None:
-        tally.amounts[TEXT] += self.text(part.json)
+        tally.amounts[TEXT] += self.text(held(part.json, self.family.rendering))
 
     def _reasoning(self, tally: Tally, part: Reasoning) -> None:
         """State without words is only read where the turn goes on: beside a call."""
@@ -107,7 +108,7 @@ class Counter:
 
     def _call(self, tally: Tally, part: Call) -> None:
         tally.amounts[CALL] += 1.0
-        tally.amounts[TEXT] += self.text(part.name) + self.text(part.json)
+        tally.amounts[TEXT] += self.text(part.name) + self.text(held(part.json, self.family.rendering))
 
     def _result(self, tally: Tally, part: Result) -> None:
         tally.amounts[RESULT] += 1.0
@@ -162,16 +163,23 @@ class Counter:
         tally, mode = Tally(), request.choice.mode if request.choice else "auto"
         amounts = tally.amounts
         amounts[BASE] = 1.0
-        if request.tools and (mode != "none" or self.family.unused_tools):
+        tools = self._told(request, mode)
+        if tools:
             amounts[TOOLS] = 1.0
-            amounts[TOOL] = float(len(request.tools))
-            amounts[SCHEMA] = sum(self.text(rendered(tool, self.family.rendering)) for tool in request.tools)
+            amounts[TOOL] = float(len(tools))
+            amounts[SCHEMA] = sum(self.text(rendered(tool, self.family.rendering)) for tool in tools)
             amounts[FORCED] = float(mode in ("required", "tool"))
         form = request.settings.format
         if form is not None and form.kind == "schema":
             amounts[FORMAT] = 1.0
             amounts[SHAPE] = self.text(schema_text(form.schema, self.family.rendering)) + self.text(form.description)
         return tally
+
+    def _told(self, request: Request, mode: str) -> list[Tool]:
+        """The tools that are in the prompt."""
+        if mode == "none" and not self.family.unused_tools:
+            return []
+        return [tool for tool in request.tools if self.family.run_tools or tool.kind != "provider"]
 
     def whole(self, request: Request) -> Tally:
         tally = self.frame(request)

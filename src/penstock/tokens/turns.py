@@ -1,7 +1,8 @@
 """What a turn says about the prompt before it, and about itself as part of the next prompt.
 
-Of a turn in several steps the first step's input is the prompt as it was asked; what the steps added belongs to the
-reply. Reasoning is apart, since it is seldom sent back. Leans on the canonical `Turn` and `Usage`.
+Of a turn in several steps only the last step's input counts: the sum would count the prompt once for each step. What
+earlier steps added is in it, so such a turn teaches no factor. Reasoning is apart, since it is seldom sent back. Leans
+on the canonical `Turn` and `Usage`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """`inside`: the provider ran tools, and its figure is not that of the prompt. `output` is without reasoning."""
+    """`inside`: the provider ran tools, and its figure is not that of the prompt. `steps`: the figure holds what
+    earlier steps added. `output` is without reasoning.
+    """
 
     input: int | None
     output: int | None = None
     reasoning: int = 0
     reply: bytes | None = None
     inside: bool = False
+    steps: bool = False
 
 
 def outcome(seen: Turn | Usage | int) -> Outcome:
@@ -35,15 +39,10 @@ def outcome(seen: Turn | Usage | int) -> Outcome:
     usage = seen.usage
     if usage is None or not usage.exact or seen.fault is not None:
         return Outcome(None)
-    first, last = (seen.steps[0], seen.steps[-1]) if seen.steps else (usage, usage)
+    last = seen.steps[-1] if seen.steps else usage
     parts = [part for part in seen.parts if not getattr(part, "choice", 0)]
-    return Outcome(first.input, _sent_back(first, last), last.reasoning or 0, said(parts), _inside(parts))
-
-
-def _sent_back(first: Usage, last: Usage) -> int | None:
-    if last.output is None or first.input is None or last.input is None:
-        return None
-    return last.input - first.input + last.output - (last.reasoning or 0)
+    output = None if last.output is None else last.output - (last.reasoning or 0)
+    return Outcome(last.input, output, last.reasoning or 0, said(parts), _inside(parts), len(seen.steps) > 1)
 
 
 def _inside(parts: Iterable[Any]) -> bool:
