@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +17,8 @@ from penstock.errors import BadRequest, InputError, ProviderError, explain
 from penstock.replay import play
 from penstock.request import Message, Request, Settings, Text
 from penstock.stores import MemoryStore
-from penstock.testing import Reply, Upstream, scripted
-from tests.engines.asking import KEY, quick, router
+from penstock.testing import Reply, Upstream
+from tests.engines.asking import KEY, each_engine, quick, router
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -240,7 +239,7 @@ def test_state_that_messages_cannot_carry_is_kept() -> None:
 
 
 @pytest.mark.row("P6")
-@pytest.mark.parametrize("engine", ["native", "sdk"])
+@each_engine
 def test_a_planted_key_is_seen_nowhere(engine: str, caplog: pytest.LogCaptureFixture) -> None:
     """The provider repeats the key in a body, a header and a stream: it is in no error, record, log or repr."""
     body = {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
@@ -267,41 +266,6 @@ def test_a_planted_key_is_seen_nowhere(engine: str, caplog: pytest.LogCaptureFix
         running(scene, loud)
     said.append("\n".join(row.getMessage() for row in caplog.records if row.name.startswith("penstock")))
     assert not [text for text in said if KEY in text]
-
-
-# ── without await ─────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.row("P1")
-def test_the_same_without_await() -> None:
-    with (
-        scripted(TEXT) as up,
-        SyncClient({"providers": {"openai": {"base_url": f"{up.url}/v1", "key": KEY}}}, env={}) as client,
-    ):
-        found = list(client.chat_stream("openai/gpt-4o", "?"))
-        assert isinstance(found[0], ev.Start)
-        assert isinstance(found[-1], ev.Finish)
-        up.script(WHOLE)
-        assert client.chat("openai/gpt-4o", "?").text
-        up.script(Reply.body({"data": [{"id": "m"}]}))
-        assert [one.id for one in client.list_models("openai")] == ["m"]
-        up.script(Reply.refusing("openai-chat", 400, "no"))
-        with pytest.raises(ProviderError):
-            client.chat("openai/gpt-4o", "?")
-
-
-def test_leaving_a_stream_early_closes_it() -> None:
-    slow = TEXT.slow(0.05)
-    with (
-        scripted(slow) as up,
-        SyncClient({"providers": {"openai": {"base_url": f"{up.url}/v1", "key": KEY}}}, env={}) as client,
-    ):
-        for _ in client.chat_stream("openai/gpt-4o", "?"):
-            break
-        end = time.monotonic() + 5
-        while not up.seen[0].done.is_set() and time.monotonic() < end:
-            time.sleep(0.01)  # the event belongs to the loop of another thread
-        assert up.seen[0].sent < len(slow.data)
 
 
 @pytest.mark.row("G5")

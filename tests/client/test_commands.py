@@ -1,4 +1,4 @@
-"""`penstock chat` and `penstock doctor`, as a user runs them."""
+"""`penstock chat` and `penstock doctor`, as a user runs them; in this process but for one, which is quicker."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.providers import providers
 from penstock.replay import play
 from penstock.testing import Reply, scripted
-from tests.cli.running import penstock
+from tests.cli.running import inside as penstock
+from tests.cli.running import penstock as process
 from tests.engines.asking import KEY
 
 if TYPE_CHECKING:
@@ -32,6 +34,25 @@ def test_chat_with_no_key_and_no_network() -> None:
     assert done.stdout == b"Let me look at the gauge first.\n"
     assert b"tool read_gauge" in done.stderr
     assert b"out" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.row("G4", "G5")
+@pytest.mark.parametrize("words", [["chat", "replay/text", "?"], ["doctor", "--offline"]], ids=["chat", "doctor"])
+def test_in_a_process_of_its_own_it_says_the_same(words: list[str]) -> None:
+    done = process(*words, **BARE)
+    here = penstock(*words, **BARE)
+    assert (done.returncode, done.stdout, done.stderr) == (here.returncode, here.stdout, here.stderr)
+
+
+@pytest.mark.row("G5")
+def test_chat_with_nobody_who_is_not_there() -> None:
+    nobody: Any = {name: "" for row in providers().values() for name in row.env}
+    done = penstock("chat", "whoever/large", "?", **nobody)
+    assert done.returncode == 2
+    assert b"no provider is called 'whoever'" in done.stderr
+    assert b"replay/agent" in done.stderr
+    assert done.stderr.count(b"\n") == 1
 
 
 @pytest.mark.row("G4")

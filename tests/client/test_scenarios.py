@@ -5,7 +5,6 @@ Chat, tools, tools over several turns, request options, errors, models that are 
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,7 @@ from penstock.engines.flags import variable
 from penstock.errors import AuthError, NetworkError
 from penstock.replay import play
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import VENDORS, router
+from tests.engines.asking import VENDORS, router, run
 from tests.engines.certifying import certified
 from tests.engines.proxying import Proxy
 
@@ -47,7 +46,8 @@ SECOND = [
 def scenes() -> Iterator[Any]:
     for provider in VENDORS:
         for flag in ("", "native", "sdk"):
-            yield pytest.param(provider, flag, id=f"{provider}-{flag or 'unset'}")
+            marks = [pytest.mark.slow] if flag == "sdk" else []
+            yield pytest.param(provider, flag, id=f"{provider}-{flag or 'unset'}", marks=marks)
 
 
 each = pytest.mark.parametrize(("provider", "flag"), list(scenes()))
@@ -81,7 +81,7 @@ def test_basic_chat(provider: str, flag: str) -> None:
             assert whole.usage is not None
             assert stream.usage.output == whole.usage.output
 
-    asyncio.run(scene())
+    run(scene)
 
 
 @each
@@ -95,7 +95,7 @@ def test_tool_calls(provider: str, flag: str) -> None:
             assert "read_gauge" in up.seen[0].body.decode()
             assert turn.to("openai-chat")["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "read_gauge"
 
-    asyncio.run(scene())
+    run(scene)
 
 
 @each
@@ -110,7 +110,7 @@ def test_multi_turn_tools(provider: str, flag: str) -> None:
             assert turn.record is not None
             assert not [one for one in turn.record.decisions if one.what == "engine"]
 
-    asyncio.run(scene())
+    run(scene)
 
 
 @each
@@ -124,7 +124,7 @@ def test_custom_options(provider: str, flag: str, certified: Papers) -> None:
             assert up.seen[0].headers["x-team"] == "blue"
             assert proxy.seen[0].startswith("CONNECT")
 
-    asyncio.run(scene())
+    run(scene)
 
 
 @each
@@ -141,10 +141,10 @@ def test_error_handling(provider: str, flag: str) -> None:
             with pytest.raises(NetworkError):
                 await gone.chat_stream(named(provider), "?").turn()
 
-    asyncio.run(scene())
+    run(scene)
 
 
-@pytest.mark.parametrize("flag", ["", "native", "sdk"])
+@pytest.mark.parametrize("flag", ["", "native", pytest.param("sdk", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", ["o3-pro", "gpt-5.1-codex"])
 def test_responses_endpoint(model: str, flag: str) -> None:
     async def scene() -> None:
@@ -155,4 +155,4 @@ def test_responses_endpoint(model: str, flag: str) -> None:
             assert turn.record is not None
             assert any(one.what == "operation" for one in turn.record.decisions)
 
-    asyncio.run(scene())
+    run(scene)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from penstock.engines.options import RequestOptions
 from penstock.engines.routing import Router
 from penstock.fold import fold
+from penstock.replay import play
 from penstock.request import Message, Request, Text
+from penstock.testing import Reply as Scripted
 from penstock.testing import Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
@@ -19,12 +24,31 @@ if TYPE_CHECKING:
 
 KEY = "sk-planted-0123456789abcdef"
 ENGINES = ("native", "sdk")
+AGAIN = {"first_byte": 30.0, "between_bytes": 0.3}  # for what stalls after it has begun
+# The SDKs take seconds to import, and a hundred times as long to read.
+each_engine = pytest.mark.parametrize("engine", ["native", pytest.param("sdk", marks=pytest.mark.slow)])
 # provider → the protocol it speaks, the model asked for, what stands behind its host
 VENDORS = {
     "openai": ("openai-chat", "gpt-4o", "/v1"),
     "anthropic": ("anthropic", "claude-sonnet-4-5", "/v1"),
     "gemini": ("gemini", "gemini-2.5-flash", "/v1beta"),
 }
+
+
+_routers: list[Router] = []
+
+
+def run(scene: Callable[[], Awaitable[None]]) -> None:
+    """A scene to its end. Its routers are closed however it ends: a test that fails must not spoil the next ones."""
+
+    async def staged() -> None:
+        try:
+            await scene()
+        finally:
+            while _routers:
+                await _routers.pop().aclose()
+
+    asyncio.run(staged())
 
 
 async def no_wait(_: float) -> None:
@@ -38,7 +62,9 @@ def router(up: Upstream | Mapping[str, Upstream], *, env: Mapping[str, str] | No
         name: {"base_url": one.url + VENDORS.get(name, ("", "", "/v1"))[2], "key": KEY, **config.pop(name, {})}
         for name, one in ups.items()
     }
-    return Router({"providers": accounts, **config}, env=env or {}, sleep=no_wait, chance=lambda: 0.5)
+    made = Router({"providers": accounts, **config}, env=env or {}, sleep=no_wait, chance=lambda: 0.5)
+    _routers.append(made)
+    return made
 
 
 def asking(provider: str = "openai", *, stream: bool = True, model: str = "", text: str = "How deep?") -> Request:
@@ -57,3 +83,13 @@ def quick(**more: Any) -> RequestOptions:
     """Options whose limits a test can wait for."""
     limits = {"connect": 2.0, "first_byte": 5.0, "between_bytes": 5.0, "total": 20.0, **more.pop("timeouts", {})}
     return RequestOptions.read({"timeouts": limits, **more})
+
+
+def good(protocol: str, *, stream: bool) -> Scripted:
+    """A reply as it should be."""
+    return Scripted.of(protocol, play("text"), stream=stream)
+
+
+def middle(reply: Scripted) -> int:
+    """Somewhere inside the words of the answer."""
+    return len(reply.data) * 2 // 3

@@ -15,8 +15,10 @@ __all__ = ["certified", "warmed"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def warmed() -> None:
-    """The SDKs are imported once, before any test that has a limit on its waits."""
+def warmed(request: pytest.FixtureRequest) -> None:
+    """The SDKs are imported once, before any test that has a limit on its waits, and only where they are used."""
+    if not any(item.get_closest_marker("slow") for item in request.session.items):
+        return
 
     async def scene() -> None:
         for provider, (protocol, _, _) in VENDORS.items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from typing import Any
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -12,6 +13,9 @@ import pytest
 from penstock.engines import tls
 from penstock.engines.direct import Direct, place_of
 from penstock.engines.options import RequestOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n there\r\n0\r\n\r\n"
@@ -22,7 +26,11 @@ _PACKED = gzip.compress(b"hello there")
 PACKED = HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(_PACKED), _PACKED)
 
 
-async def serve(answer: bytes, step: int = 0, *, close: bool = False) -> tuple[asyncio.Server, str, list[bytes]]:
+@asynccontextmanager
+async def serving(
+    answer: bytes, step: int = 0, *, close: bool = False
+) -> AsyncIterator[tuple[Direct, str, list[bytes]]]:
+    """A way, an address where that is answered, and what was asked there. All is closed and seen off at the end."""
     seen: list[bytes] = []
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,19 +47,21 @@ async def serve(answer: bytes, step: int = 0, *, close: bool = False) -> tuple[a
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        writer.close()
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(one, "127.0.0.1", 0)
-    return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x?y=1", seen
-
-
-async def end(direct: Direct, server: asyncio.Server) -> None:
-    """Close all, and wait until it is."""
-    direct.close()
-    server.close()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.sleep(0)
+    direct = Direct(aiohttp)
+    try:
+        yield direct, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x?y=1", seen
+    finally:
+        direct.close()
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)
 
 
 async def ask(direct: Direct, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
@@ -73,15 +83,13 @@ async def ask(direct: Direct, url: str, body: bytes = b"{}") -> tuple[int, bytes
 )
 def test_an_answer_however_it_is_written(answer: bytes, step: int) -> None:
     async def scene() -> None:
-        server, url, seen = await serve(answer, step, close=answer is CLOSED)
-        direct = Direct(aiohttp)
-        for _ in range(3):
-            assert await ask(direct, url) == (200, b"hello there")
-        assert seen[0].startswith(b"POST /x?y=1 HTTP/1.1\r\nhost: 127.0.0.1:")
-        assert seen[0].endswith(b"\r\n\r\n{}")
-        assert len(direct._open) <= 1
-        assert direct.busy == 0
-        await end(direct, server)
+        async with serving(answer, step, close=answer is CLOSED) as (direct, url, seen):
+            for _ in range(3):
+                assert await ask(direct, url) == (200, b"hello there")
+            assert seen[0].startswith(b"POST /x?y=1 HTTP/1.1\r\nhost: 127.0.0.1:")
+            assert seen[0].endswith(b"\r\n\r\n{}")
+            assert len(direct._open) <= 1
+            assert direct.busy == 0
 
     asyncio.run(scene())
 
@@ -89,35 +97,29 @@ def test_an_answer_however_it_is_written(answer: bytes, step: int) -> None:
 @pytest.mark.parametrize("place", range(len(HEAD) + 30, len(CHUNKED) - 1, 5))
 def test_an_answer_that_breaks_off_is_no_answer(place: int) -> None:
     async def scene() -> None:
-        server, url, _ = await serve(CHUNKED[:place], close=True)
-        direct = Direct(aiohttp)
-        with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
-            await ask(direct, url)
-        assert direct.busy == 0
-        await end(direct, server)
+        async with serving(CHUNKED[:place], close=True) as (direct, url, _):
+            with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
+                await ask(direct, url)
+            assert direct.busy == 0
 
     asyncio.run(scene())
 
 
 def test_what_is_not_http_is_said_to_be_none() -> None:
     async def scene() -> None:
-        server, url, _ = await serve(b"SSH-2.0-whatever\r\n\r\n", close=True)
-        direct = Direct(aiohttp)
-        with pytest.raises(aiohttp.ClientError):
-            await ask(direct, url)
-        await end(direct, server)
+        async with serving(b"SSH-2.0-whatever\r\n\r\n", close=True) as (direct, url, _):
+            with pytest.raises(aiohttp.ClientError):
+                await ask(direct, url)
 
     asyncio.run(scene())
 
 
 def test_a_connection_that_was_closed_in_the_meantime_costs_nothing() -> None:
     async def scene() -> None:
-        server, url, seen = await serve(SIZED, close=True)
-        direct = Direct(aiohttp)
-        for _ in range(3):
-            assert await ask(direct, url) == (200, b"hello there")
-        assert len(seen) == 3
-        await end(direct, server)
+        async with serving(SIZED, close=True) as (direct, url, seen):
+            for _ in range(3):
+                assert await ask(direct, url) == (200, b"hello there")
+            assert len(seen) == 3
 
     asyncio.run(scene())
 

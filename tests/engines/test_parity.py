@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import TYPE_CHECKING
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.engines import ability
+from penstock.engines.vendors import VENDORS as CLIENTS
 from penstock.errors import AuthError, NetworkError, RateLimited, ServerError
 from penstock.replay import offered, play
 from penstock.request import Request
 from penstock.testing import Reply, Upstream
 from tests import corpus
-from tests.engines.asking import ENGINES, VENDORS, asking, events, quick, router, turn
-from tests.engines.parity import DEFECTS, SPOKEN, both, defect, listed
+from tests.engines.asking import ENGINES, VENDORS, asking, events, quick, router, run, turn
+from tests.engines.parity import DEFECTS, SPOKEN, both, defect, evened, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ROOT = Path(__file__).parents[2]
 FLAG = "PENSTOCK_ENGINE"
 LANGUAGES = {
     "openai-chat": ("openai", "chat"), "responses": ("openai", "responses"), "anthropic": ("anthropic", "chat"),
@@ -26,6 +31,7 @@ LANGUAGES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.row("P4")
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("protocol", LANGUAGES)
@@ -43,10 +49,9 @@ def test_packaged_answers_are_equal(protocol: str, stream: bool) -> None:
                 native, sdk = await both(way, up, reply, provider, operation, stream=stream)
                 if native != sdk:
                     wrong.append(f"{name}:\n  {native}\n  {sdk}")
-            await way.aclose()
         assert not wrong, "\n".join(wrong)
 
-    asyncio.run(scene())
+    run(scene)
 
 
 REFUSED = {
@@ -56,6 +61,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("P4", "P6")
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("provider", VENDORS)
@@ -72,11 +78,11 @@ def test_errors_are_equal(provider: str, case: str) -> None:
                 assert native == sdk
                 assert native[0] is kind
                 assert native[3:] == (status, "req_42", 7.0)
-            await way.aclose()
 
-    asyncio.run(scene())
+    run(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.row("P4")
 @pytest.mark.parametrize("provider", VENDORS)
 def test_a_network_that_is_gone_is_told_alike(provider: str) -> None:
@@ -86,14 +92,14 @@ def test_a_network_that_is_gone_is_told_alike(provider: str) -> None:
         for engine in ENGINES:
             with pytest.raises(NetworkError):
                 await way.open(asking(provider), engine=engine, options=quick())
-        await way.aclose()
 
-    asyncio.run(scene())
+    run(scene)
 
 
 # ── flags ─────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.row("P4")
 def test_a_flag_flips_without_a_restart() -> None:
     env: dict[str, str] = {}
@@ -113,9 +119,8 @@ def test_a_flag_flips_without_a_restart() -> None:
             env[f"{FLAG}_OPENAI"] = "turbo"
             with pytest.raises(ValueError, match=r"PENSTOCK_ENGINE_OPENAI: expected native or sdk, found 'turbo'"):
                 await way.open(asking(), options=quick())
-            await way.aclose()
 
-    asyncio.run(scene())
+    run(scene)
 
 
 @pytest.mark.row("P4")
@@ -126,14 +131,14 @@ def test_the_default_is_native() -> None:
             reply = await way.open(asking(), options=quick())
             assert reply.engine == "native"
             await reply.aclose()
-            await way.aclose()
 
-    asyncio.run(scene())
+    run(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.row("P5")
 def test_what_an_sdk_lacks_is_done_by_the_native_engine_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    """Cohere has no SDK here, embeddings and rerank are no turns: each goes on, with its reason in record and log."""
+    """Cohere has no SDK here, and no SDK reranks: each goes on, with its reason in record and log."""
 
     async def scene() -> None:
         async with Upstream(Reply.of("cohere", play("text"))) as up:
@@ -145,21 +150,95 @@ def test_what_an_sdk_lacks_is_done_by_the_native_engine_and_said(caplog: pytest.
             assert [one.code for one in found] == ["lacks"]
             assert "no SDK is used for cohere" in found[0].why
             assert (await turn(reply)).text
-            up.script(Reply.body({"data": [{"embedding": [1.0], "index": 0}]}))
-            openai = router({"openai": up}, env={FLAG: "sdk"})
-            job, data, record = await openai.fetch(
-                "openai/text-embedding-3-small", "embeddings", lambda _t, _s: {"input": ["x"]}, options=quick()
+            up.script(Reply.body({"results": [{"index": 0, "relevance_score": 1}]}))
+            other = router({"together": up}, env={FLAG: "sdk"})
+            job, data, record = await other.fetch(
+                "together/x", "rerank", lambda _t, _s: {"query": "x"}, options=quick()
             )
-            assert json.loads(data)["data"]
-            assert job.operation == "embeddings"
-            assert any("the SDK is not used for embeddings" in line for line in record.lines())
-            assert openai.counts["engine", "lacks", "openai"] == 1
-            await way.aclose()
-            await openai.aclose()
+            assert json.loads(data)["results"]
+            assert job.operation == "rerank"
+            assert any("the SDK is not used for rerank" in line for line in record.lines())
+            assert other.counts["engine", "lacks", "together"] == 1
 
     with caplog.at_level("INFO", logger="penstock.routing"):
-        asyncio.run(scene())
+        run(scene)
     assert "no SDK is used for cohere" in caplog.text
+
+
+FETCHED: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
+    "openai embeddings": ("openai", "embeddings", "/v1/embeddings", {"input": ["x"], "model": "m"}, {"data": [{"index": 0, "embedding": [1.5], "new": 1}], "usage": {"prompt_tokens": 7}, "more": {"a": None}}),
+    "openai embeddings, packed": ("openai", "embeddings", "/v1/embeddings", {"input": ["x"]}, {"data": [{"index": 0, "embedding": "AACAPwAAAEA="}]}),
+    "openai models": ("openai", "models", "/v1/models", {}, {"data": [{"id": "m", "context_window": 4096}]}),
+    "anthropic models": ("anthropic", "models", "/v1/models", {}, {"data": [{"id": "m", "type": "model"}], "has_more": False}),
+    "gemini embeddings": ("gemini", "embeddings", "/v1beta/models/m:batchEmbedContents", {"requests": [{"content": {}}]}, {"embeddings": [{"values": [1, 2]}]}),
+    "gemini models": ("gemini", "models", "/v1beta/models", {}, {"models": [{"name": "models/m"}]}),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.row("P4")
+@pytest.mark.parametrize("case", FETCHED)
+def test_what_is_no_turn_is_fetched_by_either(case: str) -> None:
+    """The same request and the same answer, every field of it; and the same error where it is refused."""
+    provider, operation, path, body, answer = FETCHED[case]
+
+    async def scene() -> None:
+        async with Upstream(Reply.body(answer)) as up:
+            way = router(up, retries=0, breaker={"failures": 100})
+            made: list[Any] = []
+            for engine in ENGINES:
+                up.script(Reply.body(answer))
+                _, data, record = await way.fetch(
+                    f"{provider}/m", operation, lambda _t, _s: body, engine=engine, options=quick()
+                )
+                assert record.decisions[-1].code == engine, record.lines()
+                up.script(Reply.refusing(VENDORS[provider][0], 401, "who?", headers={"x-request-id": "req_9"}))
+                with pytest.raises(AuthError) as found:
+                    await way.fetch(f"{provider}/m", operation, lambda _t, _s: body, engine=engine, options=quick())
+                asked = up.seen[-2]
+                made.append((json.loads(data), asked.method, asked.path, asked.query, asked.body and asked.json))
+                made[-1] += (found.value.message, found.value.status, found.value.request_id)
+            assert made[0] == made[1]
+            assert made[0][0] == answer
+            assert made[0][2] == path
+
+    run(scene)
+
+
+@pytest.mark.slow
+@pytest.mark.row("P4")
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_mistral_is_read_by_the_client_of_those_it_imitates(stream: bool) -> None:
+    async def scene() -> None:
+        async with Upstream(Reply.of("openai-chat", play("tools"), stream=stream)) as up:
+            way = router({"mistral": up})
+            question = Request("mistral/mistral-large-latest", asking().messages, stream=stream)
+            turns: list[Any] = []
+            for engine in ENGINES:
+                reply = await way.open(question, engine=engine, options=quick())
+                assert reply.engine == engine, reply.record.lines()
+                turns.append(evened(await events(reply)))
+            assert turns[0] == turns[1]
+
+    run(scene)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("major", [0, 99])
+def test_a_version_that_was_not_tried_is_not_used(name: str, major: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older one never; a newer one where only what is public is used."""
+    monkeypatch.setattr(ability, "_major", lambda _: major)
+    can = CLIENTS[name].ability
+    said = can.unknown(name)
+    assert bool(said) == (major < can.oldest or can.newest is not None)
+    assert not said or f"version {major} of {name} is not known" in said
+
+
+def test_the_floors_are_what_was_tried() -> None:
+    """What pyproject.toml asks for is what the engine takes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    floors = dict(re.findall(r"([a-z-]+)>=(\d+)", " ".join(project["project"]["optional-dependencies"]["sdk"])))
+    assert floors == {name: str(kind.ability.oldest) for name, kind in CLIENTS.items()}
 
 
 # ── the recorded ones ─────────────────────────────────────────────────────────────────────────────
@@ -190,9 +269,8 @@ def test_recorded_answers_are_equal(protocol: str, record_property: Callable[[st
                 count += 1
                 if native != sdk:
                     differ.add(entry.name)
-            await way.aclose()
 
-    asyncio.run(scene())
+    run(scene)
     record_property("table", f"engines over {protocol}: {count} answers, {len(differ)} differ, all listed")
     assert not {name for name in differ if not defect(name)}, "these differ and are not listed"
     assert not listed(protocol) - differ, "these are listed and no longer differ"

@@ -157,6 +157,7 @@ def test_google_service_accounts(tmp_path: Path, inline: bool) -> None:
     _run(work())
 
 
+@pytest.mark.slow  # google-auth looks into every corner of the machine
 def test_what_the_machine_offers_to_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Application default credentials: a user who has logged in on this machine."""
     user = {

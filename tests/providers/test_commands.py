@@ -1,4 +1,4 @@
-"""`penstock models` and `penstock providers`, as a user runs them."""
+"""`penstock models` and `penstock providers`, as a user runs them; in this process but for one, which is quicker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from penstock.providers import Model, max_input_tokens, models, providers
 from penstock.testing import Reply, scripted
-from tests.cli.running import penstock
+from tests.cli.running import inside as penstock
+from tests.cli.running import penstock as process
 from tests.providers.accounts import KEY
 
 NONE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
@@ -39,6 +40,13 @@ def test_providers_for_people() -> None:
     one = penstock("providers", "azure", **NONE).stdout.decode()
     assert "AZURE_RESOURCE_NAME" in one
     assert "POST /deployments/{deployment}/chat/completions" in one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["providers", "--json"], ["models", "anthropic"]], ids=["providers", "models"])
+def test_in_a_process_of_its_own_it_says_the_same(words: list[str]) -> None:
+    done, here = process(*words, **NONE), penstock(*words, **NONE)
+    assert (done.returncode, done.stdout, done.stderr) == (here.returncode, here.stdout, here.stderr)
 
 
 @pytest.mark.row("M7")

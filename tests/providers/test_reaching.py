@@ -5,7 +5,7 @@ what it answers comes back as events. No network: only the host is another.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,12 +24,14 @@ from tests.providers.given import ASKED, ENV, MODEL, name_of
 from tests.providers.sigv4 import verified
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
     from pathlib import Path
 
 ADDRESSES = {
     (name, operation): address
     for name, operation, address in (line.split(maxsplit=2) for line in FILE.read_text(encoding="utf-8").splitlines())
 }
+T = TypeVar("T")
 TOOL = rq.Tool("read_gauge", "Reads a gauge.", {"type": "object", "properties": {"station": {"type": "string"}}})
 TURN = fold(play("tools"))[0]
 SYSTEM, QUESTION = "Be brief.", "How high is the water?"
@@ -40,6 +42,43 @@ SIGNED = {"bedrock", "sagemaker"}
 # Who answers `stream_options` with an error, or not at all.
 UNASKED = {"asksage", "codestral", "mistral", "perplexity", "relace", "replicate", "text-gen-webui", "watsonx"}
 FIXED = {"anthropic": {"anthropic-version": "2023-06-01"}}
+
+
+class Stage:
+    """One loop and two servers for all tests of this file: what is asked, and what exchanges keys for tokens."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self.tokens, self.up = Upstream(exchange), Upstream()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def says(self, *replies: Reply) -> Upstream:
+        """The upstream, as if it were new."""
+        self.up.seen.clear()
+        self.up.script(*replies)
+        return self.up
+
+    def env(self, path: Path) -> dict[str, str]:
+        return {**ENV, **environment(self.tokens, path / "account.json")}
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    async def ended(made: Stage) -> None:
+        await made.tokens.__aexit__()
+        await made.up.__aexit__()
+
+    async def begun(made: Stage) -> None:
+        await made.tokens.__aenter__()
+        await made.up.__aenter__()
+
+    with asyncio.Runner() as runner:
+        made = Stage(runner)
+        made.run(begun(made))
+        yield made
+        made.run(ended(made))
 
 
 def _config(row: Provider, up: Upstream) -> dict[str, Any]:
@@ -96,23 +135,22 @@ def _check_body(seen: Seen, row: Provider, *, stream: bool) -> None:
 @pytest.mark.row("P2")
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("row", [row for row in ASKED if "chat" in row.endpoints], ids=name_of)
-def test_chat_reaches_everyone(row: Provider, stream: bool, tmp_path: Path) -> None:
+def test_chat_reaches_everyone(row: Provider, stream: bool, tmp_path: Path, stage: Stage) -> None:
     place = row.endpoints["chat"]
     framing = place.framing if "+" in place.framing else ""
     reply = Reply.of(place.protocol, play("tools"), stream=stream, framing=framing)
 
     async def work() -> tuple[Seen, rq.Turn]:
-        async with Upstream(exchange) as tokens, Upstream(reply) as up:
-            env = {**ENV, **environment(tokens, tmp_path / "account.json")}
-            router = Router(_config(row, up), env=env)
-            try:
-                async with await router.open(_request(row, stream=stream)) as answer:
-                    turn = fold([event async for event in answer])[0]
-            finally:
-                await router.aclose()
-            return up.seen[0], turn
+        up = stage.says(reply)
+        router = Router(_config(row, up), env=stage.env(tmp_path))
+        try:
+            async with await router.open(_request(row, stream=stream)) as answer:
+                turn = fold([event async for event in answer])[0]
+        finally:
+            await router.aclose()
+        return up.seen[0], turn
 
-    seen, turn = asyncio.run(work())
+    seen, turn = stage.run(work())
     _check_address(seen, row, "chat/stream" if stream and place.stream else "chat")
     _check_who(seen, row)
     _check_body(seen, row, stream=stream)
@@ -149,18 +187,16 @@ LISTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-async def _asked(row: Provider, operation: str, answer: Any, path: Path) -> tuple[Seen, Any]:
-    async with Upstream(exchange) as tokens, Upstream(Reply.body(answer)) as up:
-        env = {**ENV, **environment(tokens, path)}
-        async with Client(_config(row, up), env=env) as client:
-            if operation == "embeddings":
-                got: Any = (await client.embed(f"{row.name}/{MODEL}", ["a", "b"])).vectors
-            elif operation == "rerank":
-                ranking = await client.rerank(f"{row.name}/{MODEL}", "q", ["a", "b"])
-                got = [(one.index, one.document) for one in ranking.results]
-            else:
-                got = [one.id for one in await client.list_models(row.name, chat=True)]
-        return up.seen[0], got
+async def _asked(row: Provider, operation: str, up: Upstream, env: dict[str, str]) -> tuple[Seen, Any]:
+    async with Client(_config(row, up), env=env) as client:
+        if operation == "embeddings":
+            got: Any = (await client.embed(f"{row.name}/{MODEL}", ["a", "b"])).vectors
+        elif operation == "rerank":
+            ranking = await client.rerank(f"{row.name}/{MODEL}", "q", ["a", "b"])
+            got = [(one.index, one.document) for one in ranking.results]
+        else:
+            got = [one.id for one in await client.list_models(row.name, chat=True)]
+    return up.seen[0], got
 
 
 @pytest.mark.row("P2")
@@ -169,10 +205,11 @@ async def _asked(row: Provider, operation: str, answer: Any, path: Path) -> tupl
     [(row, name) for row in ASKED for name in row.endpoints if name in {"embeddings", "rerank", "models"}],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_the_rest_reaches_everyone_who_has_it(row: Provider, operation: str, tmp_path: Path) -> None:
+def test_the_rest_reaches_everyone_who_has_it(row: Provider, operation: str, tmp_path: Path, stage: Stage) -> None:
     place = row.endpoints[operation]
     answers = {"embeddings": VECTORS, "rerank": RANKS, "models": LISTS}[operation]
-    seen, got = asyncio.run(_asked(row, operation, answers[place.protocol], tmp_path / "account.json"))
+    up = stage.says(Reply.body(answers[place.protocol]))
+    seen, got = stage.run(_asked(row, operation, up, stage.env(tmp_path)))
     wanted = {"embeddings": [[1, 2], [3, 4]], "rerank": [(1, "b"), (0, "a")], "models": ["tide-1"]}
     assert got == wanted[operation]
     if not place.base_url:
@@ -185,16 +222,16 @@ def test_the_rest_reaches_everyone_who_has_it(row: Provider, operation: str, tmp
 
 @pytest.mark.row("P2")
 @pytest.mark.parametrize("row", [row for row in ASKED if "fim" in row.endpoints], ids=name_of)
-def test_filling_in_the_middle_reaches_everyone_who_has_it(row: Provider) -> None:
+def test_filling_in_the_middle_reaches_everyone_who_has_it(row: Provider, stage: Stage) -> None:
     place = row.endpoints["fim"]
 
     async def work() -> tuple[Seen, str]:
-        reply = Reply.of(place.answer or place.protocol, play("text"))
-        async with Upstream(reply) as up, Client(_config(row, up), env=ENV) as client:
+        up = stage.says(Reply.of(place.answer or place.protocol, play("text")))
+        async with Client(_config(row, up), env=ENV) as client:
             events = [event async for event in client.fim_stream(f"{row.name}/{MODEL}", "def f(", "return 1")]
             return up.seen[0], fold(events)[0].text
 
-    seen, text = asyncio.run(work())
+    seen, text = stage.run(work())
     assert text == fold(play("text"))[0].text
     assert (seen.json["prompt"], seen.json["suffix"], seen.json["model"]) == ("def f(", "return 1", MODEL)
     if not place.base_url:
@@ -202,22 +239,20 @@ def test_filling_in_the_middle_reaches_everyone_who_has_it(row: Provider) -> Non
 
 
 @pytest.mark.parametrize("row", [row for row in ASKED if row.special], ids=name_of)
-def test_models_that_live_elsewhere(row: Provider, tmp_path: Path) -> None:
+def test_models_that_live_elsewhere(row: Provider, tmp_path: Path, stage: Stage) -> None:
     """A provider that serves others' models at places of their own, in protocols of their own."""
 
     async def work() -> list[tuple[Any, Seen, str]]:
         made: list[tuple[Any, Seen, str]] = []
-        async with Upstream(exchange) as tokens, Upstream() as up:
-            env = {**ENV, **environment(tokens, tmp_path / "account.json")}
-            async with Client(_config(row, up), env=env) as client:
-                for special in row.special:
-                    model = special.models[0].replace("*", "tide")
-                    up.script(Reply.of(special.endpoint.protocol, play("text")))
-                    events = [event async for event in client.chat_stream(f"{row.name}/{model}", QUESTION)]
-                    made.append((special, up.seen[-1], fold(events)[0].text))
+        async with Client(_config(row, stage.up), env=stage.env(tmp_path)) as client:
+            for special in row.special:
+                model = special.models[0].replace("*", "tide")
+                up = stage.says(Reply.of(special.endpoint.protocol, play("text")))
+                events = [event async for event in client.chat_stream(f"{row.name}/{model}", QUESTION)]
+                made.append((special, up.seen[-1], fold(events)[0].text))
         return made
 
-    for special, seen, text in asyncio.run(work()):
+    for special, seen, text in stage.run(work()):
         assert text == fold(play("text"))[0].text
         assert set(seen.json) & set(special.endpoint.drop) == set()
         assert {name: seen.json[name] for name in special.endpoint.body} == special.endpoint.body

@@ -6,8 +6,6 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
 from tests.gateway.serving import serving
@@ -15,6 +13,7 @@ from tests.gateway.serving import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow  # two SDKs and a server of its own
 MODEL = "replay/agent"
 ASK = "Run `cat nonce.txt` with your shell tool and tell me what it printed."
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
@@ -35,6 +34,8 @@ def nonce() -> str:
 def test_over_chat(base: str, nonce: str) -> None:
     tools: Any = [{"type": "function", "function": {"name": "bash", "parameters": SCHEMA}}]
     said: Any = [{"role": "user", "content": ASK}]
+    import openai
+
     with openai.OpenAI(base_url=f"{base}/v1", api_key="any", max_retries=0) as client:
         with client.chat.completions.stream(model=MODEL, messages=said, tools=tools) as stream:
             message = stream.get_final_completion().choices[0].message
@@ -51,6 +52,8 @@ def test_over_chat(base: str, nonce: str) -> None:
 def test_over_messages(base: str, nonce: str) -> None:
     tools: Any = [{"name": "Bash", "input_schema": SCHEMA}]
     said: Any = [{"role": "user", "content": ASK}]
+    import anthropic
+
     with anthropic.Anthropic(base_url=base, api_key="any", max_retries=0) as client:
         with client.messages.stream(model=MODEL, max_tokens=100, messages=said, tools=tools) as stream:
             message = stream.get_final_message()
@@ -67,6 +70,8 @@ def test_over_messages(base: str, nonce: str) -> None:
 def test_over_responses(base: str, nonce: str) -> None:
     tools: Any = [{"type": "function", "name": "exec_command", "parameters": SCHEMA, "strict": False}]
     said: Any = [{"role": "user", "content": ASK}]
+    import openai
+
     with openai.OpenAI(base_url=f"{base}/v1", api_key="any", max_retries=0) as client:
         with client.responses.stream(model=MODEL, input=said, tools=tools) as stream:
             call: Any = stream.get_final_response().output[-1]
@@ -80,6 +85,8 @@ def test_over_responses(base: str, nonce: str) -> None:
 
 
 def test_a_request_that_cannot_be_read_is_refused(base: str) -> None:
+    import openai
+
     with openai.OpenAI(base_url=f"{base}/v1", api_key="any", max_retries=0) as client:
         wrong: Any = "not a list"
         with pytest.raises(openai.BadRequestError, match="messages"):

@@ -10,7 +10,6 @@ fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
 from __future__ import annotations
 
 import tomllib
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +123,3 @@ def _own(name: str, own: Account) -> Provider:
             _made.clear()
         found = _made[key] = custom(name, own.base_url, like=own.like or COMPATIBLE, **own.fields)
     return found
-
-
-@lru_cache(maxsize=256)
-def _custom(name: str, base_url: str, like: str, fields: bytes) -> Provider:
-    return custom(name, base_url, like=like, **msgspec.json.decode(fields))

@@ -60,11 +60,19 @@ class Incoming:
             raise broken(error) from error
         self._since = None
         if data:
-            self._begun = True
+            if not self._begun:
+                self._begin()
         else:
             self._stop()
             self._response.release()
         return data
+
+    def _begin(self) -> None:
+        """The first bytes have come: from here on another limit holds, which may be shorter."""
+        self._begun = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._loop.call_at(self._due(self._loop.time()), self._watch)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The answer, chunk by chunk."""

@@ -1,6 +1,7 @@
 """Whom a model's name means: an alias, `provider/model`, or the one configured provider that lists a bare name.
 
-With nothing configured a bare name is played by the replay provider. Fallbacks follow the first that is meant.
+With nothing configured a bare name is played by the replay provider; one with a slash that names nobody is an error.
+Fallbacks follow the first that is meant.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def _meant(name: str, config: Config, env: Mapping[str, str]) -> Target:
 
 def _bare(name: str, config: Config, env: Mapping[str, str]) -> Target:
     here = known(config, env)
+    if not here and "/" in name:
+        raise InputError(_nobody(name))
     if not here:
         return Target(config.provider(REPLAY), name, "nothing is configured: packaged streams are played")
     listing = [row for row in here if name in _names(row, config)]
@@ -89,6 +92,18 @@ def _bare(name: str, config: Config, env: Mapping[str, str]) -> Target:
     raise InputError(
         f"model {name!r} is listed by no configured provider ({choices}): "
         "write provider/model; `penstock models` lists them"
+    )
+
+
+def _nobody(name: str) -> str:
+    """What to say of `whoever/model` where nothing is configured: it is no bare name, and names nobody."""
+    from penstock.replay import offered  # noqa: PLC0415 — it reads the packaged streams
+
+    played = ", ".join(f"{REPLAY}/{one}" for one in offered())
+    return (
+        f"model {name!r}: no provider is called {name.partition('/')[0]!r}, and none is configured. Without a key "
+        f"these are played: {played}. To ask a provider set its key (OPENAI_API_KEY …; `penstock providers` lists "
+        "them), or give one of your own a base_url under [providers] in penstock.toml"
     )
 
 

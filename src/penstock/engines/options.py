@@ -12,15 +12,28 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from penstock.errors import InputError
+from penstock.pick import as_object
 from penstock.secrecy import MARK, hide, hide_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _CHOICES = frozenset({"environment", "none"})
+_SAID = "said"
 
 
-class Timeouts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Noting(msgspec.StructMeta):
+    """Notes which fields a struct was made with: one that is said with its default is said all the same."""
+
+    if not TYPE_CHECKING:  # to the checkers it is made as it always was
+
+        def __call__(self, **given: Any) -> Any:
+            return super().__call__(**{"said": frozenset(given), **given})
+
+
+class Timeouts(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, metaclass=Noting
+):
     """Seconds. Each wait has a limit, always: a slow model is given long ones, never none.
 
     `first_byte` runs from the request to the first byte of the answer's body, `between_bytes` from there on between
@@ -31,11 +44,20 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     first_byte: float = 600.0
     between_bytes: float = 300.0
     total: float = 3600.0
+    said: frozenset[str] = frozenset()  # the fields it was made with
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
+        for name, value in self.shown().items():
             if not value > 0:
                 raise InputError(f"timeouts.{name}: expected seconds greater than 0, found {value}")
+
+    def over(self, below: Timeouts) -> Timeouts:
+        """These limits, and those below where these say nothing."""
+        return replace(below, **_own(self), said=self.said | below.said)
+
+    def shown(self) -> dict[str, float]:
+        """The limits, by name."""
+        return {name: value for name, value in asdict(self).items() if name != _SAID}
 
 
 class ClientCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,7 +76,9 @@ class ClientCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         yield "key", self.key
 
 
-class RequestOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RequestOptions(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, metaclass=Noting
+):
     """What a call may say about its way. What is not said is left to whoever is asked next: call, client, default.
 
     `proxy` is an address, `environment` (what HTTPS_PROXY and its kin say) or `none`. `no_proxy` are hosts, domains,
@@ -70,6 +94,7 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     client_certificate: ClientCertificate | None = None
     verify_ssl: bool = True
     key: str = ""  # in place of the provider's own
+    said: frozenset[str] = frozenset()  # the fields it was made with
 
     def __post_init__(self) -> None:
         if self.proxy not in _CHOICES and not self.proxy.lower().startswith(("http://", "https://")):
@@ -85,6 +110,10 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if isinstance(value, RequestOptions):
             return value
         given = dict(value or {})
+        limits = as_object(given.get("timeouts"))
+        for names in (given, limits):
+            if _SAID in names:
+                raise InputError(f"request options: Object contains unknown field `{_SAID}`")
         for name in ("ca_bundle", "no_proxy"):
             if isinstance(given.get(name), str):
                 given[name] = [one.strip() for one in given[name].split(",") if one.strip()]
@@ -92,42 +121,41 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if isinstance(certificate, str):
             given["client_certificate"] = {"cert": certificate}
         try:
-            return msgspec.convert(given, cls)
+            made = msgspec.convert(given, cls)
         except msgspec.ValidationError as error:
             raise InputError(f"request options: {error}") from None
+        if limits:
+            made = replace(made, timeouts=replace(made.timeouts, said=frozenset(limits)))
+        return replace(made, said=frozenset(given))
 
     def over(self, below: RequestOptions) -> RequestOptions:
         """These options, and those below where these say nothing. Headers and body fields are merged."""
-        if below is _NOTHING:
+        if not below.said:
             return self
-        said = {name: value for name, value in asdict(self).items() if value != getattr(_NOTHING, name)}
-        said["headers"] = merged_headers(below.headers, self.headers)
-        said["extra_body"] = {**below.extra_body, **self.extra_body}
-        if "timeouts" in said:
-            said["timeouts"] = _timeouts(self.timeouts, below.timeouts)
-        return replace(below, **said)
+        own = _own(self)
+        own["headers"] = merged_headers(below.headers, self.headers)
+        own["extra_body"] = {**below.extra_body, **self.extra_body}
+        own["timeouts"] = self.timeouts.over(below.timeouts)
+        return replace(below, **own, said=self.said | below.said)
 
     def shown(self) -> dict[str, Any]:
         """Fit to be printed."""
-        return {
+        made = {
             **asdict(self), "headers": hide_headers(self.headers), "proxy": hide(self.proxy),
-            "extra_body": sorted(self.extra_body), "timeouts": asdict(self.timeouts), "key": MARK if self.key else "",
+            "extra_body": sorted(self.extra_body), "timeouts": self.timeouts.shown(), "key": MARK if self.key else "",
         }  # fmt: skip
+        return {name: value for name, value in made.items() if name != _SAID}
 
     def __repr__(self) -> str:
-        said = (f"{name}={value!r}" for name, value in self.shown().items() if value != getattr(_NOTHING, name, None))
+        said = (f"{name}={value!r}" for name, value in self.shown().items() if name in self.said)
         return f"RequestOptions({', '.join(said)})"
 
     def __rich_repr__(self) -> Any:
         yield from self.shown().items()
 
 
-_LIMITS = Timeouts()
-_NOTHING = RequestOptions()
-
-
-def _timeouts(over: Timeouts, below: Timeouts) -> Timeouts:
-    return replace(below, **{name: value for name, value in asdict(over).items() if value != getattr(_LIMITS, name)})
+def _own(said: Timeouts | RequestOptions) -> dict[str, Any]:
+    return {name: getattr(said, name) for name in said.said}
 
 
 def merged_headers(*rows: Mapping[str, str]) -> dict[str, str]:

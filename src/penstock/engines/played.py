@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.events import Fault, Start
+from penstock.messages.context import rough
 from penstock.replay import FULL, NATURAL, answer, offered, paced
 from penstock.request import Request
 
@@ -33,7 +34,9 @@ class Played:
         return ""
 
     async def open(self, job: Job) -> Playing:
-        events = answer(job.request or Request(job.model), id=uuid.uuid4().hex[:12], created=int(time.time()))
+        request = job.request or Request(job.model)
+        asked = sum(rough(message) for message in request.messages)
+        events = answer(request, id=uuid.uuid4().hex[:12], created=int(time.time()), asked=asked)
         pace = PACES.get(job.settings.get("pace", "full"), FULL)
         return Playing(paced(events, pace if job.stream else FULL))
 

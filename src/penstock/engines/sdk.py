@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -22,13 +22,14 @@ from penstock.errors import ProviderError, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Mapping
 
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.job import Job, Pair
+    from penstock.engines.job import Job, Outgoing, Pair
     from penstock.engines.vendors import Vendor
     from penstock.events import AnyEvent
 
+T = TypeVar("T")
 _KEPT = 64  # clients at most
 _MOMENT = 1.0  # seconds that the end of a whole answer is waited for
 _settling: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
@@ -57,30 +58,36 @@ class Sdk:
         if vendor is None:
             return f"no SDK is used for {job.provider.name}"
         can = vendor.ability
-        if job.operation not in can.operations:
+        turn = job.operation in can.operations
+        if not turn and job.protocol not in can.fetches:
             return f"the SDK is not used for {job.operation}"
-        if job.protocol not in can.streams or job.endpoint.framing not in {"auto", "sse"}:
+        if turn and (job.protocol not in can.streams or job.endpoint.framing not in {"auto", "sse"}):
             return f"the SDK does not speak {job.protocol} as it is spoken there"
         if job.provider.auth not in can.schemes:
             return f"the SDK cannot sign as {job.provider.auth} does"
         if not find_spec(can.package.partition(".")[0]) or not find_spec(can.package):
             return f"{can.package} is not installed: pip install 'penstock[sdk]'"
-        return vendor.missing(job)
+        return can.unknown(job.provider.sdk) or vendor.missing(job)
 
     async def open(self, job: Job) -> Speaking:
         """Ask, and wait for the answer to begin."""
-        limits = job.options.timeouts
-        vendor = await self._vendor(job)
-        source = Speaking(vendor, job)
-        try:
-            async with asyncio.timeout(min(limits.first_byte, limits.total)):
-                await source.begin(job)
-        except TimeoutError as error:
-            raise late(error, limits) from error
+        source = Speaking(await self._vendor(job), job)
+        await _in_time(source.begin(), job)
         return source
 
     async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
-        raise provider_error(Fault("invalid", f"the SDK engine has no {job.operation}"))
+        """Ask for something that is no turn."""
+        vendor = await self._vendor(job)
+
+        async def asked() -> tuple[Any, bytes]:
+            out = await _signed(job)
+            try:
+                return await vendor.fetch(out, job)
+            except Exception as error:
+                raise await _told(error, job) from error
+
+        response, body = await _in_time(asked(), job)
+        return _headers(response), body
 
     async def _vendor(self, job: Job) -> Vendor:
         kind = VENDORS[job.provider.sdk]
@@ -130,22 +137,22 @@ class Speaking:
         self._payloads: AsyncIterator[Any] | None = None
         self._whole: Any = None
         self._response: Any = None
-        self._ends = asyncio.get_running_loop().time() + job.options.timeouts.total
-        self._done = False
+        now, limits = asyncio.get_running_loop().time(), job.options.timeouts
+        self._first, self._ends = now + limits.first_byte, now + limits.total
+        self._begun = self._done = False
 
-    async def begin(self, job: Job) -> None:
-        out = job.outgoing()
-        if job.sign is not None:
-            out = await job.sign(out)
+    async def begin(self) -> None:
+        job = self._job
+        out = await _signed(job)
         try:
             if job.stream:
                 self._response, self._payloads = await self._vendor.stream(out, job)
             else:
                 self._response, self._whole = await self._vendor.whole(out, job)
         except Exception as error:
-            raise await self._told(error, None) from error
+            raise await _told(error, job) from error
         self.status = self._response.status_code
-        self.headers = {name.lower(): value for name, value in self._response.headers.items()}
+        self.headers = _headers(self._response)
 
     async def read(self) -> Pair | None:
         if self._done:
@@ -164,16 +171,20 @@ class Speaking:
         if payload is None:
             self._done = True
             return b"", self._decoding.finish()
+        self._begun = True
         return b"", self._decoding.events(self._decoding.decoder.take(payload))
 
     def _limit(self) -> float:
+        """When the wait that begins now is too long. Up to the first payload it began with the request."""
         now = asyncio.get_running_loop().time()
-        return min(self._ends, now + self._job.options.timeouts.between_bytes)
+        return min(self._ends, now + self._job.options.timeouts.between_bytes if self._begun else max(now, self._first))
 
     def _late(self) -> str:
         limits = self._job.options.timeouts
         if asyncio.get_running_loop().time() >= self._ends:
             return f"no end within {limits.total:g} s (timeouts.total)"
+        if not self._begun:
+            return f"no answer within {limits.first_byte:g} s (timeouts.first_byte)"
         return f"nothing more within {limits.between_bytes:g} s (timeouts.between_bytes)"
 
     async def _trouble(self, error: Exception) -> list[AnyEvent]:
@@ -181,19 +192,8 @@ class Speaking:
         payload = self._vendor.in_band(error, begun=True)
         await self.aclose()
         if payload is None:
-            raise await self._told(error, payload) from error
+            raise await _told(error, self._job) from error
         return self._decoding.finish(self._decoding.decoder.take(payload))
-
-    async def _told(self, error: Exception, payload: Any) -> ProviderError:
-        """A vendor's error as ours, from the bytes it came from."""
-        if isinstance(error, ProviderError):
-            return error
-        response: Any = getattr(error, "response", None)
-        status: Any = getattr(response, "status_code", None) or getattr(error, "code", None)
-        if not isinstance(status, int) or payload is not None:
-            return broken(error)
-        headers = {name.lower(): value for name, value in getattr(response, "headers", {}).items()}
-        return refused(status, headers, await _bytes(response, error), self._job)
 
     def broken(self, fault: Fault) -> list[AnyEvent]:
         self._done = True
@@ -224,6 +224,36 @@ class Speaking:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         return self._decoding.diagnostics
+
+
+async def _signed(job: Job) -> Outgoing:
+    out = job.outgoing()
+    return out if job.sign is None else await job.sign(out)
+
+
+async def _in_time(asked: Coroutine[Any, Any, T], job: Job) -> T:
+    """What is asked for, within the limit on the first byte."""
+    limits = job.options.timeouts
+    try:
+        async with asyncio.timeout(min(limits.first_byte, limits.total)):
+            return await asked
+    except TimeoutError as error:
+        raise late(error, limits) from error
+
+
+async def _told(error: Exception, job: Job) -> ProviderError:
+    """A vendor's error as ours, from the bytes it came from."""
+    if isinstance(error, ProviderError):
+        return error
+    response: Any = getattr(error, "response", None)
+    status: Any = getattr(response, "status_code", None) or getattr(error, "code", None)
+    if not isinstance(status, int):
+        return broken(error)
+    return refused(status, _headers(response), await _bytes(response, error), job)
+
+
+def _headers(response: Any) -> dict[str, str]:
+    return {name.lower(): value for name, value in getattr(response, "headers", {}).items()}
 
 
 async def _none() -> None:

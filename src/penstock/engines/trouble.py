@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MOVED = 3  # what the status of a redirect begins with
 _BODY = 20_000  # bytes of a no that are kept
-# the names of exceptions (of aiohttp, httpx and Python), most particular first → kind and what to say
+# the names of exceptions (of aiohttp, httpx, the SDKs and Python), most particular first → kind and what to say
 WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ClientConnectorDNSError", "network", "the host's name is not known"),
     ("gaierror", "network", "the host's name is not known"),
@@ -42,6 +42,10 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ReadTimeout", "timeout", "no answer in time"),
     ("TimeoutError", "timeout", "no answer in time"),
     ("ClientResponseError", "malformed", "the answer is not HTTP"),
+    ("JSONDecodeError", "malformed", "the answer is no JSON"),
+    ("DecodeError", "malformed", "the answer is no JSON"),
+    ("UnicodeDecodeError", "malformed", "the answer is no text"),
+    ("APIResponseValidationError", "malformed", "the answer is not what was asked for"),
     ("ConnectError", "network", "it cannot be reached"),
     ("ClientConnectorError", "network", "it cannot be reached"),
 )

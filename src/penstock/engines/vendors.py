@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import warnings
 from contextvars import ContextVar
-from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgspec
 
+from penstock.engines.ability import Ability
 from penstock.pick import as_object
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _KEY = "held-by-penstock"  # the clients want one; the real one comes with the signed headers
 
 _THEIRS = ("Authorization", "X-Api-Key")
-_KNOWN = (3,)  # versions of google-genai that the parity tests were run with
+_PLACE = "/models"  # where Google's addresses part into a root and a path
 _kept: ContextVar[list[Any] | None] = ContextVar("kept", default=None)
 
 
@@ -34,16 +33,6 @@ async def keep(response: Any) -> None:
     kept = _kept.get()
     if kept is not None:
         kept.append(response)
-
-
-class Ability(msgspec.Struct, frozen=True):
-    """What a vendor's client can do: the package it is in, and the types of payloads and bodies by protocol."""
-
-    package: str
-    streams: dict[str, str]
-    wholes: dict[str, str]
-    operations: frozenset[str]
-    schemes: frozenset[str] = frozenset({"none", "bearer", "header", "google", "ibm"})
 
 
 class Vendor:
@@ -72,9 +61,13 @@ class Vendor:
         """The HTTP response, and the one payload."""
         raise NotImplementedError
 
+    async def fetch(self, out: Outgoing, job: Job) -> tuple[Any, bytes]:
+        """The HTTP response, and the body of something that is no turn."""
+        raise NotImplementedError
+
     @classmethod
     def missing(cls, job: Job) -> str:  # noqa: ARG003 — the same
-        """Why this version, or this address, will not do; nothing where it will."""
+        """Why this address will not do; nothing where it will."""
         return ""
 
     def in_band(self, error: Exception, *, begun: bool) -> Any:
@@ -98,8 +91,9 @@ class _Generated(Vendor):
 
     @classmethod
     def load(cls, job: Job) -> None:
-        for shapes in (cls.ability.streams, cls.ability.wholes):
-            _found(cls.types, shapes[job.protocol])
+        import_module(cls.module)
+        for place in cls.ability.types(job.protocol):
+            _build(_found(cls.types, place))
 
     @classmethod
     def web(cls) -> Any:
@@ -109,19 +103,27 @@ class _Generated(Vendor):
 
     async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
         shape = _found(self.types, self.ability.streams[job.protocol])
-        made = await self._post(out, job, cast_to=shape, stream=True, stream_cls=self._sdk.AsyncStream[shape])
+        made = await self._ask(out, job, cast_to=shape, stream=True, stream_cls=self._sdk.AsyncStream[shape])
         return made.response, _plainly(made)
 
     async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
-        shape = _found(self.types, self.ability.wholes[job.protocol])
+        return await self._read(out, job, self.ability.wholes[job.protocol])
+
+    async def fetch(self, out: Outgoing, job: Job) -> tuple[Any, bytes]:
+        response, made = await self._read(out, job, self.ability.fetches[job.protocol])
+        return response, msgspec.json.encode(made)
+
+    async def _read(self, out: Outgoing, job: Job, place: str) -> tuple[Any, Any]:
         kept = keeping()
-        made = await self._post(out, job, cast_to=shape)
+        made = await self._ask(out, job, cast_to=_found(self.types, place) if place else object)
         return kept[-1], _plain(made)
 
-    async def _post(self, out: Outgoing, job: Job, **more: Any) -> Any:
+    async def _ask(self, out: Outgoing, job: Job, **more: Any) -> Any:
         # An authorization of our own or none: theirs would be the made-up key.
         without: dict[str, str | None] = {name: None for name in _THEIRS if name.lower() not in out.headers}
         options = {"headers": _omitted(self._sdk, {**without, **out.headers})}
+        if out.method == "GET":
+            return await self._client.get(out.url, options=options, **more)
         return await self._client.post(out.url, body=job.body, options=options, **more)
 
 
@@ -130,13 +132,15 @@ class OpenAI(_Generated):
 
     module, client, types = "openai", "AsyncOpenAI", "openai.types"
     ability = Ability(
-        "openai",
-        {
+        package="openai",
+        oldest=3,
+        streams={
             "openai-chat": "chat:ChatCompletionChunk", "responses": "responses:ResponseStreamEvent",
             "completions": ":Completion",
         },
-        {"openai-chat": "chat:ChatCompletion", "responses": "responses:Response", "completions": ":Completion"},
-        frozenset({"chat", "responses", "completions", "fim"}),
+        wholes={"openai-chat": "chat:ChatCompletion", "responses": "responses:Response", "completions": ":Completion"},
+        fetches={"openai-embeddings": ":CreateEmbeddingResponse", "openai-models": ""},
+        operations=frozenset({"chat", "responses", "completions", "fim"}),
     )  # fmt: skip
 
     def in_band(self, error: Exception, *, begun: bool) -> Any:
@@ -149,9 +153,13 @@ class Anthropic(_Generated):
 
     module, client, types = "anthropic", "AsyncAnthropic", "anthropic.types"
     ability = Ability(
-        "anthropic", {"anthropic": "beta:BetaRawMessageStreamEvent"}, {"anthropic": "beta:BetaMessage"},
-        frozenset({"chat"}),
-    )  # fmt: skip
+        package="anthropic",
+        oldest=2,
+        streams={"anthropic": "beta:BetaRawMessageStreamEvent"},
+        wholes={"anthropic": "beta:BetaMessage"},
+        fetches={"anthropic-models": ""},
+        operations=frozenset({"chat"}),
+    )
 
     def in_band(self, error: Exception, *, begun: bool) -> Any:
         response: Any = getattr(error, "response", None)
@@ -162,10 +170,18 @@ class Google(Vendor):
     """generateContent, of Gemini and of Vertex.
 
     Its typed layer drops what it has no field for, errors in a stream included, so the layer below it is used, which is
-    not public: where a version has none, `missing` says so and the native engine is asked.
+    not public: only the versions that were tried are used, and for others the native engine is asked.
     """
 
-    ability = Ability("google.genai", {"gemini": ""}, {"gemini": ""}, frozenset({"chat"}))
+    ability = Ability(
+        package="google.genai",
+        oldest=3,
+        newest=3,
+        streams={"gemini": ""},
+        wholes={"gemini": ""},
+        fetches={"gemini-embeddings": "", "vertex-embeddings": "", "gemini-models": ""},
+        operations=frozenset({"chat"}),
+    )
 
     def __init__(self, http: Any) -> None:
         super().__init__(http)
@@ -184,10 +200,7 @@ class Google(Vendor):
 
     @classmethod
     def missing(cls, job: Job) -> str:
-        if "/models/" not in job.url:
-            return "the SDK cannot be sent to that address"
-        major = _major("google-genai")
-        return "" if major in _KNOWN else f"version {major} of google-genai is not known"
+        return "" if _PLACE in job.url else "the SDK cannot be sent to that address"
 
     async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
         kept = keeping()
@@ -195,14 +208,19 @@ class Google(Vendor):
         return kept[-1], _bodies(made)
 
     async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
+        response, body = await self.fetch(out, job)
+        return response, msgspec.json.decode(body)
+
+    async def fetch(self, out: Outgoing, job: Job) -> tuple[Any, bytes]:
         kept = keeping()
         made = await self._below.async_request(*self._asked(out, job))
-        return kept[-1], msgspec.json.decode(made.body)
+        return kept[-1], made.body.encode()
 
     def _asked(self, out: Outgoing, job: Job) -> tuple[Any, ...]:
-        root, _, rest = out.url.partition("/models/")
+        root, _, rest = out.url.rpartition(_PLACE)
         options = self._options(base_url=root, api_version="", headers=out.headers)
-        return "post", f"models/{rest}", dict(job.body), options
+        body = dict(job.body) if out.method == "POST" else {}
+        return out.method.lower(), _PLACE[1:] + rest, body, options
 
     def in_band(self, error: Exception, *, begun: bool) -> Any:
         details = as_object(getattr(error, "details", None))
@@ -212,14 +230,17 @@ class Google(Vendor):
 VENDORS: Mapping[str, type[Vendor]] = {"openai": OpenAI, "anthropic": Anthropic, "google-genai": Google}
 
 
-@cache
-def _major(package: str) -> int:
-    return int(version(package).partition(".")[0])
-
-
 def _found(types: str, place: str) -> Any:
     folder, _, name = place.partition(":")
     return getattr(import_module(f"{types}.{folder}" if folder else types), name)
+
+
+def _build(shape: Any) -> None:
+    """Types build themselves when they are first used, for seconds: now, rather than in the middle of an answer."""
+    if hasattr(shape, "model_rebuild"):
+        shape.model_rebuild()
+    for one in get_args(shape):
+        _build(one)
 
 
 def _plain(payload: Any) -> Any:

@@ -22,6 +22,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     models: Literal["openai", "anthropic", "mistral", "gemini", "ollama"] = "openai"  # the shape of the list of models
     whole_calls: bool = False  # a tool call comes in one chunk, name and all
+    thinking: bool = False  # reasoning comes among the content of a chat, as Mistral writes it
     tool_index: bool = True  # every call in a chunk says its place
     websockets: bool = False  # it may ask for Responses over a WebSocket
     reads_reasoning: bool = True  # it shows reasoning, where its protocol has a word for it

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock import request as rq
 from penstock.replay.inputs import filled
+from penstock.replay.playing import scripts
 from penstock.replay.tools import chosen
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _ASIDE = re.compile(r"<([a-zA-Z][\w-]*)[^>]*>.*?</\1>", re.DOTALL)  # what clients add to what a user said
 _QUOTED = re.compile(r"```[a-z]*\n(.+?)\n?```|`([^`\n]+)`", re.DOTALL)
+_NO_EFFORT = frozenset({"", "none"})
 _COMMAND = "echo 'hello from penstock'"
 _LIMIT = 8000  # characters of a result that are repeated
 _SEARCHED = 20_000  # characters of a message that are searched for a command
@@ -35,16 +37,39 @@ def results(request: Request) -> list[rq.Result]:
 
 
 def reply(request: Request, given: list[rq.Result], id: str) -> list[rq.AnyPart]:
-    """What it says or calls; nothing where there is nothing to call."""
+    """What it says or calls. Where there is nothing to call, it says what it was told, for people to see."""
+    thought = _thoughts(request)
     if given:
-        return [rq.Text("\n\n".join(_told(request, result) for result in given))]
+        return [*thought, rq.Text("\n\n".join(_told(request, result) for result in given))]
     tool = chosen(request)
     if tool is None:
-        return []
+        return [*thought, rq.Text("\n\n".join([scripts()["agent"]["parts"][0]["text"], *_heard(request)]))]
     command = next(_commands(request), _COMMAND)
     free = tool.kind == "custom"
     json = command if free else filled(tool.schema or {}, command)
-    return [rq.Text("I will look. "), rq.Call(f"call_{id}_1", tool.name, json, form="text" if free else "json")]
+    return [
+        *thought,
+        rq.Text("I will look. "),
+        rq.Call(f"call_{id}_1", tool.name, json, form="text" if free else "json"),
+    ]
+
+
+def _thoughts(request: Request) -> list[rq.AnyPart]:
+    """It thinks if it is told to, and then not much."""
+    asked = request.settings
+    if asked.effort in _NO_EFFORT and not asked.budget:
+        return []
+    return [rq.Reasoning(f"There are {len(request.messages)} messages and {len(request.tools)} tools to look at.")]
+
+
+def _heard(request: Request) -> Iterator[str]:
+    """Who said what, as far as it fits."""
+    left = _LIMIT
+    for message in request.messages:
+        said = "\n".join(part.text for part in message.parts if isinstance(part, rq.Text))[:left]
+        left -= len(said)
+        if said:
+            yield f"{message.role}: {said}"
 
 
 def _told(request: Request, result: rq.Result) -> str:

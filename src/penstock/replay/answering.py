@@ -31,17 +31,17 @@ def named(model: str, *, strict: bool = False) -> str:
 
 
 def answer(request: Request, *, id: str = "replay", created: int = 0, asked: int = 0) -> list[AnyEvent]:
-    """The events of the answer. `asked`: the size of the prompt in tokens, if it is known."""
+    """The events of the answer, in the form that was asked for. `asked`: the size of the prompt, if it is known."""
     name = named(request.model)
     model = request.model or PREFIX + name
     results = agent.results(request)
+    settings = request.settings
     if name == AGENT:
         parts = agent.reply(request, results, id)
-        if parts:
-            return told(parts, id=id, model=model, created=created, asked=asked)
-    elif results:
+        return told(parts, id=id, model=model, created=created, asked=asked, settings=settings)
+    if results:
         name = "after-tool"
-    return play(name, id=id, model=model, created=created, asked=asked)
+    return play(name, id=id, model=model, created=created, asked=asked, settings=settings)
 
 
 def wire(name: str, protocol: str, *, stream: bool = True) -> bytes:

@@ -5,7 +5,6 @@ What an agent says is not in a script: `told` makes the same of parts that were 
 
 from __future__ import annotations
 
-import re
 import tomllib
 from functools import cache
 from importlib.resources import files
@@ -16,13 +15,12 @@ import msgspec
 from penstock import events as ev
 from penstock import request as rq
 from penstock.fold import unfold
+from penstock.replay.fitting import WORD, fit, sure, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.events import AnyEvent, Reason
-
-_WORD = re.compile(r"\s*\S+|\s+$")
 
 
 @cache
@@ -36,30 +34,38 @@ def offered() -> dict[str, str]:
     return {name: script["about"] for name, script in scripts().items() if not script.get("hidden")}
 
 
-def play(name: str, *, id: str = "replay", model: str = "", created: int = 0, asked: int = 0) -> list[AnyEvent]:
+def play(
+    name: str, *, id: str = "replay", model: str = "", created: int = 0, asked: int = 0,
+    settings: rq.Settings | None = None,
+) -> list[AnyEvent]:  # fmt: skip
     """The events of a script. `id` makes the ids of calls; `asked` is the size of the prompt in tokens."""
     script = scripts()[name]
     parts = [made for number, part in enumerate(script["parts"]) for made in _made(id, number, part)]
-    turn = _turn(parts, id, model or f"replay/{name}", created, asked)
+    turn = rq.Turn(id, model or f"replay/{name}", created, parts)
     turn.finish = ev.Finish(script.get("finish") or _reason(turn))
     if "fault" in script:
-        turn.fault, turn.usage = msgspec.convert(script["fault"], ev.Fault, strict=False), None
-    return [small for event in unfold(turn) for small in _cut(event)]
+        turn.fault = msgspec.convert(script["fault"], ev.Fault, strict=False)
+    return _played(turn, asked, settings)
 
 
-def told(parts: list[rq.AnyPart], *, id: str, model: str, created: int = 0, asked: int = 0) -> list[AnyEvent]:
+def told(
+    parts: list[rq.AnyPart], *, id: str, model: str, created: int = 0, asked: int = 0,
+    settings: rq.Settings | None = None,
+) -> list[AnyEvent]:  # fmt: skip
     """The events of a turn of these parts."""
-    turn = _turn(parts, id, model, created, asked)
-    turn.finish = ev.Finish(_reason(turn))
-    return [small for event in unfold(turn) for small in _cut(event)]
-
-
-def _turn(parts: list[rq.AnyPart], id: str, model: str, created: int, asked: int) -> rq.Turn:
     turn = rq.Turn(id, model, created, parts)
-    words = sum(len(_WORD.findall(getattr(part, "text", "") or getattr(part, "json", ""))) for part in parts)
-    thought = sum(len(_WORD.findall(part.text)) for part in parts if isinstance(part, rq.Reasoning))
-    turn.usage = ev.Usage(asked, words, reasoning=thought or None)
-    return turn
+    turn.finish = ev.Finish(_reason(turn))
+    return _played(turn, asked, settings)
+
+
+def _played(turn: rq.Turn, asked: int, settings: rq.Settings | None) -> list[AnyEvent]:
+    if settings is not None:
+        turn = fit(turn, settings)
+    if turn.fault is None:
+        every, thought = words(turn)
+        turn.usage = ev.Usage(asked, every, reasoning=thought or None)
+    made = [small for event in unfold(turn) for small in _cut(event)]
+    return [sure(event) for event in made] if settings is not None and settings.logprobs else made
 
 
 def _reason(turn: rq.Turn) -> Reason:
@@ -89,7 +95,7 @@ def _made(id: str, number: int, part: dict[str, Any]) -> Iterator[rq.AnyPart]:
 def _cut(event: AnyEvent) -> Iterator[AnyEvent]:
     """Text a word at a time, input a few characters at a time, as a model would."""
     if isinstance(event, ev.TextDelta | ev.ReasoningDelta | ev.RefusalDelta):
-        for word in _WORD.findall(event.text):
+        for word in WORD.findall(event.text):
             yield type(event)(event.index, word)
     elif isinstance(event, ev.CallDelta):
         for place in range(0, len(event.json), 12):
