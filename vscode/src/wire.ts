@@ -12,6 +12,8 @@ export interface Counting {
   /** What thinking that is sent back counts, of what the same text would. */
   readonly reasoning?: number;
   readonly image?: number;
+  /** How JSON in calls and results is read: as it is, its words alone, or as declarations. */
+  readonly rendering?: string;
 }
 
 export interface Model {

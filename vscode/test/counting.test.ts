@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { counts, NAMES } from "../src/chat/classes.ts";
-import { Counter, TextCache } from "../src/chat/counting.ts";
+import { Counter, held, TextCache } from "../src/chat/counting.ts";
 import { Call, Data, full, model, Result, Text, Thinking } from "./host.ts";
 
 const named = (text: string) =>
@@ -41,6 +41,15 @@ test("a message counts all of its content", () => {
   assert.equal(words(new Data(new Uint8Array(10), "image/png")), 85);
   assert.equal(words(new Data(Buffer.from("one two"), "text/plain")), 2);
   assert.equal(words(new Data(Buffer.from("x"), "cache_control"), new Data(Buffer.from("x"), "stateful_marker")), 0);
+});
+
+test("JSON is counted as the provider reads it", () => {
+  const given = '{"at": "Oban \\"Bay\\"", "deep": [1, true]}';
+  assert.equal(held(given, "json"), given);
+  assert.equal(held(given, "words"), 'at Oban "Bay" deep');
+  assert.equal(held(given, "declared"), '{at:  " Oban "Bay" " , deep: [1, true]}');
+  const counter = new Counter({ factors: { words: 1, marks: 1 }, rendering: "words" });
+  assert.equal(counter.message({ role: 1, content: [new Call("gw-1", "look", { at: "Oban" })] }, full), 3);
 });
 
 test("what stands beside the content is counted where the gateway says so", () => {

@@ -48,19 +48,41 @@ export class TextCache {
   }
 }
 
+const STRING = /"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?/gs;
+
+/** JSON as a provider reads it: some count its words alone, some as declarations. */
+export function held(json: string, rendering: string): string {
+  let text = json;
+  if (rendering === "words") text = [...json.matchAll(STRING)].map((found) => found[1]).join(" ");
+  else if (rendering === "declared")
+    text = json.replace(STRING, (_, said: string, key?: string) => (key ? `${said}:` : ` " ${said} " `));
+  else return json;
+  return text.replaceAll("\\n", "\n").replaceAll("\\t", "\t").replaceAll('\\"', '"');
+}
+
 export class Counter {
   readonly #weights: Float64Array;
   readonly #beside: { readonly message: number; readonly call: number; readonly result: number };
   readonly #reasoning: number;
   readonly #image: number;
+  readonly #rendering: string;
   readonly #cache: TextCache;
 
   constructor(counting: Counting | undefined, cache = new TextCache()) {
-    const { factors, message = 0, call = 0, result = 0, reasoning = 1, image = IMAGE } = counting ?? PLAIN;
+    const {
+      factors,
+      message = 0,
+      call = 0,
+      result = 0,
+      reasoning = 1,
+      image = IMAGE,
+      rendering = "",
+    } = counting ?? PLAIN;
     this.#weights = Float64Array.from(NAMES, (name) => factors[name] ?? 0);
     this.#beside = { message, call, result };
     this.#reasoning = reasoning;
     this.#image = image;
+    this.#rendering = rendering;
     this.#cache = cache;
   }
 
@@ -101,7 +123,7 @@ export class Counter {
   #part(part: unknown): number {
     if (typeof part === "string") return this.text(part);
     const { kind, value, name, input, content, mimeType, data } = part as Record<string, unknown>;
-    if (kind === "call") return this.#beside.call + this.text(String(name)) + this.text(JSON.stringify(input ?? {}));
+    if (kind === "call") return this.#beside.call + this.text(String(name)) + this.#json(JSON.stringify(input ?? {}));
     if (kind === "result") return this.#beside.result + this.#parts(content as unknown[]);
     if (kind === "thinking") return this.#reasoning * this.text(Array.isArray(value) ? value.join("") : String(value));
     if (kind === "data") return this.#data(String(mimeType), String(data));
@@ -111,8 +133,12 @@ export class Counter {
   /** The host's own data (no slash in its type) is never sent to a model, so it costs nothing. */
   #data(type: string, data: string): number {
     if (!type.includes("/")) return 0;
-    if (type.startsWith("text/") || type.endsWith("json"))
-      return this.text(Buffer.from(data, "base64").toString("utf8"));
-    return this.#image;
+    if (!type.startsWith("text/") && !type.endsWith("json")) return this.#image;
+    const text = Buffer.from(data, "base64").toString("utf8");
+    return type.endsWith("json") ? this.#json(text) : this.text(text);
+  }
+
+  #json(json: string): number {
+    return this.text(held(json, this.#rendering));
   }
 }

@@ -150,7 +150,8 @@ def _counting(services: Services, entry: Entry) -> Object:
     factors = {name: max(0.0, round(weight * scale, 6)) for name, weight in found.weights.items()}
     said = {name: round(found.constants[name], 4) for name in ("message", "call", "result")}
     thought = round(found.constants["reasoning"] / (found.constants["text"] or 1.0), 4)
-    return {"factors": factors, **said, "reasoning": thought, "image": round(cost(found.picture, *USUAL))}
+    image = round(cost(found.picture, *USUAL))
+    return {"factors": factors, **said, "reasoning": thought, "image": image, "rendering": found.rendering}
 
 
 def _input(entry: Entry) -> int:
