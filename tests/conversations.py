@@ -198,8 +198,9 @@ def requests(draw: Draw, *, plain: bool = False) -> rq.Request:
     offered = draw(tools(plain))
     talk = _Talk(draw, offered, plain=plain)
     talk.system(2)
-    for _ in range(draw(st.integers(1, 3))):
-        talk.user()
+    for number in range(draw(st.integers(1, 3))):
+        if not number or draw(st.integers(0, 2)):  # else the model goes on: after its tools, or just so
+            talk.user()
         talk.turn()
         if draw(st.integers(0, 3)) == 0:
             talk.user()

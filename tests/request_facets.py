@@ -3,8 +3,7 @@
 The counterpart of `tests.facets` for the way in. `extra` is no facet: it is for its own protocol, and what it says that
 matters to others has a word. Taken as the same: adjacent tool messages and one with all their results; adjacent system
 messages and one with all their parts; no tool choice and `auto`; no answer format and `text`; a schema without a name
-and `answer`; no input schema and one without properties; no arguments and `{}`; no detail of an image and `auto`; two
-turns in a row and one with all their parts, if a provider ran tools in the first.
+and `answer`; no input schema and one without properties; no arguments and `{}`; no detail of an image and `auto`.
 """
 
 from __future__ import annotations
@@ -48,14 +47,13 @@ def _rows(messages: Iterable[rq.Message], *, solid: bool = False) -> Iterator[tu
 
     `solid` leaves out all parts that some loss may cost.
     """
-    role, before = "", ""
+    role = ""
     parts: list[Any] = []
     for message in messages:
-        near, before = before == message.role, message.role
         said = [part for part in message.parts if not (isinstance(part, rq.Text) and not part.text)]
         if not said or (solid and not _kinds(said)):
             continue
-        if message.role == role and (role in ("system", "tool") or (near and _ran_inside(parts))):
+        if message.role == role and role in ("system", "tool"):
             parts = [*parts, *said]
             continue
         if parts:
@@ -63,11 +61,6 @@ def _rows(messages: Iterable[rq.Message], *, solid: bool = False) -> Iterator[tu
         role, parts = message.role, said
     if parts:
         yield role, parts
-
-
-def _ran_inside(parts: Iterable[Any]) -> bool:
-    """Whether a provider ran tools in a turn: nobody can tell where such a turn ends and the next begins."""
-    return any(getattr(part, "by", "") == "provider" for part in parts)
 
 
 def _kinds(parts: Iterable[Any]) -> list[str]:

@@ -14,11 +14,15 @@ from tests.conversations import PIXEL
 
 POOR = Holds("nowhere", failed=False, json=False, refusals=False, result_files=False, assistant_files=False)
 PICTURE = rq.File("image/png", data=PIXEL)
+SEARCHED = (
+    rq.Call("s", "web_search", "{}", "provider"),
+    rq.Result("s", "web_search", [rq.Json("[]")], by="provider"),
+)
 
 
 def there_and_back(messages: list[rq.Message]) -> tuple[list[rq.Message], list[str]]:
     notes: list[str] = []
-    return restored(stowed(messages, POOR, notes.append)), notes
+    return restored(stowed(messages, POOR, notes.append, notes.append)), notes
 
 
 TALKS: dict[str, tuple[list[rq.Message], list[str]]] = {
@@ -54,6 +58,28 @@ TALKS: dict[str, tuple[list[rq.Message], list[str]]] = {
         [rq.Message("assistant", [rq.Reasoning("Hm."), PICTURE]), rq.Message("user", [rq.Text("a")])],
         ["assistant-file"],
     ),
+    "two turns of thoughts and a picture": (
+        [
+            rq.Message("assistant", [rq.Reasoning("Hm."), PICTURE]),
+            rq.Message("assistant", [rq.Reasoning("So."), PICTURE]),
+        ],
+        ["assistant-file", "assistant-file"],
+    ),
+    "a turn that ends with a search, and the next": (
+        [rq.Message("assistant", [*SEARCHED]), rq.Message("assistant", [rq.Text("b")])],
+        ["provider-call"],
+    ),
+    "a turn that ends with a picture and a search, and the next": (
+        [
+            rq.Message("assistant", [rq.Text("a"), PICTURE, *SEARCHED]),
+            rq.Message("assistant", [rq.Call("c", "f", "{}")]),
+        ],
+        ["assistant-file", "provider-call"],
+    ),
+    "a turn that goes on after a search, and the next": (
+        [rq.Message("assistant", [*SEARCHED, rq.Text("a")]), rq.Message("assistant", [rq.Text("b")])],
+        ["provider-call"],
+    ),
     "a search inside a turn": (
         [
             rq.Message(
@@ -85,6 +111,13 @@ def test_what_is_stowed_is_restored(name: str) -> None:
     assert notes == carried
 
 
+def test_a_call_of_the_clients_comes_behind_what_a_provider_ran_which_is_said() -> None:
+    own = rq.Call("c", "f", "{}")
+    back, notes = there_and_back([rq.Message("assistant", [own, *SEARCHED])])
+    assert back == [rq.Message("assistant", [*SEARCHED, own])]
+    assert notes == ["provider-call", "order"]
+
+
 def test_messages_that_fit_are_not_copied() -> None:
     messages = TALKS["nothing to do"][0]
     assert there_and_back(messages)[0] is messages
@@ -92,7 +125,7 @@ def test_messages_that_fit_are_not_copied() -> None:
 
 def test_what_is_stowed_has_no_more_than_it_may() -> None:
     for messages, _ in TALKS.values():
-        for message in stowed(messages, POOR, lambda _: None):
+        for message in stowed(messages, POOR, lambda _: None, lambda _: None):
             results = [part for part in message.parts if isinstance(part, rq.Result)]
             assert not any(result.failed for result in results)
             assert not any(isinstance(part, rq.File) for result in results for part in result.content)

@@ -36,7 +36,7 @@ def called(made: Converted, target: str) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for turn in wiring.turns(target, made.body):
         for id, name, given in turn.calls:  # noqa: A001 — as everybody calls it
-            if not id.startswith("ran_"):
+            if not id.startswith(("ran_", "ran-")):
                 rows.append((known[name].name if name in known else name, _plain(given)))
     return rows
 
@@ -123,7 +123,7 @@ def test_golden_conversations_are_lawful_everywhere(target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-@hypothesis.settings(max_examples=100, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=40, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_made_up_conversations_are_lawful_everywhere(target: str, request: rq.Request) -> None:
     """Parallel calls, images in results, system messages inside, empty contents, orphan results: all that there is."""

@@ -41,12 +41,14 @@ CUT = asked(rq.Call("c", "f", '{"a', cut=True), role="assistant")
 LINK = rq.File("image/png", "https://example.org/a.png")
 PAIR = asked(rq.Call("c", "f", "{}"), role="assistant")
 RAN = asked(rq.Call("c", "f", "{}", "provider", extra={"gemini": {}}), role="assistant")
+RAN_BEHIND = asked(rq.Call("c", "f", "{}"), rq.Call("s", "search", "{}", "provider"), role="assistant")
 REMINDED = asked(rq.Text("Tools changed."), role="system")
 THOUGHT = asked(rq.Reasoning("Hm."), rq.Text("Hi."), role="assistant")
 TALLY = asked(tools=[rq.Tool("f", schema=SEARCH)], choice=rq.ToolChoice("required"))
 
 ROWS: list[tuple[str, str, rq.Request, Any]] = [
     *((name, "cut-call", CUT, None) for name in requesting.WRITERS if name != "completions"),
+    *((name, "order", RAN_BEHIND, None) for name in ("vscode", "responses", "anthropic", "gemini", "bedrock")),
     ("vscode", "partial", answered(rq.Text("a"), partial=True), None),
     ("vscode", "usage", asked(usage=False), None),
     ("responses", "logprobs", asked(rq.Text("a", logprobs=[{"token": "a"}]), role="assistant"), None),

@@ -171,7 +171,7 @@ def test_made_up_conversations_survive(target: str, request: Request) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", WRITERS)
-@hypothesis.settings(max_examples=120, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_many_made_up_conversations_survive(target: str, request: Request) -> None:
     survives(target, request)
@@ -179,7 +179,7 @@ def test_many_made_up_conversations_survive(target: str, request: Request) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), list(permutations(WRITERS, 2)))
-@hypothesis.settings(max_examples=5, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=3, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_made_up_conversations_survive_from_each_to_each(source: str, target: str, request: Request) -> None:
     """What one protocol could say of a conversation is what another must carry."""
@@ -192,7 +192,7 @@ def test_made_up_conversations_survive_from_each_to_each(source: str, target: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), list(permutations([name for name in MAIN if name in WRITERS], 2)))
-@hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=30, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests(plain=True))
 def test_conversations_survive_two_protocols_and_the_way_back(source: str, target: str, request: Request) -> None:
     first, there = there_and_back(source, request)

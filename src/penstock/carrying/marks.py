@@ -29,6 +29,8 @@ MADE: Final = '<ps:made-file at="{}"/>'
 ALONE: Final = '<ps:made-turn n="{}"/>'  # the same, where the model said nothing that lasts (0), or nothing else (1)
 SYSTEM: Final = ("<ps:system>", "</ps:system>")  # parts of their own, before and behind those of the message
 RAN: Final = "ran_"  # begins the id of a call that a provider ran
+ENDS: Final = "ran-"  # the same, where the turn ends with its result: what the model says next is another turn
+RUN: Final = (RAN, ENDS)
 
 
 def lasting(part: rq.AnyPart) -> bool:

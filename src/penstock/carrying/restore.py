@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying.marks import ALONE, EMPTY, FAILED, FILE, MADE, OPEN, RAN, REFUSED, SILENT, lasting
+from penstock.carrying.marks import ALONE, EMPTY, ENDS, FAILED, FILE, MADE, OPEN, RAN, REFUSED, RUN, SILENT, lasting
 from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
@@ -24,17 +24,21 @@ def restored(messages: list[rq.Message]) -> list[rq.Message]:
                     return _Restoring().run(messages)
             elif type(part) is result:
                 first = part.content[0] if part.content else None
-                if part.call.startswith(RAN) or (type(first) is text and first.text[:size] == OPEN):
+                if part.call.startswith(RUN) or (type(first) is text and first.text[:size] == OPEN):
                     return _Restoring().run(messages)
     return messages
 
 
 class _Restoring:
-    """One conversation being put right. State: whether the last message went into the turn before it."""
+    """One conversation being put right.
+
+    State: whether the last message went into the turn before it; the last turn that has its files.
+    """
 
     def __init__(self) -> None:
         self._made: list[rq.Message] = []
         self._inside = False
+        self._drawn: rq.Message | None = None
 
     def run(self, messages: Iterable[rq.Message]) -> list[rq.Message]:
         for message in messages:
@@ -64,17 +68,17 @@ class _Restoring:
     def _results(self, message: rq.Message) -> None:
         """A provider's results go into the turn that holds their calls, all others stay."""
         results = [_unfailed(part) if type(part) is rq.Result else part for part in message.parts]
-        ran = [part for part in results if type(part) is rq.Result and part.call.startswith(RAN)]
+        ran = [part for part in results if type(part) is rq.Result and part.call.startswith(RUN)]
         turn = self._last_turn()
         if turn is None or not ran:
             self._made.append(replace(message, parts=results))
             self._inside = False
             return
         _take(turn, ran)
-        left = [part for part in results if type(part) is not rq.Result or not part.call.startswith(RAN)]
+        left = [part for part in results if type(part) is not rq.Result or not part.call.startswith(RUN)]
         if left:
             self._made.append(replace(message, parts=left))
-        self._inside = not left and self._made[-1] is turn
+        self._inside = not left and self._made[-1] is turn and not any(part.call.startswith(ENDS) for part in ran)
 
     def _last_turn(self) -> rq.Message | None:
         last = next((message for message in reversed(self._made) if message.role != "tool"), None)
@@ -99,10 +103,11 @@ class _Restoring:
     def _alone(self, files: list[rq.File], *, own: bool) -> None:
         """Files that were a turn of their own, or all of it that lasts."""
         last = self._made[-1] if self._made else None
-        if not own and last is not None and last.role == "assistant" and not any(map(lasting, last.parts)):
-            last.parts += files
-        else:
+        if own or last is None or last is self._drawn or last.role != "assistant" or any(map(lasting, last.parts)):
             self._made.append(rq.Message("assistant", [*files]))
+        else:
+            last.parts += files
+        self._drawn = self._made[-1]
 
     def _lay_results(self, numbered: list[tuple[int, rq.File]]) -> bool:
         files = dict(numbered)

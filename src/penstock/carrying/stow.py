@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying.marks import ALONE, FAILED, FILE, MADE, RAN, REFUSED, SILENT, Holds, lasting
+from penstock.carrying.marks import ALONE, ENDS, FAILED, FILE, MADE, RAN, REFUSED, SILENT, Holds, lasting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 Report: TypeAlias = Callable[[str], None]
 
 
-def stowed(messages: list[rq.Message], holds: Holds, carry: Report) -> list[rq.Message]:
-    """The messages with everything in a place that the protocol has; the same list where that is so already."""
+def stowed(messages: list[rq.Message], holds: Holds, carry: Report, lose: Report) -> list[rq.Message]:
+    """The messages with everything in a place that the protocol has; the same list where that is so already.
+
+    The only loss is `order`: of a turn that a provider's calls break up, the client's calls come last.
+    """
     any_result = holds.failed and holds.result_files
     for message in messages:
         role = message.role
@@ -28,7 +31,7 @@ def stowed(messages: list[rq.Message], holds: Holds, carry: Report) -> list[rq.M
             break
     else:
         return messages
-    return _Stowing(holds, carry).run(messages)
+    return _Stowing(holds, carry, lose).run(messages)
 
 
 def _fits_turn(message: rq.Message, holds: Holds) -> bool:
@@ -88,16 +91,17 @@ def _sendable(file: rq.File, holds: Holds) -> bool:
 class _Stowing:
     """One conversation being put into places. State: the files that wait for the end of a round of results."""
 
-    def __init__(self, holds: Holds, carry: Report) -> None:
+    def __init__(self, holds: Holds, carry: Report, lose: Report) -> None:
         self._holds = holds
         self._carry = carry
+        self._lose = lose
         self._made: list[rq.Message] = []
         self._files: list[rq.AnyPart] = []
         self._pictures: list[rq.AnyPart] = []
         self._number = 0
 
     def run(self, messages: Iterable[rq.Message]) -> list[rq.Message]:
-        for message in _joined(messages, self._holds.protocol):
+        for message in messages:
             if message.role == "tool":
                 self._made.append(replace(message, parts=[self._answer(part) for part in message.parts]))
                 continue
@@ -154,27 +158,12 @@ class _Stowing:
         message = replace(message, parts=parts)
         if any(isinstance(part, rq.Call | rq.Result) and _ran(part, self._holds.protocol) for part in parts):
             self._carry("provider-call")
-            return _Spreading(message, self._holds).rows()
+            spread = _Spreading(message, self._holds)
+            rows = spread.rows()
+            if spread.moved:
+                self._lose("order")
+            return rows
         return [message] if parts or not self._pictures else []
-
-
-def _joined(messages: Iterable[rq.Message], protocol: str) -> list[rq.Message]:
-    """A turn right behind one in which a provider ran tools is more of it: spread out, nobody could tell them apart."""
-    made: list[rq.Message] = []
-    for message in messages:
-        last = made[-1] if made and made[-1].role == message.role == "assistant" else None
-        if last is None or not any(
-            isinstance(part, rq.Call | rq.Result) and _ran(part, protocol) for part in last.parts
-        ):
-            made.append(message)
-            continue
-        count = len(last.parts)
-        more = [
-            replace(part, of=part.of + count) if type(part) is rq.Source and part.of is not None else part
-            for part in message.parts
-        ]
-        made[-1] = replace(last, parts=[*last.parts, *more])
-    return made
 
 
 def _marked(content: Sequence[rq.ResultPart], mark: str) -> list[rq.ResultPart]:
@@ -196,18 +185,25 @@ class _Spreading:
         self._parts: list[rq.AnyPart] = []
         self._own: list[rq.AnyPart] = []
         self._silent: list[rq.AnyPart] = []  # results for calls that have none
+        self.moved = False  # whether such a call stood before anything else
 
     def rows(self) -> list[rq.Message]:
         for part in self._message.parts:
+            if type(part) is rq.Call and part.by == "client":
+                self._own.append(part)
+                continue
+            self.moved = self.moved or (bool(self._own) and _heard(part))
             if type(part) is rq.Result and _ran(part, self._protocol):
                 self._result(part)
             elif type(part) is rq.Call and _ran(part, self._protocol):
                 self._call(part)
             else:
-                (self._own if type(part) is rq.Call and part.by == "client" else self._parts).append(part)
+                self._parts.append(part)
         self._settle()
         self._parts += self._own
         self._speak()
+        if self._rows[-1].role == "tool":
+            self._rows = _ended(self._rows)
         self._rows[0] = replace(self._rows[0], name=self._message.name, extra=self._message.extra)
         return self._rows
 
@@ -235,3 +231,23 @@ class _Spreading:
         result = replace(result, call=RAN + result.call, by="client", content=content, extra=None)
         self._rows.append(rq.Message("tool", [result, *self._silent]))
         self._silent = []
+
+
+def _heard(part: rq.AnyPart) -> bool:
+    return not isinstance(part, rq.Text | rq.Reasoning) or bool(part.text)
+
+
+def _ended(rows: list[rq.Message]) -> list[rq.Message]:
+    """A turn whose last word is a result, which says so: else nobody could tell where the next one begins."""
+    last = {part.call for part in rows[-1].parts if type(part) is rq.Result}
+    return [replace(row, parts=[_last(part) if _id(part) in last else part for part in row.parts]) for row in rows]
+
+
+def _id(part: rq.AnyPart) -> str:
+    return part.id if type(part) is rq.Call else part.call if type(part) is rq.Result else ""
+
+
+def _last(part: rq.AnyPart) -> rq.AnyPart:
+    if type(part) is rq.Call:
+        return replace(part, id=ENDS + part.id[len(RAN) :])
+    return replace(part, call=ENDS + part.call[len(RAN) :]) if type(part) is rq.Result else part

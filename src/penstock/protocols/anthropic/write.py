@@ -30,7 +30,7 @@ class Writer(Blocks):
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.own(request.extra)
-        messages = stowed(request.messages, self.holds, self.carry)
+        messages = stowed(request.messages, self.holds, self.carry, self.lose)
         first = _first(messages)
         body: Object = {"model": request.model} if request.model else {}
         system = self._system(messages[:first])

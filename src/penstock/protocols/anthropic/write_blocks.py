@@ -39,6 +39,7 @@ LOSSES: Losses = {
     "name": "the name of who speaks is left out",
     "namespace": "the namespace of a tool is left out: {}",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
+    "order": "of a turn in which another provider ran tools, the calls of the client come last",
     "setting": "a setting without a word here is left out: {}",
     "source": "a citation in an earlier answer is left out",
     "temperature": "a temperature over 1 is sent as 1",

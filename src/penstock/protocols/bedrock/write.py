@@ -31,7 +31,7 @@ class Writer(Blocks):
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.own(request.extra)
-        messages = stowed(request.messages, self.holds, self.carry)
+        messages = stowed(request.messages, self.holds, self.carry, self.lose)
         first = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
         body: Object = {"modelId": request.model} if marks.get("model") else {}
         body["messages"] = self._messages(messages[first:])

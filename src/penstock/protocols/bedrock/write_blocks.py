@@ -42,6 +42,7 @@ LOSSES: Losses = {
     "namespace": "which group a tool is of is left out",
     "no-tools": "that no tool may be called cannot be said: tools are left out, unless there have been calls",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
+    "order": "of a turn in which another provider ran tools, the calls of the client come last",
     "setting": "a setting without a word here is left out: {}",
     "source": "a citation in an earlier answer is left out",
     "system-join": "system messages at the beginning become one",

@@ -36,7 +36,7 @@ class Writer(Draft):
     def write(self, request: rq.Request, quirks: Quirks) -> Object:
         own, marks = self.own(request.extra)
         talk, documents = taken(request.messages)
-        messages = stowed([self._sendable(message) for message in talk], HOLDS, self.carry)
+        messages = stowed([self._sendable(message) for message in talk], HOLDS, self.carry, self.lose)
         if (quirks.version or marks.get("version")) == 1:
             return {**write_request1(request, messages, self), **said(documents=documents)}
         body: Object = {"model": request.model} if request.model else {}

@@ -37,7 +37,7 @@ class Writer(PartWriter):
         if "interaction" in marks:
             return write_interaction(request, self)
         messages = stowed(
-            request.messages, Holds(NAME, refusals=False, result_files=self.quirks.result_files), self.carry
+            request.messages, Holds(NAME, refusals=False, result_files=self.quirks.result_files), self.carry, self.lose
         )
         first = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
         self.learn(messages)

@@ -29,6 +29,7 @@ LOSSES: Losses = {
     "cut-call": "a call that never became whole is left out",
     "file": "a file that only another provider has is told as a line of text: {}",
     "detail": "how closely an image should be looked at is not said",
+    "order": "of a turn in which another provider ran tools, the calls of the client come last",
     "media": "the type of a file that does not tell it is guessed",
     "cache": "a cache point is left out: caching is automatic here, or a content of its own",
     "name": "the name of who speaks is left out",

@@ -65,7 +65,9 @@ class Writer(Draft):
     def write(self, request: rq.Request) -> Object:
         own, marks = self.own(request.extra)
         body: Object = {"model": request.model} if request.model else {}
-        made = [one for message in stowed(request.messages, HOLDS, self.carry) for one in self._message(message)]
+        made = [
+            one for message in stowed(request.messages, HOLDS, self.carry, self.lose) for one in self._message(message)
+        ]
         body.update((marks.get("generate") and _generate(made)) or {"messages": made})
         tools = [one for tool in request.tools for one in self._tool(tool)]
         if tools:

@@ -1,8 +1,8 @@
 """Events → Chat Completions chunks, as the official SDKs read them.
 
 Calls are numbered per choice from 0, whatever their part number. Reasoning goes into the field most readers share
-(`reasoning_content`), settable. The stream ends with a finish, the usage, and exactly one `[DONE]`; a fault ends it
-with an error object and no `[DONE]`.
+(`reasoning_content`), settable; `thinking` puts it among the content, as Mistral does. The stream ends with a finish,
+the usage, and exactly one `[DONE]`; a fault ends it with an error object and no `[DONE]`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ ERRORS: dict[FaultKind, str] = {
 _UNSAID: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
 _encode = msgspec.json.Encoder().encode
 _DONE = (b"", b"[DONE]")
+_THINKING = b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":%b}]}]}'
 
 
 class ChatEncoder(Encoder):
@@ -47,7 +48,7 @@ class ChatEncoder(Encoder):
     def __init__(
         self, *, id: str = "chatcmpl", model: str = "unknown", created: int = 0, include_usage: bool = True,
         whole_calls: bool = False,
-        reasoning: Literal["reasoning_content", "reasoning"] = "reasoning_content",
+        reasoning: Literal["reasoning_content", "reasoning", "thinking"] = "reasoning_content",
     ) -> None:  # fmt: skip
         super().__init__()
         self._id, self._model, self._created = id, model, created
@@ -166,8 +167,9 @@ class ChatEncoder(Encoder):
     def _reasoning(self, event: ev.ReasoningDelta) -> None:
         """Who reads details reads nothing else, and the others read the field: both must have the words."""
         slot = self._slots[event.index]
-        if slot.head is None:
-            self._send(slot.choice, b'{"%b":%b}' % (self._field, _encode(event.text)))
+        if slot.head is None or self._field == b"thinking":
+            shape = _THINKING if self._field == b"thinking" else b'{"%b":%%b}' % self._field
+            self._send(slot.choice, shape % _encode(event.text))
             return
         word = "summary" if slot.head.get("type") == "reasoning.summary" else "text"
         said = {self._field.decode(): event.text, "reasoning_details": [{**slot.head, word: event.text}]}

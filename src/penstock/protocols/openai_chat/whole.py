@@ -54,6 +54,8 @@ def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
             message["audio"] = {"data": message.get("audio", {}).get("data", "") + value["data"]}
         elif key == "extra_content":
             message[key] = value
+        elif key == "content" and (isinstance(value, list) or isinstance(message["content"], list)):
+            message[key] = _content(message[key], value)
         elif key != "role":
             message[key] = (message.get(key) or "") + value
     if more["logprobs"]:
@@ -61,6 +63,20 @@ def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
         known = {**dict.fromkeys(more["logprobs"]), **said}
         choice["logprobs"] = {key: _joined(known[key], more["logprobs"].get(key)) for key in known}
     choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
+
+
+def _content(before: Any, more: Any) -> list[dict[str, Any]]:
+    """Thoughts and text in a row, each put together again."""
+    chunks: list[Any] = [] if isinstance(before, str | None) else before
+    rows: list[Any] = [{"type": "text", "text": more}] if isinstance(more, str) else more
+    for one in rows:
+        if not chunks or chunks[-1]["type"] != one["type"]:
+            chunks.append(one)
+        elif one["type"] == "text":
+            chunks[-1]["text"] += one["text"]
+        else:
+            chunks[-1]["thinking"][0]["text"] += one["thinking"][0]["text"]
+    return chunks
 
 
 def _joined(before: list[Any] | None, more: list[Any] | None) -> list[Any] | None:

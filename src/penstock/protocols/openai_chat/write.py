@@ -30,7 +30,7 @@ class Writer(Parts):
     def write(self, request: rq.Request) -> Object:
         own, marks = self.own(request.extra)
         made: list[Object] = []
-        for message in stowed(request.messages, self.holds, self.carry):
+        for message in stowed(request.messages, self.holds, self.carry, self.lose):
             self.roles[message.role](self, message, made)
         body: Object = {"model": request.model} if request.model else {}
         body["messages"] = made

@@ -36,7 +36,7 @@ class Writer(Items):
         own, marks = self.own(request.extra)
         self.native = "read" in marks
         body: Object = {"model": request.model} if request.model else {}
-        messages = self._instructed(stowed(undrawn(request.messages), HOLDS, self.carry), body)
+        messages = self._instructed(stowed(undrawn(request.messages), HOLDS, self.carry, self.lose), body)
         self._asked(messages, marks, body)
         tools = write_tools(self, request.tools)
         if tools:

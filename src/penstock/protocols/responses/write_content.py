@@ -31,6 +31,7 @@ LOSSES: Losses = {
     "metadata": "metadata that are no strings are sent as their JSON",
     "name": "the name of whoever speaks is left out",
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
+    "order": "of a turn in which another provider ran tools, the calls of the client come last",
     "provider-call": "what a tool gave that the provider ran is left out if it is not known how this protocol said it",
     "reasoning": "reasoning that this provider did not seal is left out",
     "setting": "a setting without a word here is left out: {}",

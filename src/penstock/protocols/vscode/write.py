@@ -34,6 +34,7 @@ LOSSES: Losses = {
     "cut-call": "a call that never became whole is left out",
     "namespace": "the namespace of a tool is left out",
     "opaque": "state of another protocol is left out",
+    "order": "of a turn in which another provider ran tools, the calls of the client come last",
     "partial": "that a result is not the last is left out",
     "tool": "a tool that another provider runs is left out",
     "tool-cache": "a cache hint on a tool is left out",
@@ -65,7 +66,7 @@ class Writer(Draft):
         body |= {key: value for key, value in own.items() if key not in ("modelOptions", "modelConfiguration")}
         body |= said(model=request.model)
         bare = bool(marks.get("bare")) if self._quirks.kinds is None else not self._quirks.kinds
-        messages = self._messages(stowed(request.messages, Holds(NAME), self.carry))
+        messages = self._messages(stowed(request.messages, Holds(NAME), self.carry, self.lose))
         body["messages"] = [_bare(message) for message in messages] if bare else messages
         tools = [made for tool in request.tools for made in settings.write_tool(tool, self)]
         if tools or marks.get("tools"):
