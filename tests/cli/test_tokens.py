@@ -46,7 +46,7 @@ def test_json() -> None:
 
 
 def test_the_protocol_is_found_out_and_can_be_said() -> None:
-    assert json.loads(told("--json", "--model", "gemini-2.5-pro", given=GEMINI)[0])["family"] == "gemini"
+    assert json.loads(told("--json", "--model", "gemini-2.5-pro", given=GEMINI)[0])["family"] == "gemini-declared"
     both = [told("--json", "--from", "openai-chat", given=CHAT), told("--json", given=CHAT)]
     assert both[0] == both[1]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.gateway.matrix import CLIENTS, SPOKEN, cells
+from tests.gateway.matrix import CLIENTS, SPOKEN, cells, row
 from tests.gateway.running import gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,13 @@ def base() -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the SDKs have warnings of their own
 @pytest.mark.parametrize("client", CLIENTS)
-def test_an_official_sdk_completes_its_turns(base: str, client: str) -> None:
+def test_an_official_sdk_completes_its_turns(
+    base: str, client: str, record_property: Callable[[str, object], None]
+) -> None:
     found = list(cells(base, lambda name, _: name == client))
+    record_property("table", row(found))
     assert len(found) == len(SPOKEN) * 6
-    assert [row for row in found if row[3]] == []
+    assert [one for one in found if one[3]] == []
 
 
 @pytest.mark.row("G1")

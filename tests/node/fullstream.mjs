@@ -10,6 +10,7 @@
 // {"<name>": {"provider": "webSearch_20250305", "args"?}} for one that the provider's package makes and its server runs.
 // Settings are passed on to `streamText` (providerOptions, toolChoice ...).
 import { failure, loader, plain, readArgs, serve, write } from "./jobs.mjs";
+import { providersOf } from "./providers.mjs";
 
 const { ai, provider, model, tools, "base-url": baseURL } = readArgs({
   provider: { type: "string" },
@@ -20,43 +21,7 @@ const { ai, provider, model, tools, "base-url": baseURL } = readArgs({
 const load = await loader(ai);
 const { jsonSchema, streamText } = await load("ai");
 
-const apiKey = "none";
-// compatibility (4) and includeUsage make the SDK ask for usage, as its users do; the later versions always ask.
-const openai = async (baseURL) => (await load("@ai-sdk/openai")).createOpenAI({ baseURL, apiKey, compatibility: "strict" });
-const providers = {
-  "openai-chat": async (baseURL) => {
-    const made = await openai(baseURL);
-    return { model: (id = "gpt-5") => made.chat(id), tools: made.tools };
-  },
-  "openai-responses": async (baseURL) => {
-    const made = await openai(baseURL);
-    return { model: (id = "gpt-5") => made.responses(id), tools: made.tools };
-  },
-  "openai-compatible": async (baseURL) => {
-    const { createOpenAICompatible } = await load("@ai-sdk/openai-compatible");
-    const made = createOpenAICompatible({ name: "compatible", baseURL, apiKey, includeUsage: true });
-    return { model: (id = "model") => made.chatModel(id) };
-  },
-  anthropic: async (baseURL) => {
-    const made = (await load("@ai-sdk/anthropic")).createAnthropic({ baseURL, apiKey });
-    return { model: (id = "claude-sonnet-4-5") => made(id), tools: made.tools };
-  },
-  google: async (baseURL) => {
-    const made = (await load("@ai-sdk/google")).createGoogleGenerativeAI({ baseURL, apiKey });
-    return { model: (id = "gemini-2.5-flash") => made(id), tools: made.tools };
-  },
-  // These two are installed for 7 alone.
-  "open-responses": async (baseURL) => {
-    const { createOpenResponses } = await load("@ai-sdk/open-responses");
-    // Unlike its siblings it takes the whole address.
-    const made = createOpenResponses({ name: "open-responses", url: `${baseURL}/responses`, apiKey });
-    return { model: (id = "model") => made(id) };
-  },
-  mistral: async (baseURL) => {
-    const made = (await load("@ai-sdk/mistral")).createMistral({ baseURL, apiKey });
-    return { model: (id = "mistral-large-latest") => made(id) };
-  },
-};
+const providers = providersOf(load);
 
 function toolOf(spec, made) {
   if (spec.provider) return made.tools[spec.provider](spec.args ?? {});

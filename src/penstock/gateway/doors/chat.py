@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.gateway.doors.door import Asked, Door, canonical
 
@@ -36,11 +36,15 @@ def read_completions(visit: Visit) -> Asked:
 
 def _chat(visit: Visit, request: rq.Request) -> Asked:
     usage = not request.stream or request.usage is True
-    whole = visit.client.whole_calls
-    options = {
+    whole, thinking = visit.client.whole_calls, visit.client.thinking
+    options: dict[str, Any] = {
         "id": f"chatcmpl-{visit.id}", "model": request.model, "include_usage": usage, "whole_calls": whole,
     }  # fmt: skip
-    return Asked(request, "openai-chat", options=options, usage=usage, tee=not (whole and request.stream))
+    if thinking:
+        options["reasoning"] = "thinking"
+    return Asked(
+        request, "openai-chat", options=options, usage=usage, tee=not thinking and not (whole and request.stream)
+    )
 
 
 CHAT = Door("openai-chat", read_chat)

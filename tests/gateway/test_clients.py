@@ -1,0 +1,73 @@
+"""What single clients need, over a real gateway: found by trying them, kept here without them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.gateway.routes import find
+from penstock.providers.clients import client
+from tests.gateway.asking import ask, get, post, read, told
+from tests.gateway.matrix import SAID, THOUGHT
+from tests.gateway.running import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MISTRAL = {"user-agent": "mistral-client-python/3.7"}
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[str]:
+    with gateway() as (running, _):
+        yield running.url
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize(
+    ("agent", "row"),
+    [
+        ("ai-sdk/openai/3.0.139 ai-sdk/provider-utils/4.0.65 runtime/node.js/24", "ai-sdk-openai"),
+        ("ai-sdk-openai/4.0.114 ai-sdk-provider-utils/5.0.79 node.js/24", "ai-sdk-openai"),
+        ("ai-sdk-openai-compatible/3.0.90 ai-sdk-provider-utils/5.0.79 node.js/24", "ai-sdk"),
+        ("ai-sdk-anthropic/4.0.102 ai-sdk-provider-utils/5.0.79 node.js/24", "ai-sdk-anthropic"),
+        ("ai-sdk-mistral/4.0.81 ai-sdk-provider-utils/5.0.76 node.js/24", "ai-sdk-mistral"),
+    ],
+)
+def test_every_version_of_the_ai_sdk_is_known(agent: str, row: str) -> None:
+    assert client({"User-Agent": agent}).name == row
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])  # the same protocol, and another
+def test_mistrals_clients_find_thoughts_among_the_content(base: str, provider: str) -> None:
+    whole = ask(base, "openai-chat", f"{provider}/reasoning", stream=False, headers=MISTRAL)
+    thought, text = whole.json()["choices"][0]["message"]["content"]
+    assert thought["type"] == "thinking"
+    assert thought["thinking"][0]["text"].endswith(THOUGHT)
+    assert text == {"type": "text", "text": SAID}
+    streamed = ask(base, "openai-chat", f"{provider}/reasoning", headers=MISTRAL)
+    assert '"thinking"' in streamed.text
+    assert "reasoning_content" not in streamed.text
+    assert told(read("openai-chat", streamed.content))[0] == SAID
+
+
+@pytest.mark.row("G1")
+def test_a_model_with_slashes_may_stand_where_gemini_has_models(base: str) -> None:
+    body = {"contents": [{"parts": [{"text": "hi"}]}]}
+    for path in (
+        "/v1beta/models/anthropic/text",
+        "/v1beta/anthropic/text",
+        "/v1/publishers/google/models/anthropic/text",
+    ):
+        reply = post(f"{base}{path}:generateContent", json=body)
+        assert told(read("gemini", reply.content, stream=False))[0].startswith("A penstock"), path
+    assert post(f"{base}/v1beta/anthropic/text:embroider", json=body).status_code == 404
+    assert get(f"{base}/v1beta/models/quick:generateContent").status_code == 405
+
+
+def test_the_name_of_a_model_may_end_like_a_method() -> None:
+    way = find("GET", "/v1/models/ollama/llama:latest")
+    assert way.answer is not None
+    assert way.params["model"] == "ollama/llama:latest"

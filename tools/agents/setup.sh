@@ -1,0 +1,15 @@
+#!/bin/sh
+# Installs the agents that `make agents` tries, each at the version of package-lock.json. More than a gigabyte: most of them bring
+# a program for every system. What is in place is left alone.
+set -eu
+cd "$(dirname "$0")"
+# The stamp is the lockfile that was installed, written last: half an installation has none.
+stamp=node_modules/.installed-lock.json
+if cmp -s package-lock.json "$stamp"; then
+  echo "tools/agents: in place"
+else
+  echo "tools/agents: installing"
+  # Not `npm ci`: it wants the programs for all systems in the lock, and not every registry has them all.
+  npm install --no-save --loglevel=error
+  cp package-lock.json "$stamp"
+fi
