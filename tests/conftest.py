@@ -15,8 +15,8 @@ from penstock import codec
 CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 ABSENT = "corpus absent"
 
-hypothesis.settings.register_profile("dev", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if CI else "dev")
 
 

@@ -587,6 +587,7 @@ BIG: dict[str, bytes] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("A11")
 @pytest.mark.parametrize("case", BIG)
 def test_a_large_frame_in_the_smallest_chunks(case: str) -> None:
@@ -597,6 +598,7 @@ def test_a_large_frame_in_the_smallest_chunks(case: str) -> None:
     assert parse(PARSERS[framing](), single(body)) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in BIG if case != "jsonarray of spaces"])
 def test_a_small_chunk_costs_the_same_however_much_is_held(case: str) -> None:
     """Count what a one-byte feed allocates while a little and while much is held: a copy of the tail would show."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SOURCES = [name for name in running.sources() if cases(name)]
 TARGETS = running.targets()
-quick = settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+quick = settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
 thorough = settings(max_examples=600, suppress_health_check=list(HealthCheck), deadline=None)
 numbers = st.integers(0, 10**4)
 
@@ -166,6 +166,7 @@ def test_without_its_end_a_stream_is_no_success(case: Case) -> None:
         assert isinstance(running.run(case.source, [frames[:end]], case.options).events[-1], ev.Fault)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_numbers_of_any_size(source: str) -> None:
     """Nothing is counted up to a number that the stream gives: it would take memory or time without end."""

@@ -163,7 +163,7 @@ def survives(target: str, request: Request) -> None:
 
 
 @pytest.mark.parametrize("target", WRITERS)
-@hypothesis.settings(max_examples=12, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=6, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_made_up_conversations_survive(target: str, request: Request) -> None:
     survives(target, request)
@@ -249,6 +249,7 @@ def changed(body: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", READERS)
 def test_wrong_types_anywhere_are_refused_by_name_or_passed_on(protocol: str) -> None:
     from tests.request_cases import cases

@@ -77,6 +77,7 @@ def changes(target: str, before: rq.Request, *, vital: bool) -> Any:
     return lost or (vital and request_facets.changed(before, after) & request_facets.VITAL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", WRITERS)
 def test_neighbours_stay_apart_and_in_order(target: str) -> None:
     some = TALKS[WRITERS.index(target) :: FEW]

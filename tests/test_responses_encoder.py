@@ -58,6 +58,7 @@ def _is_event(name: str, rule: dict[str, Any]) -> bool:
     return name.endswith("Event") and "const" in rule.get("properties", {}).get("type", {})
 
 
+@pytest.mark.slow
 @over([case for case in CASES if case.protocol != "responses"])
 def test_every_event_has_the_shape_that_the_sdk_declares(case: Case) -> None:
     for payload in payloads(case):
@@ -108,6 +109,7 @@ def test_the_snapshot_is_complete_and_equals_what_was_streamed(case: Case) -> No
             assert usage is None or {"input_tokens_details", "output_tokens_details", "total_tokens"} <= set(usage)
 
 
+@pytest.mark.slow
 @pytest.mark.row("E7")
 @over(CASES)
 def test_the_official_client_reads_the_same_turns(case: Case) -> None:

@@ -54,6 +54,7 @@ def test_a_name_that_is_not_there() -> None:
         _ = penstock.nothing  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first", ["", "import penstock.{0}", "from penstock.{0} import {0}", "import penstock.cli.inspect"]
 )

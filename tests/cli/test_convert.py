@@ -22,6 +22,7 @@ BODY = json.dumps(CHAT).encode()
 CALL = ("convert", "--from", "openai-chat", "--to", "responses")
 
 
+@pytest.mark.slow
 def test_a_file_and_standard_input_say_the_same(tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_bytes(BODY)

@@ -110,6 +110,7 @@ def test_no_line_is_wider_than_the_terminal(show: Any, width: int) -> None:
 # ── colours ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_colours_follow_the_conventions() -> None:
     words = ("inspect", "--to", "events")
     assert b"\x1b[" not in penstock(*words, given=CHAT_CALLS).stdout  # no terminal

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 import penstock as library
 from tests.cli.made import ANTHROPIC, CHAT_CALLS
 from tests.cli.running import environment, penstock
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 def test_a_file_and_standard_input_say_the_same(tmp_path: Path) -> None:
     path = tmp_path / "answer.sse"
     path.write_bytes(ANTHROPIC)
@@ -48,6 +51,7 @@ def test_options_are_typed_by_the_codec() -> None:
     assert b'"usage":{' not in done.stdout
 
 
+@pytest.mark.slow
 def test_findings_go_to_standard_error_unless_quiet() -> None:
     given = ANTHROPIC[:-40] + b"\ndata: {oops\n\n"
     done = penstock("translate", "--to", "events", given=given)

@@ -69,6 +69,7 @@ def ended(client: str, reply: Any) -> str:
     return end.kind if isinstance(end, ev.Fault) else f"finish {end.reason}"
 
 
+@pytest.mark.slow
 @pytest.mark.row("I1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("client", CALLING)
@@ -92,6 +93,7 @@ def tasks_of(running: Running) -> int:
     return len(asyncio.all_tasks(running.loop))
 
 
+@pytest.mark.slow
 @pytest.mark.row("I1")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("client", CALLING)
@@ -129,6 +131,7 @@ def test_a_refusal_before_the_stream_has_its_status(
     assert row.fault in {kind, "truncated", "server", "invalid"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic", "responses"])
 def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
@@ -162,6 +165,7 @@ def test_an_error_in_mid_stream_is_told_in_the_dialect(both: tuple[Running, Upst
         assert isinstance(read(client, reply.content)[-1], ev.Fault)
 
 
+@pytest.mark.slow
 def test_silence_is_kept_alive_and_a_late_error_is_in_band() -> None:
     quick = Serve(ping=0.02)
     with gateway(Reply.refusing("openai-chat", 500).late(0.2), serve=quick) as (running, up):

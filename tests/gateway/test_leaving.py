@@ -99,6 +99,7 @@ def _long(count: int) -> list[Any]:
     return [ev.Start("one", "m", 7), ev.TextStart(0), *deltas, ev.TextEnd(0), ev.Usage(1, 1), ev.Finish("stop")]
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic"])
 def test_a_slow_reader_holds_the_upstream_back_and_nobody_else(client: str) -> None:

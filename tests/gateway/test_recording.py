@@ -205,6 +205,7 @@ def test_each_is_answered_as_it_was(asked: httpx.Client) -> None:
     assert asked.get("/v1/models").json()["data"][-1]["id"] == "m"
 
 
+@pytest.mark.slow
 @pytest.mark.row("G6")
 def test_what_goes_through_the_gateway_is_recorded_and_replayed(tmp_path: Path) -> None:
     seen: dict[str, bytes] = {}

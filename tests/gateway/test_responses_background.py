@@ -44,6 +44,7 @@ def _when_over(http: httpx.Client, id: str) -> Any:
     return response if response["status"] not in {"queued", "in_progress"} else None
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 def test_a_stream_in_the_background_can_be_left_and_met_again() -> None:
     def slow(seen: Any) -> Reply:

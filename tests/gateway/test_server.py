@@ -39,6 +39,7 @@ def claude(base: str) -> Iterator[anthropic.Anthropic]:
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.row("G5")
 def test_chat_reasons_and_answers(chat: openai.OpenAI) -> None:
     with chat.chat.completions.stream(model="replay/reasoning", messages=ASK) as stream:
@@ -51,6 +52,7 @@ def test_chat_reasons_and_answers(chat: openai.OpenAI) -> None:
         assert completion.choices[0].finish_reason == "stop"
 
 
+@pytest.mark.slow
 @pytest.mark.row("G5")
 def test_chat_calls_tools_once_each(chat: openai.OpenAI) -> None:
     body = chat.chat.completions.create(model="replay/parallel-tools", messages=ASK)
@@ -64,6 +66,7 @@ def test_chat_calls_tools_once_each(chat: openai.OpenAI) -> None:
     assert body.choices[0].finish_reason == "tool_calls"
 
 
+@pytest.mark.slow
 @pytest.mark.row("G5")
 def test_messages_stream_and_body_agree(claude: anthropic.Anthropic) -> None:
     with claude.messages.stream(model="replay/tools", max_tokens=99, messages=ASK) as stream:
@@ -78,6 +81,7 @@ def test_messages_stream_and_body_agree(claude: anthropic.Anthropic) -> None:
         assert message.stop_reason == "tool_use"
 
 
+@pytest.mark.slow
 @pytest.mark.row("G5")
 def test_a_tool_result_closes_the_loop(claude: anthropic.Anthropic) -> None:
     result: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "3.2"}]}
@@ -87,6 +91,7 @@ def test_a_tool_result_closes_the_loop(claude: anthropic.Anthropic) -> None:
     assert body.content[0].text.startswith("Thank you: the result arrived")
 
 
+@pytest.mark.slow
 @pytest.mark.row("G5")
 def test_responses_stream_and_body_agree(chat: openai.OpenAI) -> None:
     with chat.responses.stream(model="replay/reasoning", input="?") as stream:
@@ -115,6 +120,7 @@ def test_a_refused_request_says_why_in_the_dialect(chat: openai.OpenAI, claude: 
         claude.messages.create(model="replay/nothing", max_tokens=9, messages=ASK)
 
 
+@pytest.mark.slow
 def test_both_sdks_list_the_models(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
     names = [model.id for model in chat.models.list()]
     assert "replay/text" in names
@@ -161,6 +167,7 @@ def test_a_taken_port_is_one_clear_line(base: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_does_not_hold_the_server_up() -> None:
     with serving() as address:
         where = urlsplit(address)

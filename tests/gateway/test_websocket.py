@@ -210,6 +210,7 @@ def test_what_is_not_understood_is_said_and_the_connection_stays(url: str, raw: 
         assert ws.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_stream_that_breaks_ends_with_one_message(provider: str) -> None:

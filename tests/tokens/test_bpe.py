@@ -39,6 +39,7 @@ def test_without_the_extra_only_its_use_says_so(monkeypatch: pytest.MonkeyPatch)
         estimator.estimate_text(CODE, "gpt-4o")
 
 
+@pytest.mark.slow
 def test_with_the_extra_text_is_exact_at_any_length() -> None:
     estimator = HybridTokenEstimator(counters=counters())
     assert [estimator.estimate_text(text, "gpt-4o").tokens for text in (CODE, JSON, EMOJI)] == [56, 84, 53]
