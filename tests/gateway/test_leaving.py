@@ -56,7 +56,7 @@ def asked(running: Running, up: Upstream, before: int) -> Seen:
     return up.seen[before]
 
 
-@pytest.mark.row("G1")
+@pytest.mark.row("G1", "I6", "I7")
 @pytest.mark.parametrize("upstream", ["openai-chat", "anthropic"])
 def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running, Upstream], upstream: str) -> None:
     running, up = both
@@ -70,7 +70,7 @@ def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running
         left(running, seen)
 
 
-@pytest.mark.row("G1")
+@pytest.mark.row("G1", "I8")
 @pytest.mark.parametrize("client", list(ASKING))
 def test_a_client_that_leaves_before_its_whole_answer(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
