@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tests.gateway.running import PROVIDERS, gateway
@@ -27,17 +28,17 @@ SCENARIOS = ("text", "reasoning", "tools")
 Found: TypeAlias = tuple[str, str, str, str]  # client, provider, scenario and form, what is wrong
 
 
-class Client:
+class Client(ABC):
     """One SDK. `turn` asks and gives (text, reasoning, calls as (id, name, input)); `back` sends a result."""
 
     def __init__(self, base: str) -> None:
         self.base = base
 
-    def turn(self, model: str, *, stream: bool, tools: bool) -> tuple[str, str, list[tuple[str, str, Any]]]:
-        raise NotImplementedError
+    @abstractmethod
+    def turn(self, model: str, *, stream: bool, tools: bool) -> tuple[str, str, list[tuple[str, str, Any]]]: ...
 
-    def back(self, model: str, call: tuple[str, str, Any], *, stream: bool) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def back(self, model: str, call: tuple[str, str, Any], *, stream: bool) -> str: ...
 
 
 class OpenaiChat(Client):

@@ -12,12 +12,10 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
-from tests.gateway.openresponses import FAST, asking, events, fits, lawful, named, resource
+from tests.gateway.openresponses import asking, events, fits, lawful, resource
 from tests.gateway.running import answer, gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import httpx
 
     from penstock.testing import Upstream
@@ -59,18 +57,6 @@ ROWS: dict[str, dict[str, Any]] = {
         "type": "json_schema", "name": "n", "schema": {"type": "object", "properties": {}},
     }}},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def made() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(named, serve=FAST) as both:
-        yield both
-
-
-@pytest.fixture(scope="module")
-def http(made: tuple[Running, Upstream]) -> Iterator[httpx.Client]:
-    with asking(made[0].url) as client:
-        yield client
 
 
 def whole(http: httpx.Client, **body: Any) -> dict[str, Any]:

@@ -9,11 +9,10 @@ import pytest
 
 from penstock.gateway.config import Key, StateTable
 from penstock.gateway.keys import digest
-from tests.gateway.openresponses import FAST, ask, asking, events, lawful, named, resource
+from tests.gateway.openresponses import ask, asking, events, lawful, named, resource
 from tests.gateway.running import gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import httpx
@@ -22,18 +21,6 @@ if TYPE_CHECKING:
     from tests.gateway.running import Running
 
 BEHIND = ("openai-chat", "anthropic", "responses", "gemini")
-
-
-@pytest.fixture(scope="module")
-def made() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(named, serve=FAST) as both:
-        yield both
-
-
-@pytest.fixture(scope="module")
-def http(made: tuple[Running, Upstream]) -> Iterator[httpx.Client]:
-    with asking(made[0].url) as client:
-        yield client
 
 
 # ── going on ──────────────────────────────────────────────────────────────────────────────────────

@@ -10,12 +10,10 @@ import openai
 import pytest
 
 from penstock.testing import Reply
-from tests.gateway.openresponses import FAST, LIMIT, asking, lawful, named, socket, until
+from tests.gateway.openresponses import FAST, LIMIT, lawful, socket, until
 from tests.gateway.running import answer, gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import httpx
 
     from penstock.testing import Upstream
@@ -23,18 +21,6 @@ if TYPE_CHECKING:
 
 BEHIND = ("openai-chat", "anthropic", "responses")
 RESULT = {"type": "function_call_output", "call_id": "call_of_nobody", "output": "1"}
-
-
-@pytest.fixture(scope="module")
-def made() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(named, serve=FAST) as both:
-        yield both
-
-
-@pytest.fixture(scope="module")
-def http(made: tuple[Running, Upstream]) -> Iterator[httpx.Client]:
-    with asking(made[0].url) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ A subclass opens parts by noting how their deltas begin; a part that it does not
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -33,7 +34,7 @@ def value(json: str) -> Any:
     return msgspec.Raw(json.encode()) if is_json(json) else json
 
 
-class PartEncoder(Encoder):
+class PartEncoder(Encoder, ABC):
     """State: how each open part's deltas begin, the files so far, calls that wait to be known as run.
 
     A call that the SDK ran leaves as the SDK itself would have sent it: like one of the client's, with its result. So
@@ -96,9 +97,9 @@ class PartEncoder(Encoder):
             start, pieces = self._files.pop(event.index)
             self._file(start, "".join(pieces), event.extra or start.extra)
 
+    @abstractmethod
     def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
         """Write a whole file."""
-        raise NotImplementedError
 
     def _unknown(self, event: ev.Unknown) -> None:
         if event.protocol == self.protocol:

@@ -6,6 +6,7 @@ usage follows it; it is a fault even if the stream then ends as if nothing had h
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -41,7 +42,7 @@ def _encode(chunk: dict[str, Any]) -> bytes:
     return msgspec.json.encode(clean(chunk))
 
 
-class TurnDecoder(Decoder):
+class TurnDecoder(Decoder, ABC):
     """State: the open part without an id, the calls, the step, the error that is held, what is said at the end."""
 
     shape = tool.Payload
@@ -243,9 +244,9 @@ class TurnDecoder(Decoder):
         self.ledger.close_all(whole=whole)
         self._loose = None
 
+    @abstractmethod
     def _data(self, data: bytes) -> bool:
         """Read `data-*`; given by `decode`."""
-        raise NotImplementedError
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         wire.Start: _start, wire.StreamStart: _stream_start, wire.ResponseMetadata: _response,

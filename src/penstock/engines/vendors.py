@@ -6,6 +6,7 @@ What each can do is data (`VENDORS`). Only this file knows their names for thing
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import find_spec
@@ -35,7 +36,7 @@ async def keep(response: Any) -> None:
         kept.append(response)
 
 
-class Vendor:
+class Vendor(ABC):
     """One vendor's client over one HTTP client."""
 
     ability: ClassVar[Ability]
@@ -53,17 +54,17 @@ class Vendor:
         """Import what the job needs: seconds, the first time."""
         import_module(cls.ability.package)
 
+    @abstractmethod
     async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
         """The HTTP response, and the payloads as they come."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
         """The HTTP response, and the one payload."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def fetch(self, out: Outgoing, job: Job) -> tuple[Any, bytes]:
         """The HTTP response, and the body of something that is no turn."""
-        raise NotImplementedError
 
     @classmethod
     def missing(cls, job: Job) -> str:  # noqa: ARG003 — the same

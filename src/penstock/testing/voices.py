@@ -5,6 +5,7 @@ For tests and for packaged streams. Only what a model says is played: what these
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
@@ -22,7 +23,7 @@ Object: TypeAlias = dict[str, Any]
 _SAYING = (ev.TextStart, ev.RefusalStart)
 
 
-class Voice:
+class Voice(ABC):
     """Events to frames. Handlers say `self.out`; what no handler is there for is not said."""
 
     framing: ClassVar[str] = "sse"
@@ -57,8 +58,8 @@ class Voice:
         return msgspec.json.encode(cls.refused(turn.fault) if turn.fault else cls.body(turn))
 
     @classmethod
-    def body(cls, turn: rq.Turn) -> Object:
-        raise NotImplementedError
+    @abstractmethod
+    def body(cls, turn: rq.Turn) -> Object: ...
 
     @classmethod
     def refused(cls, fault: ev.Fault) -> Object:
