@@ -15,17 +15,20 @@ from penstock.diagnostics import Diagnostics
 from penstock.events import TextDelta
 from penstock.framing import Frame
 from penstock.jsontext import clean, fit, loose
-from penstock.parts import Ledger
+from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
 
 if TYPE_CHECKING:
     from penstock.events import AnyEvent, Unknown
 
+# A frame that only says more of one part: its name, what stands before the text and behind it, the part.
+Like: TypeAlias = tuple[bytes, bytes, bytes, Part]
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 ILL_SHAPED = (
     TypeError, AttributeError, LookupError, ValueError, OverflowError, RecursionError, msgspec.ValidationError,
 )  # fmt: skip
 NO_MORE = (-1, b"", b"")  # of an open text: its part's number, its frames' name, its line with %b for the words
+LESSONS = 16  # frames that are learnt from in vain
 _encode = msgspec.json.Encoder().encode
 STRICT = False  # tests over well-formed streams switch this on: there an ill-shaped payload is a bug of ours
 
@@ -57,21 +60,68 @@ class Decoder:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")
         self.ledger = Ledger(self.diagnostics)
         self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
+        self._like: Like | None = None
+        self._lessons = self._hits = 0
 
     def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
         table = self.table
-        for frame in frames:
+        like = self._like
+        alike = self._alike(frames, 0, like) if like is not None else 0
+        for number, frame in enumerate(frames):
+            if number < alike:
+                continue
             try:
                 payload = self.read(frame[1])  # looked up each time: a handler may know of a quicker one from here on
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._odd(frame[0], frame[1])
                 continue
-            self.frame = frame
+            self.frame, self._like = frame, None
             try:
                 table[type(payload)](self, payload)
             except ILL_SHAPED as error:
                 self._ill(error)
+            like = self._like
+            if like is not None:
+                alike = self._alike(frames, number + 1, like)
         return self.ledger.drain()
+
+    def learn(self, part: Part, text: str) -> None:
+        """The frame being read says `text` for `part` and nothing else: one that differs in its text alone is known.
+
+        Only a text that stands in the frame as it is, and once, shows its place. Where frames differ in more (some
+        carry a number, or padding) no place is ever found again, and the search is given up.
+        """
+        self._lessons += 1
+        if self._lessons > self._hits + LESSONS:
+            return
+        name, data = self.frame
+        said = b'"%b"' % text.encode("utf-8", "replace")
+        at = data.find(said) + 1
+        if at and data.find(said, at) < 0 and b"\\" not in data:
+            self._like = (name, data[:at], data[at + len(said) - 2 :], part)
+
+    def _alike(self, frames: Sequence[Frame], number: int, like: Like) -> int:
+        """Tell the texts of the frames from that one on that are like the one learnt from; the number of the next."""
+        name, before, after, part = like
+        if not part.open or self.ledger.mending:
+            return number
+        out, start, behind, first = self.ledger.out, len(before), len(after), number
+        delta, index, pieces = part.delta, part.index, part.pieces
+        for label, data in frames[number:] if number else frames:
+            if label != name or not (data.startswith(before) and data.endswith(after)):
+                break
+            try:
+                text = data[start : len(data) - behind].decode()
+            except UnicodeDecodeError:
+                break
+            if '"' in text or "\\" in text or not text.isprintable() or not text:
+                break  # not all of it is the string's, or it does not stand there as it is
+            out.append(delta(index, text))
+            if pieces is not None:
+                pieces.append(text)
+            number += 1
+        self._hits += number - first
+        return number
 
     def take(self, payload: Any) -> list[AnyEvent]:
         """Read one payload that is parsed already: the plain object its JSON would give."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock.jsontext import clean
@@ -230,7 +231,8 @@ def _encodable(event: AnyEvent) -> AnyEvent:
     try:
         msgspec.json.encode(event)
     except UnicodeEncodeError:
-        return msgspec.convert(clean(msgspec.to_builtins(event)), type(event))
+        # Field by field: an `extra` of a shape that nobody foresaw would not be taken by its type.
+        return replace(event, **{name: clean(getattr(event, name)) for name in event.__struct_fields__})
     return event
 
 

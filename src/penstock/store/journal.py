@@ -5,19 +5,26 @@ Rows go in through a `Writer`; questions see what is written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+import logging
+import sqlite3
+from collections import deque
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
+from msgspec.structs import astuple
 
 from penstock.store.sqlite import size
-from penstock.store.writer import Writer
+from penstock.store.writer import WAITING, Writer
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
     from pathlib import Path
 
 TRIM = 256  # rows between two looks at the bounds
+# Rows to a statement: while one runs, nobody waits for the interpreter. Older SQLites take 999 values.
+TOGETHER = (25, 5, 1)
+log = logging.getLogger("penstock.store")
 Status: TypeAlias = Literal["finish", "fault", "refused", "cancelled"]
 
 
@@ -25,7 +32,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One turn. Times in seconds: `time` since the epoch, when it was asked; None is unknown.
 
     `asked` is the model as the client named it, `provider` and `model` who answered. `ttft` runs to the first content.
-    `bytes_in` and `bytes_out` are the client's: its body, and what was sent to it.
+    `bytes_in` and `bytes_out` are the client's: its body, and what was sent to it. What is no turn (embeddings, counts,
+    whoever was not let in) has a row too: `operation` says what was asked for, `times` how many alike it stands for.
     """
 
     time: float
@@ -56,13 +64,18 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     written: int | None = None
     reasoning: int | None = None
     exact: bool = True
-    estimate: int | None = None  # of the input, before it was sent
+    estimate: int | None = None  # of the input, as it would have been before it was sent,
+    low: int | None = None  # and its bounds
+    high: int | None = None
+    factor: float | None = None  # learned for this model from turns up to this one
     cost: float | None = None
     request_id: str = ""  # the gateway's own
     upstream_id: str = ""
     user: str = ""
     bytes_in: int = 0
     bytes_out: int = 0
+    operation: str = ""
+    times: int = 1
 
 
 _TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL"}
@@ -72,11 +85,16 @@ _MADE = (
     "CREATE INDEX IF NOT EXISTS turns_time ON turns (time);"
     "CREATE INDEX IF NOT EXISTS turns_key ON turns (key, time)"
 )
-_INSERT = "INSERT INTO turns ({names}) VALUES ({marks})"
-GROUPS = ("key", "provider", "model", "client", "route", "protocol", "engine", "status", "fault", "asked", "tenant")
+_MARKS = f"({', '.join('?' * len(_FIELDS))})"
+_INSERT = {
+    many: f"INSERT INTO turns ({', '.join(_FIELDS)}) VALUES {', '.join([_MARKS] * many)}"  # noqa: S608 — names are ours
+    for many in TOGETHER
+}
 Group: TypeAlias = Literal[
-    "key", "provider", "model", "client", "route", "protocol", "engine", "status", "fault", "asked", "tenant"
-]
+    "key", "provider", "model", "client", "route", "protocol", "engine", "status", "fault", "asked", "tenant",
+    "operation",
+]  # fmt: skip
+GROUPS: tuple[str, ...] = get_args(Group)
 
 
 class Sum(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,7 +120,8 @@ class Sum(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.input + self.output
 
 
-_SUMS = """count(*), sum(status = 'fault'), sum(status = 'cancelled'), sum(status = 'refused'),
+_SUMS = """sum(coalesce(times, 1)), sum(status = 'fault'), sum(status = 'cancelled'),
+    sum((status = 'refused') * coalesce(times, 1)),
     coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cached), 0), coalesce(sum(reasoning), 0),
     coalesce(sum(cost), 0.0), sum(cost IS NULL AND (input IS NOT NULL OR output IS NOT NULL)), avg(ttft), avg(duration)
     FROM turns WHERE time >= ? AND time < ?"""
@@ -118,42 +137,55 @@ class JournalRows:
         self.path = path
         self._writer = Writer(path)
         self._clock, self._age, self._size = clock, age, size
-        self._added = 0
+        self._added = self._refused = 0
         columns = ", ".join(f"{name} {kind}" for name, kind in _columns().items() if name != "time")
         self._writer.create(_MADE.format(columns=columns))
         self._writer.submit(self._widen)
         if not read_only:
             self._writer.submit(self._trim)
-        names, marks = ", ".join(_FIELDS), ", ".join("?" * len(_FIELDS))
-        self._insert = _INSERT.format(names=names, marks=marks)
+        self._given: deque[tuple[Turn, Callable[[Turn], Turn] | None]] = deque()  # not yet looked at
+        self._taken: list[tuple[object, ...]] = []  # not yet committed
+        self._called = False  # the writer knows that something was given
+        self._writer.on_failure = self._uncalled
 
     def add(self, row: Turn, clean: Callable[[Turn], Turn] | None = None) -> bool:
         """Have a row written soon, cleaned first, in the writer's thread; False where there is no room for it."""
-
-        def job(database: sqlite3.Connection) -> None:
-            kept = row if clean is None else clean(row)
-            database.execute(self._insert, tuple(getattr(kept, name) for name in _FIELDS))
-
-        self._added += 1
-        if self._added % TRIM == 0:
-            self._writer.submit(self._trim)
-        return self._writer.submit(job)
+        if len(self._given) >= WAITING:
+            self._refused += 1
+            return False
+        self._given.append((row, clean))
+        return self._called or self._call()
 
     @property
     def waiting(self) -> int:
-        return self._writer.waiting
+        return len(self._given) + len(self._taken)
 
     @property
     def lost(self) -> int:
-        return self._writer.refused + self._writer.failed
+        return self._refused
 
     def flush(self) -> None:
+        self._call()
         self._writer.flush()
 
     def close(self) -> None:
+        self._call()
         self._writer.close()
 
+    def _call(self) -> bool:
+        if self._called or not self.waiting:
+            return True
+        self._called = True
+        return self._writer.submit(self._pour)
+
     # ── questions ─────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """The answer to any question; `history` has some."""
+        return self._writer.read(query, values)
+
+    def submit(self, job: Callable[[sqlite3.Connection], None]) -> bool:
+        return self._writer.submit(job)
 
     def turns(
         self, *, since: float = 0.0, until: float = _FOREVER, limit: int = 100, before: int | None = None, **same: str
@@ -163,23 +195,27 @@ class JournalRows:
         names = ", ".join(_FIELDS)
         query = f"SELECT id, {names} FROM turns WHERE time >= ? AND time < ? AND id < ?{where} ORDER BY id DESC LIMIT ?"  # noqa: S608 — names are ours
         rows = self._writer.read(query, (since, until, before or 2**62, *values, limit))
-        return [(int(str(row[0])), _turn(row[1:])) for row in rows]
+        return [(int(str(row[0])), turn_of(row[1:])) for row in rows]
 
-    def total(self, *, since: float = 0.0, until: float = _FOREVER, **same: str) -> Sum:
-        """All turns of a time together."""
-        where, values = _same(same)
+    def total(self, *, since: float = 0.0, until: float = _FOREVER, without: str = "", **same: str) -> Sum:
+        """All turns of a time together; `without` an operation."""
+        where, values = _same(same, without)
         row = self._writer.read(f"SELECT {_SUMS}{where}", (since, until, *values))[0]
         return _sum("", 0.0, row)
 
-    def by(self, group: Group, *, since: float = 0.0, until: float = _FOREVER, **same: str) -> list[Sum]:
+    def by(
+        self, group: Group, *, since: float = 0.0, until: float = _FOREVER, without: str = "", **same: str
+    ) -> list[Sum]:
         """Turns counted by what they share, those with the most first."""
-        where, values = _same({group: ""} if group not in GROUPS else same)
+        where, values = _same({group: ""} if group not in GROUPS else same, without)
         query = f"SELECT {group}, {_SUMS}{where} GROUP BY {group} ORDER BY 2 DESC, 1 LIMIT 1000"
         return [_sum(str(row[0] or ""), 0.0, row[1:]) for row in self._writer.read(query, (since, until, *values))]
 
-    def slices(self, step: float, *, since: float, until: float = _FOREVER, **same: str) -> list[Sum]:
+    def slices(
+        self, step: float, *, since: float, until: float = _FOREVER, without: str = "", **same: str
+    ) -> list[Sum]:
         """Turns counted by slices of time; those without a turn are left out."""
-        where, values = _same(same)
+        where, values = _same(same, without)
         query = f"SELECT CAST(time / ? AS INTEGER), {_SUMS}{where} GROUP BY 1 ORDER BY 1 LIMIT 10000"
         rows = self._writer.read(query, (step, since, until, *values))
         return [_sum("", float(str(row[0])) * step, row[1:]) for row in rows]
@@ -192,6 +228,48 @@ class JournalRows:
         for name, kind in _columns().items():
             if name not in there:
                 database.execute(f"ALTER TABLE turns ADD COLUMN {name} {kind}")
+
+    def _uncalled(self) -> None:
+        """Nothing could be written, perhaps because somebody else had the file: the next row calls again."""
+        self._called = False
+
+    def _pour(self, database: sqlite3.Connection) -> Callable[[], None]:
+        """Write what was given. What was taken and not committed is tried again."""
+        self._called = False  # before the rows are taken: one that is given from here on calls again
+        again, self._taken = self._taken, []
+        self._several(database, again)
+        while self._given:
+            rows: list[tuple[object, ...]] = []
+            for _ in range(min(len(self._given), TRIM)):
+                row, clean = self._given.popleft()
+                rows.append(astuple(row if clean is None else clean(row)))
+            self._several(database, rows)
+        return self._taken.clear
+
+    def _several(self, database: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
+        """Some rows, as many to a statement as it takes, and a look at the bounds from time to time."""
+        self._taken += rows
+        start = 0
+        for many in TOGETHER:
+            for at in range(start, len(rows) - many + 1, many):
+                self._put(database, rows[at : at + many])
+                start = at + many
+        self._added += len(rows)
+        if self._added >= TRIM:
+            self._added = 0
+            self._trim(database)
+
+    def _put(self, database: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
+        """Some rows; a value that no column takes costs its own row only."""
+        try:
+            database.execute(_INSERT[len(rows)], (*chain.from_iterable(rows),))
+        except (OverflowError, ValueError, sqlite3.ProgrammingError) as error:
+            if len(rows) > 1:
+                for row in rows:
+                    self._put(database, [row])
+                return
+            self._refused += 1
+            log.error("%s: a row was not written: %s", self.path, error)  # noqa: TRY400 — no bug of ours
 
     def _trim(self, database: sqlite3.Connection) -> None:
         """Forget what is too old, then the oldest tenth until the rest has room."""
@@ -213,14 +291,16 @@ def _columns() -> dict[str, str]:
     return made
 
 
-def _same(same: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+def _same(same: dict[str, str], without: str = "") -> tuple[str, tuple[str, ...]]:
     for name in same:
         if name not in GROUPS:
             raise ValueError(name)
-    return "".join(f" AND {name} = ?" for name in same), tuple(same.values())
+    but = " AND coalesce(operation, '') != ?" if without else ""
+    return "".join(f" AND {name} = ?" for name in same) + but, (*same.values(), *([without] if without else ()))
 
 
-def _turn(row: tuple[Any, ...]) -> Turn:
+def turn_of(row: tuple[Any, ...]) -> Turn:
+    """The fields of a turn, in order, as one."""
     given = {name: value for name, value in zip(_FIELDS, row, strict=True) if value is not None}
     return msgspec.convert(given, Turn, strict=False)
 

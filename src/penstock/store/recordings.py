@@ -26,6 +26,7 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="form",
     """What was asked of whom, and how the answer began. `cut`: the answer was longer than what is kept of it."""
 
     version: int = VERSION
+    id: str = ""  # of the turn, as the journal has it
     time: float = 0.0  # since the epoch
     protocol: str = ""  # of the answer
     framing: str = ""
@@ -81,12 +82,18 @@ def read(path: Path) -> Recording:
         return Recording(header, list(_chunks(path, file)))
 
 
+def parse(data: bytes, name: str) -> Recording:
+    """The same from the bytes of one; `name` is what it is called in errors."""
+    first, *rest = data.lstrip().split(b"\n")
+    return Recording(_header(name, first), list(_chunks(name, filter(bytes.strip, rest))))
+
+
 def is_recording(beginning: bytes) -> bool:
     """Whether a file that begins so is one."""
     return beginning.lstrip().startswith(b'{"form":"penstock-recording"')
 
 
-def _header(path: Path, line: bytes) -> Header:
+def _header(path: Path | str, line: bytes) -> Header:
     try:
         header = msgspec.json.decode(line, type=Header)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -96,7 +103,7 @@ def _header(path: Path, line: bytes) -> Header:
     return header
 
 
-def _chunks(path: Path, lines: Iterable[bytes]) -> Iterator[tuple[float, bytes]]:
+def _chunks(path: Path | str, lines: Iterable[bytes]) -> Iterator[tuple[float, bytes]]:
     for number, line in enumerate(lines, 2):
         try:
             at, text, *data = msgspec.json.decode(line, type=list[Any])

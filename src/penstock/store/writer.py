@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Job: TypeAlias = Callable[[sqlite3.Connection], Callable[[], None] | None]
 
 BATCH = 500  # jobs to a transaction
-PAUSE = 0.05  # seconds that jobs gather for
+PAUSE = 0.2  # seconds that jobs gather for
 WAITING = 100_000  # jobs that wait at most; beyond it the disk has been stuck for long, and new ones are refused
 PATIENCE = 10.0  # seconds that a close or flush waits
 log = logging.getLogger("penstock.store")
@@ -37,6 +37,7 @@ class Writer:
         self.connection = connect(path)
         self.refused = 0  # jobs that there was no room for
         self.failed = 0  # jobs that the database would not take
+        self.on_failure: Callable[[], None] = lambda: None  # called for each, in the writer's thread
         self._jobs: deque[Job] = deque()
         # Readers of a file have a connection of their own, and wait for no batch; one in memory has no other.
         self._reader = connect(path) if path != ABSENT else self.connection
@@ -127,11 +128,12 @@ class Writer:
                 self.connection.execute("BEGIN IMMEDIATE")
                 after = [job(self.connection) for job in batch]
                 self.connection.execute("COMMIT")
-            except (sqlite3.Error, OverflowError) as error:
+            except (sqlite3.Error, OverflowError, ValueError) as error:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 if len(batch) == 1:
                     self.failed += 1
+                    self.on_failure()
                     log.error("%s: a row was not written: %s", self.path, error)  # noqa: TRY400 — no bug of ours
                 return False
         for call in after:

@@ -66,6 +66,7 @@ class ChatDecoder(Decoder):
                 text, delta.content = delta.content, None
                 if chunk == _MORE_TEXT:
                     self.ledger.tell(part, text)
+                    self.learn(part, text)
                     return
                 delta.content = text
         if choices and self.ledger.inside:

@@ -1,0 +1,65 @@
+"""Rows that are written together: each is there once, a bad one costs no other, and what fails is tried again."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.store.journal import TOGETHER, JournalRows, Turn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANY = TOGETHER[0]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> JournalRows:
+    return JournalRows(tmp_path / "journal.sqlite", time.time, age=1e12, size=10**9)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, MANY - 1, MANY, MANY + 1, 3 * MANY + 7, 700])
+def test_every_row_is_written_once(rows: JournalRows, count: int) -> None:
+    for number in range(count):
+        assert rows.add(Turn(time=float(number), route=f"/{number}"))
+    rows.flush()
+    assert sorted(turn.time for _, turn in rows.turns(limit=1000)) == [float(number) for number in range(count)]
+    assert rows.waiting == 0
+    rows.close()
+
+
+def test_a_value_that_no_column_takes_costs_its_own_row(rows: JournalRows) -> None:
+    for number in range(MANY):
+        bad = {7: {"input": 2**80}, 11: {"route": "\ud800"}}.get(number, {})
+        rows.add(Turn(time=float(number), **bad))  # type: ignore[arg-type]
+    rows.flush()
+    assert {turn.time for _, turn in rows.turns(limit=1000)} == {float(n) for n in range(MANY)} - {7.0, 11.0}
+    assert rows.lost == 2
+    rows.close()
+
+
+def test_rows_that_somebody_kept_from_being_written_are_tried_again(rows: JournalRows) -> None:
+    rows._writer.connection.execute("PRAGMA busy_timeout=1")
+    other = sqlite3.connect(rows.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    rows.add(Turn(time=1.0))
+    rows.flush()
+    assert rows.turns() == []
+    other.execute("ROLLBACK")
+    other.close()
+    rows.add(Turn(time=2.0))
+    rows.flush()
+    assert [turn.time for _, turn in rows.turns()] == [2.0, 1.0]
+    rows.close()
+
+
+def test_a_closing_writes_what_waits(rows: JournalRows) -> None:
+    for number in range(MANY + 3):
+        rows.add(Turn(time=float(number)))
+    rows.close()
+    again = JournalRows(rows.path, time.time, read_only=True)
+    assert again.total().turns == MANY + 3
+    again.close()
