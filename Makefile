@@ -27,10 +27,11 @@ help: ## this list
 
 .PHONY: serve
 serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no network, no Node
+	@tools/web.sh maybe
 	@exec $(BIN)/penstock serve $(ARGS)
 
 .PHONY: test
-test: check .venv/.stamp-node .venv/.stamp-vscode ## everything: the checks, then every test
+test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode ## everything: the checks, then every test
 	$(PYTEST) $(ARGS)
 
 .PHONY: fast
@@ -68,6 +69,9 @@ bench: .venv/.stamp-node ## measure, and write benchmarks/results.md
 agents: .venv/.stamp-dev .venv/.stamp-agents ## coding agents from npm against the gateway: the matrix; not part of make test
 	$(BIN)/python -m tools.agents $(ARGS)
 
+.PHONY: web
+web: .venv/.stamp-web ## build the inspector's page into the package
+
 .PHONY: vsix
 vsix: .venv/.stamp-vscode ## pack the VS Code extension into dist/penstock.vsix
 	$(BIN)/python tools/vscode_pack.py $(ARGS)
@@ -90,7 +94,7 @@ lock: ## write requirements/*.lock anew from pyproject.toml
 .PHONY: clean distclean
 clean: ## remove caches and build output
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf vscode/bundle vscode/dist vscode/dist-tests
+	rm -rf vscode/bundle vscode/dist vscode/dist-tests src/penstock/inspector/static .venv/.stamp-web
 	find . \( -name .venv -o -name node_modules -o -name .git \) -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
 
 distclean: clean ## the same, and the environment and npm packages too
@@ -120,4 +124,9 @@ distclean: clean ## the same, and the environment and npm packages too
 # The npm packages of the VS Code extension, and a VS Code to test it in.
 .venv/.stamp-vscode: .venv/.stamp-dev $(wildcard tests/vscode/setup.sh tests/vscode/package-lock.json vscode/package-lock.json)
 	@if [ -f tests/vscode/setup.sh ]; then sh tests/vscode/setup.sh; fi
+	@touch $@
+
+# The inspector's page.
+.venv/.stamp-web: .venv/.stamp-dev tools/web.sh $(shell find web -name node_modules -prune -o -type f -print)
+	@tools/web.sh build
 	@touch $@

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock import protocols
 from penstock.carrying import CARRIERS
+from penstock.engines.substitutes import SUBSTITUTES
 from penstock.errors import UnknownProtocol
 from penstock.messages.convert import losses
 
@@ -20,7 +21,8 @@ HEAD = """# Losses
 What a target cannot express is reported, never dropped in silence: a diagnostic `loss-<key>` has the sentence below,
 and counts how often. Every protocol that can be written has its tables: one for answers (streams and whole bodies),
 one for requests. A request may also go another way than its own, which is a diagnostic `carried-<key>` and no loss:
-our own readers put it back.
+our own readers put it back. Where a whole turn is asked for, some of what is lost is had in another way, or refused:
+[engines](engines.md#what-a-provider-has-no-word-for).
 
 This page is made by `python tools/losses.py > docs/losses.md` from the tables in the code.
 """
@@ -35,7 +37,8 @@ def page() -> str:
             parts.append(_table(name, answers))
         if requests is not None:
             parts.append(_table(f"{name}, requests", requests))
-    return "\n".join([*parts, _table("carried in requests", CARRIERS)])
+    stand_ins = _table("carried by engines and the gateway", SUBSTITUTES)
+    return "\n".join([*parts, _table("carried in requests", CARRIERS), stand_ins])
 
 
 def _answers(name: str) -> Mapping[str, str] | None:

@@ -29,9 +29,10 @@ def run(*command: str | Path, cwd: Path = EXTENSION) -> None:
 
 
 def bundle() -> None:
-    """The wheel of this tree and the lock of what it needs."""
+    """The wheel of this tree, the inspector's page in it, and the lock of what it needs."""
     shutil.rmtree(BUNDLE, ignore_errors=True)
     BUNDLE.mkdir()
+    run("bash", ROOT / "tools/web.sh", "build", cwd=ROOT)
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", BUNDLE, cwd=ROOT)
     shutil.copy(ROOT / "requirements/serve.lock", BUNDLE)
 

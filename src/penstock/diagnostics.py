@@ -16,12 +16,16 @@ LIMIT = 200
 
 
 class Diagnostic(msgspec.Struct, gc=False):
-    """One finding. `code` is stable and kebab-case, `where` names the stage or the path."""
+    """One finding. `code` is stable and kebab-case, `where` names the stage or the path.
+
+    `name` is the one word of the message that programs want, where there is one: a setting's, a field's.
+    """
 
     code: str
     message: str
     where: str = ""
     count: int = 1
+    name: str = ""
 
 
 class Diagnostics:
@@ -33,13 +37,13 @@ class Diagnostics:
         self._where = where
         self._rows: dict[tuple[str, str], Diagnostic] = {}
 
-    def add(self, code: str, message: str) -> None:
+    def add(self, code: str, message: str, name: str = "") -> None:
         """Note a finding; a repeated one only counts."""
         row = self._rows.get((code, message))
         if row is not None:
             row.count += 1
         elif len(self._rows) < LIMIT:
-            self._rows[code, message] = Diagnostic(code, message, self._where)
+            self._rows[code, message] = Diagnostic(code, message, self._where, name=name)
         else:
             self._overflow()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from penstock.diagnostics import Diagnostic
 
@@ -66,16 +66,41 @@ class Pipe:
     def trace(self, items: Iterable[Any]) -> list[Hop]:
         """Feed items one by one to the end and tell which caused which, at every stage."""
         hops: list[Hop] = []
+
+        def visit(stage: int, cause: int | None, item: Any) -> int:
+            hops.append(Hop(len(hops), stage, cause, item))
+            return len(hops) - 1
+
+        trail = self.trail(visit)
         for item in items:
-            self._follow(hops, 0, None, item)
-        for number, stage in enumerate(self.stages, 1):
-            for item in stage.finish():
-                self._follow(hops, number, None, item)
+            trail.feed(item)
+        trail.finish()
         return hops
 
-    def _follow(self, hops: list[Hop], stage: int, cause: int | None, item: Any) -> None:
-        number = len(hops)
-        hops.append(Hop(number, stage, cause, item))
-        if stage < len(self.stages):
-            for made in self.stages[stage].feed([item]):
-                self._follow(hops, stage + 1, number, made)
+    def trail(self, visit: Callable[[int, Any, Any], Any]) -> Trail:
+        """The same as it goes: `visit(stage, cause, item)` is told of each item before that is fed on."""
+        return Trail(self.stages, visit)
+
+
+class Trail:
+    """A pipe being traced. What `visit` gives back for an item is the `cause` of all that comes of it."""
+
+    def __init__(self, stages: Sequence[Stage[Any, Any]], visit: Callable[[int, Any, Any], Any]) -> None:
+        self._stages = stages
+        self._visit = visit
+
+    def feed(self, item: Any) -> None:
+        """One item, through all stages."""
+        self._follow(0, None, item)
+
+    def finish(self, first: int = 0) -> None:
+        """The end of input, at every stage from the first on: what it brings about has no cause."""
+        for number, stage in enumerate(self._stages[first:], first + 1):
+            for item in stage.finish():
+                self._follow(number, None, item)
+
+    def _follow(self, stage: int, cause: Any, item: Any) -> None:
+        token = self._visit(stage, cause, item)
+        if stage < len(self._stages):
+            for made in self._stages[stage].feed([item]):
+                self._follow(stage + 1, token, made)

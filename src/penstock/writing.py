@@ -43,7 +43,8 @@ class Draft:
 
     def lose(self, what: str, *names: str) -> None:
         """Say that something did not fit, and what was done instead."""
-        self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}")
+        name = names[0] if what == "setting" and names else ""  # other names are the client's own words
+        self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}", name)
 
     def glance(self, file: rq.File) -> None:
         """Report what no protocol but a few can say of an image. Only where its LOSSES have the row."""

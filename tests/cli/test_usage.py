@@ -99,3 +99,23 @@ def test_bars_are_as_high_as_they_should_be() -> None:
     assert lines[:6] == ["48       ██", "         ██", "         ██", "         ██", "         ██", " 0   ▁▁████"]
     assert all(len(line) <= 12 for line in lines[:6])
     assert ["".join(text for text, _ in line) for line in bars([], [], str)][-1].strip() == ""
+
+
+def test_what_is_no_turn_is_named_beside_them(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    rows = JournalRows(path, time.time, age=1e9, size=10**9)
+    rows.add(Turn(time=NOW - 9, model="gpt", operation="chat", input=5, output=5))
+    for _ in range(2):
+        rows.add(Turn(time=NOW - 9, model="embed", operation="embeddings", input=100, cost=0.5))
+    rows.add(Turn(time=NOW - 9, model="gpt", operation="count", estimate=5, times=40))
+    rows.add(Turn(time=NOW - 9, status="refused", http=401, fault="auth", times=1000))
+    rows.close()
+    said = usage(str(path), "--no-color")
+    assert said.startswith("1,001 turns, 40 counts, 2 embeddings since 24h, 1,000 refused\n205 tokens in, 5 out")
+    table = [line.split()[:2] for line in said.splitlines()[4:7]]
+    assert table == [["-", "1,000"], ["embed", "2"], ["gpt", "1"]], "a count is no turn of its model's"
+    by = usage(str(path), "--by", "operation", "--no-color")
+    assert ["count", "40"] in [line.split()[:2] for line in by.splitlines()]
+    assert usage(str(path), "--operation", "count").startswith("0 turns, 40 counts since 24h")
+    assert any(line.endswith("refused:auth, 1000 times") for line in usage(str(path), "--last", "9").splitlines())
+    assert json.loads(usage(str(path), "--json"))["beside"] == {"count": 40, "embeddings": 2}

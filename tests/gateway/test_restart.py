@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -59,3 +61,42 @@ def test_signed_thinking_comes_back_after_a_restart(tmp_path: Path) -> None:
     )
     assert {"type": "thinking", "thinking": THOUGHT, "signature": SIGNATURE} in mine
     assert not [block for block in other if block.get("type") == "thinking"]
+
+
+def reply_of(base: str, messages: list[Any]) -> list[Any]:
+    body = {"version": 1, "model": "up/claude", "messages": messages}
+    reply = httpx.post(f"{base}/vscode/chat", json=body, headers={"authorization": "Bearer planted-key-a"}, timeout=30)
+    assert reply.status_code == 200, reply.text
+    return [json.loads(line) for line in reply.text.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.row("D6", "G2")
+def test_a_stateful_marker_leads_to_the_thinking_after_a_restart(tmp_path: Path) -> None:
+    """As VS Code keeps a reply when the user speaks again: words that it may have changed, and the marker."""
+    thinking = [
+        *CALLING[:4],
+        ev.TextStart(1),
+        ev.TextDelta(1, "3.2 m"),
+        ev.TextEnd(1),
+        *CALLING[-2:-1],
+        ev.Finish("stop"),
+    ]
+    replies = [Reply.of("anthropic", events) for events in (thinking, DONE, DONE)]
+    user = {"role": 1, "content": [{"value": "How high is the water?"}]}
+    with scripted(*replies) as upstream:
+        config = f"[providers.up]\nbase_url = '{upstream.url}'\nlike = 'anthropic'\nkey = 'x'\n[keys.a]\nenv = 'A'\n"
+        with gateway(tmp_path, config, A="planted-key-a") as first:
+            [start, *_] = reply_of(first.base, [user])
+        marker = base64.b64encode(f"up/claude\\{start['id']}".encode()).decode()
+        said: Any = {
+            "role": 2,
+            "content": [{"value": "It is *3.2 m*."}, {"mimeType": "stateful_marker", "data": marker}],
+        }
+        with gateway(tmp_path, config, A="planted-key-a") as second:
+            reply_of(second.base, [user, said, user])
+            reply_of(second.base, [user, {**said, "content": said["content"][:1]}, user])
+    with_marker, without = (seen.json["messages"][1]["content"] for seen in upstream.seen[1:])
+    assert with_marker[0] == {"type": "thinking", "thinking": THOUGHT, "signature": SIGNATURE}
+    assert "3.2 m" in str(with_marker[1])
+    assert "signature" not in str(without)

@@ -37,7 +37,7 @@ def test_a_key_is_asked_for_at_the_door() -> None:
         with socket(running.url, Authorization="Bearer secret-of-ben") as ben:
             error = ben.error(model="openai-chat/text", input="Hi.", previous_response_id=first["id"])
         assert error["code"] == "previous_response_not_found"
-        assert [row.key for row in running.rows()] == ["ben", "ann"]
+        assert [(row.key, row.http) for row in running.rows()] == [("ben", 400), ("ann", 200), ("", 401)]
 
 
 def test_a_page_of_another_site_may_not_connect(url: str) -> None:

@@ -180,3 +180,59 @@ def test_state_survives_a_client_that_carries_none(parts: list[Any]) -> None:
     assert thoughts(made.messages[1].parts) == thoughts(parts)
     assert calls(made.messages[1].parts) == calls(parts)
     assert restore(made, kept, "me", Diagnostics()) == made
+
+
+# ── marks ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def marked(message: rq.Message, marker: str) -> rq.Message:
+    message.extra = {"vscode": {"_": {"marker": marker}}}
+    return message
+
+
+def after(mark: str, answer: rq.Turn, *messages: rq.Message) -> rq.Request:
+    kept = store()
+    remember(answer, kept, "me", mark)
+    remember(turn(REDACTED, rq.Text("It is a cat.")), kept, "me", "another")
+    return restore(ask(*messages), kept, "me", Diagnostics())
+
+
+@pytest.mark.row("D6")
+def test_a_mark_leads_to_the_state_whatever_became_of_the_text() -> None:
+    answer = turn(SIGNED, rq.Text("It is a cat."))
+    for text in ("It is a [cat](https://cats.example).", "It is a cat."):  # the second was said elsewhere since
+        said = marked(assistant(text), "acme/tiny\\one")
+        assert after("one", answer, user("hi"), said, user("sure?")).messages[1].parts[0] == SIGNED
+    lost = marked(assistant("It is a [cat](https://cats.example)."), "acme/tiny\\two")
+    assert shape(after("one", answer, user("hi"), lost))[1] == "assistant text"
+
+
+@pytest.mark.row("D6")
+def test_calls_of_a_marked_message_are_known_by_their_ids_alone() -> None:
+    answer = turn(SIGNED, call("a"), SEALED, call("b"))
+    changed = [rq.Call(name, "read", '{"path":"elsewhere"}') for name in ("a", "b")]
+    made = after("one", answer, user("hi"), marked(assistant(*changed), "tiny\\one"), tool(result("a"), result("b")))
+    assert shape(made)[1] == "assistant reasoning call:a reasoning call:b"
+    assert [made.messages[1].parts[0], made.messages[1].parts[2]] == [SIGNED, SEALED]
+    only = after("one", answer, user("hi"), marked(assistant(changed[1]), "tiny\\one"), tool(result("b")))
+    assert shape(only)[1] == "assistant reasoning call:b"
+    assert only.messages[1].parts[0] == SEALED
+
+
+def test_the_first_call_may_be_marked_and_the_second_known_by_itself() -> None:
+    """A mark knows the calls that have state; what follows it is looked up under its own key all the same."""
+    kept = store()
+    remember(turn(SIGNED, call("a")), kept, "me", "one")
+    remember(turn(SEALED, call("b")), kept, "me")
+    both = marked(assistant(call("a"), call("b")), "tiny\\one")
+    made = restore(ask(user("hi"), both, tool(result("a"), result("b"))), kept, "me", Diagnostics())
+    assert shape(made)[1] == "assistant reasoning call:a reasoning call:b"
+
+
+def test_a_marked_row_that_is_damaged_is_as_good_as_none() -> None:
+    from penstock.messages.state import mark_key
+
+    kept = store()
+    kept.put("me", {mark_key("one"): b'{"":7}'})
+    said = marked(assistant("hello"), "tiny\\one")
+    assert shape(restore(ask(user("hi"), said), kept, "me", Diagnostics()))[1] == "assistant text"

@@ -1,4 +1,7 @@
-"""A scripted Anthropic upstream that insists on the signed thinking before each of its calls."""
+"""A scripted upstream that insists: on the signed thinking before each call, on that before words, and on patience.
+
+Anthropic's dialect where it is asked at `/v1/messages`, OpenAI's elsewhere; what it does is in the model's name.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,42 @@ from penstock import events as ev
 from penstock.testing import Reply
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.testing.upstream import Seen
 
 PROTOCOL = "anthropic"
+REDACTED = {PROTOCOL: {"redacted": "c2VhbGVk"}}
 
 
-def reply(seen: Seen) -> Reply:
-    """By the model asked for: one that is slow, one that refuses, and one that calls and insists."""
-    body = seen.json
-    if body["model"].endswith("slow"):
-        return Reply.of(PROTOCOL, [ev.Start(), *_text(0, "drop by drop " * 200), ev.Finish("stop")]).slow(0.05)
-    if body["model"].endswith("bad"):
-        return Reply.refusing(PROTOCOL, 400, "max_tokens is too large")
-    return insisting(body)
+class Provider:
+    """Answers by the last word of the model's name."""
+
+    def __init__(self) -> None:
+        self._limited: set[str] = set()
+
+    def __call__(self, seen: Seen) -> Reply:
+        protocol = PROTOCOL if seen.path.endswith("/messages") else "openai-chat"
+        body = seen.json
+        word = str(body["model"]).rpartition("-")[2]
+        if protocol != PROTOCOL:
+            return said("openai-chat", "A short title" if "title" in str(body).lower() else "Understood.")
+        return self._limiting(body) if word == "limited" else WORDS.get(word, insisting)(body)
+
+    def _limiting(self, body: dict[str, Any]) -> Reply:
+        """The first time that something is asked it is too much."""
+        question = str(body["messages"][-1])
+        if question in self._limited:
+            return said(PROTOCOL, "Now there is room.")
+        self._limited.add(question)
+        return Reply.limited(PROTOCOL, retry_after=3)
 
 
 def insisting(body: dict[str, Any]) -> Reply:
+    """Signed thinking and a call; once it has the call's result, an answer."""
     calls, last = 0, body["messages"][-1]
     for message in body["messages"]:
-        blocks = message["content"] if isinstance(message["content"], list) else []
+        blocks = _blocks(message)
         signatures = [block.get("signature") for block in blocks if block["type"] == "thinking"]
         for block in blocks:
             if block["type"] == "tool_use":
@@ -34,21 +54,86 @@ def insisting(body: dict[str, Any]) -> Reply:
                 if block["id"].replace("toolu", "sig") not in signatures:
                     return Reply.refusing(PROTOCOL, 400, f"{block['id']} came without its signed thinking")
     usage = ev.Usage(input=100 + calls, output=20)
-    if any(block["type"] == "tool_result" for block in last["content"] if isinstance(block, dict)):
+    if any(block["type"] == "tool_result" for block in _blocks(last)):
         return Reply.of(PROTOCOL, [ev.Start("m", "claude-script"), *_text(0, "It is 3.2 m."), usage, ev.Finish("stop")])
-    number = calls + 1
-    thought: list[ev.AnyEvent] = [
-        ev.ReasoningStart(0), ev.ReasoningDelta(0, "Which gauge? The one asked for."),
-        ev.ReasoningEnd(0, extra={PROTOCOL: {"signature": f"sig_{number}"}}),
+    number, tool = calls + 1, _tool(body)
+    events = [*_thought(0, "Which gauge? The one asked for.", f"sig_{number}"), *_call(1, f"toolu_{number}", *tool)]
+    return Reply.of(PROTOCOL, [ev.Start("m", "claude-script"), *events, usage, ev.Finish("calls")])
+
+
+def insisting_on_words(body: dict[str, Any]) -> Reply:
+    """Signed thinking before words alone, which must come back with them; its words are never the same."""
+    turns = [_blocks(message) for message in body["messages"] if message["role"] == "assistant"]
+    for number, blocks in enumerate(turns, start=1):
+        if [block.get("signature") for block in blocks if block["type"] == "thinking"] != [f"said_{number}"]:
+            return Reply.refusing(PROTOCOL, 400, f"answer {number} came without its signed thinking")
+    number = len(turns) + 1
+    events = [*_thought(0, "Nothing to look up.", f"said_{number}"), *_text(1, f"Answer number {number}.")]
+    return Reply.of(PROTOCOL, [ev.Start("m", "claude-words"), *events, ev.Finish("stop")])
+
+
+def insisting_on_all(body: dict[str, Any]) -> Reply:
+    """Two thoughts and one that is sealed, around two calls: all come back, in their places."""
+    kinds = ["thinking", "tool_use", "redacted_thinking", "thinking", "tool_use"]
+    for message in body["messages"]:
+        blocks = [block for block in _blocks(message) if block["type"] in kinds]
+        if message["role"] != "assistant" or not any(block["type"] == "tool_use" for block in blocks):
+            continue
+        found = [(block["type"], block.get("signature", "")) for block in blocks]
+        if found != list(zip(kinds, ["first", "", "", "second", ""], strict=True)):
+            return Reply.refusing(PROTOCOL, 400, f"this is not how it was: {found}")
+    if any(block["type"] == "tool_result" for block in _blocks(body["messages"][-1])):
+        return said(PROTOCOL, "Both were read.")
+    number = len(body["messages"])
+    events = [
+        *_thought(0, "The upper one first.", "first"), *_call(1, f"toolu_{number}a", "read_gauge", "{}"),
+        ev.ReasoningStart(2, form="redacted"), ev.ReasoningEnd(2, extra=REDACTED),
+        *_thought(3, "Then the lower one.", "second"), *_call(4, f"toolu_{number}b", "read_gauge", "{}"),
     ]  # fmt: skip
-    call: list[ev.AnyEvent] = [
-        ev.CallStart(1, f"toolu_{number}", "read_gauge"), ev.CallDelta(1, "{}"),
-        ev.CallEnd(1, f"toolu_{number}", "read_gauge", "{}"),
+    return Reply.of(PROTOCOL, [ev.Start("m", "claude-twice"), *events, ev.Finish("calls")])
+
+
+def said(protocol: str, text: str) -> Reply:
+    """Words, and what they cost."""
+    usage = ev.Usage(input=900, output=20)
+    return Reply.of(protocol, [ev.Start("m", "script"), *_text(0, text), usage, ev.Finish("stop")])
+
+
+def _tool(body: dict[str, Any]) -> tuple[str, str]:
+    """The tool that is called, and with what: the shell where there is one."""
+    names = [tool["name"] for tool in body.get("tools", [])]
+    if "run_in_terminal" not in names:
+        return "read_gauge", "{}"
+    words = '"explanation":"Reads the gauge","goal":"Read the gauge","mode":"sync","timeout":10000,"isBackground":false'
+    return "run_in_terminal", f'{{"command":"echo 3.2 m",{words}}}'
+
+
+def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return [block for block in message["content"] if isinstance(block, dict)]
+
+
+def _thought(index: int, text: str, signature: str) -> list[ev.AnyEvent]:
+    return [
+        ev.ReasoningStart(index), ev.ReasoningDelta(index, text),
+        ev.ReasoningEnd(index, extra={PROTOCOL: {"signature": signature}}),
     ]  # fmt: skip
-    return Reply.of(PROTOCOL, [ev.Start("m", "claude-script"), *thought, *call, usage, ev.Finish("calls")])
+
+
+def _call(index: int, id: str, name: str, given: str) -> list[ev.AnyEvent]:
+    return [ev.CallStart(index, id, name), ev.CallDelta(index, given), ev.CallEnd(index, id, name, given)]
 
 
 def _text(index: int, text: str) -> list[ev.AnyEvent]:
     words = text.split(" ")
     deltas: list[ev.AnyEvent] = [ev.TextDelta(index, f"{word} ") for word in words[:-1]]
     return [ev.TextStart(index), *deltas, ev.TextDelta(index, words[-1]), ev.TextEnd(index)]
+
+
+WORDS: dict[str, Callable[[dict[str, Any]], Reply]] = {
+    "slow": lambda _: said(PROTOCOL, "drop by drop " * 200).slow(0.05),
+    "bad": lambda _: Reply.refusing(PROTOCOL, 400, "max_tokens is too large"),
+    "never": lambda _: Reply.limited(PROTOCOL, retry_after=40),
+    "locked": lambda _: Reply.refusing(PROTOCOL, 401, "invalid x-api-key"),
+    "words": insisting_on_words,
+    "twice": insisting_on_all,
+}

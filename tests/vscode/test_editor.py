@@ -13,7 +13,7 @@ import pytest
 
 from penstock.testing import Reply, scripted
 from tests.vscode.e2e import Control, Editor, Gateway, alone, need_editor, script
-from tests.vscode.signed import reply
+from tests.vscode.signed import Provider
 from tools.vscode_pack import bundle
 
 if TYPE_CHECKING:
@@ -37,29 +37,24 @@ def settings(gateway: Gateway) -> dict[str, Any]:
     return {"penstock.gateway.url": gateway.url, "telemetry.telemetryLevel": "off"}
 
 
-@pytest.mark.row("G2", "S2", "L6")
-def test_every_part_kind_reaches_the_host(tmp_path: Path) -> None:
-    with Gateway(tmp_path) as gateway:
-
-        def kill(_: Any) -> None:
-            gateway.stop(signal.SIGKILL)
-
-        def count(items: list[Any]) -> float:
-            return float(sum(gateway.ask("/vscode/count", {"model": "replay/text", "items": items})["counts"]))
-
-        commands = {"kill": kill, "start": lambda _: gateway.start(), "count": count}
-        with Control(commands) as control:
-            found = Editor(tmp_path, settings(gateway)).suite("parts", control)
-    wrong = {name: error for name, error in found.items() if error}
-    assert wrong == {}
-    assert len(found) >= 14
-
-
 CONFIG = """
+[features]
+context_management = true
 [providers.anthropic]
 base_url = "{url}"
-models = ["claude-script", "claude-slow", "claude-bad"]
+models = ["claude-{words}"]
+[providers.tiny]
+like = "openai"
+base_url = "{url}/v1"
+key = "made-up"
+models = ["gpt-4", "gpt-5.2"]
+fields = {{ has = ["chat"] }}
 """
+WORDS = ("script", "slow", "bad", "limited", "never", "locked", "words", "twice")
+
+
+def config(upstream: Upstream, *more: str) -> str:
+    return CONFIG.format(url=upstream.url, words='", "claude-'.join([*WORDS, *more]))
 
 
 def closed(upstream: Upstream) -> int:
@@ -70,42 +65,40 @@ def closed(upstream: Upstream) -> int:
     return gone
 
 
-@pytest.mark.row("G2", "S2", "P5")
-def test_signed_thinking_survives_turns_windows_and_gateways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def looking_at(upstream: Upstream) -> dict[str, Any]:
+    return {
+        "closed": lambda _: closed(upstream),
+        "asked": lambda _: len(upstream.seen),
+        "last": lambda _: upstream.seen[-1].body.decode(),
+    }
+
+
+def right(found: dict[str, str], *, least: int) -> None:
+    assert {name: error for name, error in found.items() if error} == {}
+    assert len(found) >= least
+
+
+@pytest.mark.row("G2", "S2", "L6", "P5", "I9", "D6")
+def test_every_part_kind_reaches_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packaged streams and a provider that insists, through a gateway that is killed, restarted and told of more."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "made-up")
-    with scripted(reply) as upstream, Gateway(tmp_path, config=CONFIG.format(url=upstream.url)) as gateway:
-        commands = {"closed": lambda _: closed(upstream), "asked": lambda _: len(upstream.seen)}
-        with Control(commands) as control:
-            editor = Editor(tmp_path, settings(gateway))
-            found = editor.suite("first", control)
+    with scripted(Provider()) as upstream, Gateway(tmp_path, config=config(upstream)) as gateway:
+
+        def count(items: list[Any]) -> float:
+            return float(sum(gateway.ask("/vscode/count", {"model": "replay/text", "items": items})["counts"]))
+
+        def restart(_: Any) -> None:
             gateway.stop()
             gateway.start()
-            found |= editor.suite("second", control)
-    assert {name: error for name, error in found.items() if error} == {}
-    assert len(found) == 4
 
-
-@pytest.mark.row("G2", "S2", "P5")
-def test_the_same_with_a_gateway_of_the_extensions_own(tmp_path: Path) -> None:
-    """Its key is another one after every start; whose state it is stays the same."""
-    bundle()
-    with scripted(reply) as upstream:
-        config = tmp_path / "own.toml"
-        config.write_text(CONFIG.format(url=upstream.url))
-        env = {"PENSTOCK_DATA": str(tmp_path / "penstock"), "ANTHROPIC_API_KEY": "made-up"}
-        editor = Editor(tmp_path, {"penstock.python": sys.executable, "penstock.gateway.config": str(config)}, env)
-        state = tmp_path / "data/User/globalStorage/penstock.penstock/gateway.json"
-        commands = {"closed": lambda _: closed(upstream), "asked": lambda _: len(upstream.seen)}
+        commands: dict[str, Any] = {
+            **looking_at(upstream), "count": count, "restart": restart,
+            "kill": lambda _: gateway.stop(signal.SIGKILL), "start": lambda _: gateway.start(),
+            "more": lambda _: gateway.configure(config(upstream, "new")),
+        }  # fmt: skip
         with Control(commands) as control:
-            found = editor.suite("first", control)
-            before = json.loads(state.read_text())
-            ended(before["pid"])
-            found |= editor.suite("second", control)
-            after = json.loads(state.read_text())
-    assert {name: error for name, error in found.items() if error} == {}
-    assert len(found) == 4
-    assert before["key"] != after["key"]
-    ended(after["pid"])
+            editor = Editor(tmp_path, settings(gateway))
+            right(editor.suites(["parts", "first", "second", "limits"], control), least=30)
 
 
 @pytest.mark.row("G2", "G5")

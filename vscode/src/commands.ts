@@ -7,9 +7,9 @@ import { endpointEntry } from "./extras/endpoint.ts";
 import { type Usage, usageReport } from "./extras/usage.ts";
 import { Client } from "./gateway/client.ts";
 import type { Keeper } from "./gateway/keeper.ts";
-import { UTILITY } from "./models.ts";
+import { chosen, UTILITY } from "./models.ts";
 import { type Provider, VENDOR } from "./provider.ts";
-import { type GatewayKey, SECTION } from "./settings.ts";
+import { type GatewayKey, SECTION, settings } from "./settings.ts";
 import { checkSetup, type Setup } from "./setup.ts";
 
 export interface Parts {
@@ -20,14 +20,18 @@ export interface Parts {
   readonly setup: Setup;
 }
 
-type Run = (parts: Parts) => Promise<unknown>;
+type Run = (parts: Parts, ...given: unknown[]) => Promise<unknown>;
 
 const COMMANDS: Readonly<Record<string, Run>> = {
   checkSetup: ({ setup }) => checkSetup(setup),
   restart: async ({ keeper, provider }) => {
     const { url } = await keeper.restart();
     provider.refresh();
-    void vscode.window.showInformationMessage(`Penstock: the gateway runs at ${url}.`);
+    const own = keeper.state.is === "ready" && keeper.state.own;
+    const said = own
+      ? `the gateway runs anew, at ${url}`
+      : `the gateway of the settings answers at ${url}; it was left running`;
+    void vscode.window.showInformationMessage(`Penstock: ${said}.`);
   },
   showLog: async ({ output }) => output.show(),
   openInspector: async ({ keeper }) => {
@@ -39,15 +43,15 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
   showUsage: showUsage,
   chooseModels: chooseModels,
-  setKey: async ({ key, provider }) => {
+  // Whoever keeps the gateway hears of a key that has changed, in every window.
+  setKey: async ({ key }) => {
     const given = await vscode.window.showInputBox({
       title: "Key of the gateway",
+      prompt: "Of the one that penstock.gateway.url names. Empty: it needs none.",
       password: true,
       ignoreFocusOut: true,
     });
-    if (given === undefined) return;
-    await key.set(given.trim());
-    provider.refresh();
+    if (given !== undefined) await key.set(given.trim());
   },
   copyEndpoint: async ({ keeper, provider }) => {
     const address = await keeper.address();
@@ -61,8 +65,8 @@ const COMMANDS: Readonly<Record<string, Run>> = {
 
 export function registerCommands(context: vscode.ExtensionContext, parts: Parts): void {
   for (const [name, run] of Object.entries(COMMANDS)) {
-    const safe = () =>
-      run(parts).catch((error: unknown) => void vscode.window.showErrorMessage(`Penstock: ${said(error)}`));
+    const safe = (...given: unknown[]) =>
+      run(parts, ...given).catch((error: unknown) => void vscode.window.showErrorMessage(`Penstock: ${said(error)}`));
     context.subscriptions.push(vscode.commands.registerCommand(`${SECTION}.${name}`, safe));
   }
 }
@@ -81,28 +85,31 @@ async function menu(): Promise<void> {
   if (picked) await vscode.commands.executeCommand(`${SECTION}.${picked.row}`);
 }
 
+interface Row extends vscode.QuickPickItem {
+  readonly id?: string;
+}
+
 async function chooseModels({ keeper }: Parts): Promise<void> {
   const models = await new Client(await keeper.address()).models();
   const from = vscode.workspace.getConfiguration(SECTION);
-  const now = new Set(from.get<string[]>("models.show"));
-  const items = models.map(({ id, name, detail }) => ({
-    label: name,
-    description: id,
-    detail: detail ?? "",
-    picked: now.has(id),
-    id,
-  }));
+  const { models: choice } = settings();
+  const now = new Set(chosen(models, choice).map(({ id }) => id));
+  const items = [...Map.groupBy(models, ({ detail }) => detail ?? "")].flatMap(([provider, rows]): Row[] => [
+    { label: provider, kind: vscode.QuickPickItemKind.Separator },
+    ...rows.map(({ id, name }) => ({ label: name, description: id, picked: now.has(id), id })),
+  ]);
   const picked = await vscode.window.showQuickPick(items, {
     canPickMany: true,
     matchOnDescription: true,
-    title: "Models to show (none: a few)",
+    title: `Models to show, of ${models.length}`,
+    placeHolder: "None picked: a few of each provider",
   });
-  if (picked)
-    await from.update(
-      "models.show",
-      picked.map(({ id }) => id),
-      vscode.ConfigurationTarget.Global,
-    );
+  if (!picked) return;
+  const ids = picked.flatMap(({ id }) => id ?? []);
+  // What is shown by default stays the default: it follows what the gateway lists.
+  const usual = new Set(chosen(models, { ...choice, show: [] }).map(({ id }) => id));
+  const same = ids.length === usual.size && ids.every((id) => usual.has(id));
+  await from.update("models.show", same || !ids.length ? undefined : ids, vscode.ConfigurationTarget.Global);
 }
 
 async function showUsage({ keeper }: Parts): Promise<string> {
@@ -112,14 +119,18 @@ async function showUsage({ keeper }: Parts): Promise<string> {
 }
 
 interface Repository {
+  readonly rootUri: vscode.Uri;
   readonly inputBox: { value: string };
   diff(cached?: boolean): Promise<string>;
   log(options: { maxEntries: number }): Promise<{ message: string }[]>;
 }
 
-async function generateCommitMessage(): Promise<void> {
+/** `of` is the row in Source Control whose button was pressed. */
+async function generateCommitMessage(_: Parts, of?: unknown): Promise<void> {
   const git = vscode.extensions.getExtension<{ getAPI(version: 1): { repositories: Repository[] } }>("vscode.git");
-  const [repository] = (await git?.activate())?.getAPI(1).repositories ?? [];
+  const all = (await git?.activate())?.getAPI(1).repositories ?? [];
+  const root = String((of as { rootUri?: vscode.Uri } | undefined)?.rootUri ?? "");
+  const repository = all.find(({ rootUri }) => String(rootUri) === root) ?? all[0];
   if (!repository) throw new Error("there is no Git repository in this workspace");
   const diff = (await repository.diff(true)) || (await repository.diff());
   if (!diff) throw new Error("there is no change to describe");

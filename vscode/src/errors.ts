@@ -44,6 +44,14 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   malformed: { what: "sent something unreadable", fix: "try again or pick another model", lasting: false },
   grammar: { what: "sent an answer that makes no sense", fix: "try again or pick another model", lasting: false },
 };
+// The same of a gateway, where another word fits better: what is wrong is then wrong with the settings here.
+const OF_GATEWAY: Readonly<Record<string, Partial<Fault>>> = {
+  auth: { fix: "run “Penstock: Set Key of the Gateway”" },
+  permission: { fix: "ask whoever runs it for a key that may" },
+  "not-found": { what: "is not at this address", fix: "check penstock.gateway.url" },
+};
+/** Who says so where it is no provider. */
+export const GATEWAY = "The gateway";
 const OTHER: Fault = { what: "failed", fix: "try again or pick another model", lasting: false };
 const LONG = 300;
 
@@ -70,7 +78,7 @@ export function failureOf(line: ErrorLine, provider: string): Failure {
 }
 
 export function sentence(line: ErrorLine, provider: string): string {
-  const row = FAULTS[line.fault] ?? OTHER;
+  const row = { ...(FAULTS[line.fault] ?? OTHER), ...(provider === GATEWAY ? OF_GATEWAY[line.fault] : undefined) };
   const told = [line.status, short(line.message)].filter(Boolean).join(": ");
   const fix = line.retryAfter && !row.lasting ? `try again in ${Math.ceil(line.retryAfter)} seconds` : row.fix;
   const id = line.requestId ? ` (request ${line.requestId})` : "";

@@ -3,20 +3,23 @@
 import * as vscode from "vscode";
 import { registerCommands } from "./commands.ts";
 import { completionProvider, completionsWhileOn } from "./completing.ts";
+import { Failure } from "./errors.ts";
 import { bundleIn } from "./gateway/bundle.ts";
 import { Client } from "./gateway/client.ts";
 import { SharedFiles } from "./gateway/files.ts";
+import { baseOf } from "./gateway/http.ts";
 import { Keeper, type State } from "./gateway/keeper.ts";
-import { kill } from "./gateway/launch.ts";
+import { kill, ours } from "./gateway/launch.ts";
 import { Tail } from "./gateway/tail.ts";
 import { Provider, VENDOR } from "./provider.ts";
 import { GatewayKey, SECTION, settings } from "./settings.ts";
 import { startOwn } from "./starting.ts";
-import { Status } from "./status.ts";
+import { complain, offerRestart, statusBar } from "./telling.ts";
 
 const BEAT = 15_000; // a window says that it is there
 const LIST = 4; // beats between two looks at the list of models
 const TAIL = 1_000;
+const AT_START = ["gateway.config", "gateway.arguments", "python"]; // settings that a gateway has from its start on
 
 export function activate(context: vscode.ExtensionContext): void {
   const output = vscode.window.createOutputChannel("Penstock");
@@ -24,45 +27,53 @@ export function activate(context: vscode.ExtensionContext): void {
   const key = new GatewayKey(context.secrets);
   const bundle = bundleIn(context.extensionPath);
   const files = new SharedFiles(context.globalStorageUri.fsPath);
-  const [status, show] = statusBar(context);
+  const { status, show, notices } = statusBar(context);
 
   let missed = false;
   const changed = (state: State) => {
     // Models that could not be listed can be listed now.
     if (state.is === "ready" && missed) setImmediate(() => provider.refresh());
     if (state.is !== "starting") missed = state.is === "failed";
-    status.gateway(state);
-    show();
+    show(status.gateway(state));
     if (state.is === "failed") log(state.why);
-    void complain(state);
+    if (state.is !== "starting") void complain(state.is === "failed" ? new Failure(state.why) : undefined);
   };
   const keeper = new Keeper({
     files,
     version: bundle.version,
-    configured: async () => (settings().url ? { url: settings().url, key: await key.get() } : undefined),
+    configured: async () => {
+      const { url } = settings();
+      return url ? { url: baseOf(url, "penstock.gateway.url"), key: await key.get() } : undefined;
+    },
     allowed: () => settings().start,
     start: () => startOwn(bundle, files, settings(), log),
     stop: ({ pid }) => kill(pid),
     healthy: (address) => new Client(address).healthy(),
+    alive: ({ pid }) => ours(pid),
     changed,
   });
+  const trouble = (why: Failure | undefined) => {
+    show(status.trouble(why?.message ?? ""));
+    void complain(why);
+  };
   const address = () => keeper.address();
-  const provider = new Provider({ address, lost: () => keeper.lost() }, settings, {
-    log,
-    onUsage: (tokens, model) => show(status.used(tokens, model)),
-    onTight: (tokens, model) => show(status.tight(tokens, model)),
-    onWait: (line) => show(status.notice(line)),
-    onOver: () => show(status.over()),
-  });
+  const provider = new Provider({ address, lost: () => keeper.lost(), trouble }, settings, { ...notices, log });
+  const anew = () => {
+    keeper.reconsider();
+    provider.refresh();
+  };
 
   context.subscriptions.push(
     output,
     vscode.lm.registerLanguageModelChatProvider(VENDOR, provider),
     vscode.workspace.onDidChangeConfiguration((change) => {
-      if (!change.affectsConfiguration(SECTION)) return;
-      if (change.affectsConfiguration(`${SECTION}.gateway`)) keeper.lost();
-      provider.refresh();
+      const touches = (name: string) => change.affectsConfiguration(`${SECTION}.${name}`);
+      if (touches("gateway") || touches("python")) anew();
+      else if (change.affectsConfiguration(SECTION)) provider.refresh();
+      if (keeper.state.is === "ready" && keeper.state.own && AT_START.some(touches)) void offerRestart();
     }),
+    key.onDidChange(anew),
+    vscode.window.onDidChangeWindowState(({ focused }) => focused && keeper.state.is === "ready" && provider.look()),
     every(BEAT, beat(keeper, provider, files)),
     every(TAIL, tail(files, output)),
     { dispose: () => files.release() },
@@ -98,34 +109,4 @@ function tail(files: SharedFiles, output: vscode.OutputChannel): () => void {
 function every(milliseconds: number, run: () => unknown): vscode.Disposable {
   const timer = setInterval(run, milliseconds);
   return { dispose: () => clearInterval(timer) };
-}
-
-function statusBar(context: vscode.ExtensionContext): [Status, (change?: unknown) => void] {
-  const status = new Status();
-  const item = vscode.window.createStatusBarItem("penstock.status", vscode.StatusBarAlignment.Right, 100);
-  item.name = "Penstock";
-  item.command = `${SECTION}.menu`;
-  const show = () => {
-    const { text, tooltip, warning } = status.shown();
-    item.text = text;
-    item.tooltip = tooltip;
-    item.backgroundColor = warning ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
-  };
-  show();
-  item.show();
-  context.subscriptions.push(item);
-  return [status, show];
-}
-
-let complained = "";
-
-/** A gateway that cannot be started is said once, with a button that shows how. */
-async function complain(state: State): Promise<void> {
-  if (state.is === "ready") complained = "";
-  if (state.is !== "failed" || state.why === complained) return;
-  complained = state.why;
-  const answer = await vscode.window.showErrorMessage(`Penstock: ${state.why}`, "Show How", "Show Log");
-  if (answer === "Show Log") await vscode.commands.executeCommand(`${SECTION}.showLog`);
-  if (answer === "Show How")
-    await vscode.commands.executeCommand("workbench.action.openWalkthrough", "penstock.penstock#setup", false);
 }

@@ -34,7 +34,8 @@ export interface Listed {
 export const UTILITY = "utility";
 export const FEW = 24;
 const VERSION = "1";
-const CHEAP_ENOUGH = 8_000; // tokens that a title's prompt may take
+const CHEAP_ENOUGH = 16_000; // tokens that a title's prompt, or a commit's, may take
+const THINKING = 3; // how much dearer a model is that thinks even when told not to
 
 // How the host picks an edit tool by a model's name, and which families can use it. A name of another family that has the
 // word in it gets an invisible joiner there: it reads the same and promises nothing.
@@ -94,23 +95,53 @@ function alias(model: Model, suffix: string): Listed {
   return { information: information_, model, utility: true };
 }
 
-/** All of a short list; of a long one what the user chose, or a few of each provider, the most able first. */
+/** All of a short list; of a long one what the user chose, or a few of each provider: the newest and most able first. */
 export function chosen(models: readonly Model[], { show, few }: Choice): readonly Model[] {
   if (show.length) return models.filter(({ id }) => show.some((pattern) => matches(pattern, id)));
   if (models.length <= few) return models;
-  const byProvider = Map.groupBy(models, ({ id, detail }) => detail ?? id.split("/")[0] ?? "");
-  const queues = [...byProvider.values()].map((rows) => rows.toSorted((a, b) => worth(b) - worth(a)));
-  const picked = new Set<Model>();
-  for (let round = 0; picked.size < few; round++) {
+  // An alias was named by whoever set the gateway up, so it is meant to be seen.
+  const picked = new Set(models.filter(({ id }) => !id.includes("/")).slice(0, few));
+  const real = models.filter(({ played }) => !played);
+  const byProvider = Map.groupBy(real.length ? real : models, ({ id, detail }) => detail ?? id.split("/")[0] ?? "");
+  const queues = [...byProvider.values()].map(ranked);
+  for (let round = 0; picked.size < few && queues.some((queue) => queue[round]); round++) {
     for (const queue of queues) if (queue[round] && picked.size < few) picked.add(queue[round] as Model);
   }
   return models.filter((model) => picked.has(model));
 }
 
-/** What is likely to be wanted: tools, thinking, a name without a date, a large window. The list has no dates of its own. */
+/** The newest of each line of models (claude-opus, gpt-mini …) before any second newest, and the most able first. */
+function ranked(models: readonly Model[]): Model[] {
+  const lines = [...Map.groupBy(models, ({ family }) => lineOf(family)).values()];
+  const age = new Map(
+    lines.flatMap((line) =>
+      line.toSorted((a, b) => newer(a, b) || worth(b) - worth(a)).map((model, place) => [model, place] as const),
+    ),
+  );
+  return models.toSorted((a, b) => (age.get(a) ?? 0) - (age.get(b) ?? 0) || worth(b) - worth(a) || newer(a, b));
+}
+
+const NUMBER = /\d+(?:[.-]\d{1,2}(?!\d))*/; // a version; a year or a day has more digits
+const lineOf = (family: string) => family.replace(NUMBER, "").split(/[-.]+/).filter(Boolean).join("-");
+const versionOf = (family: string) => (NUMBER.exec(family)?.[0] ?? "").split(/[.-]/).map(Number);
+
+// `latest`, or a name without a date, is newer than any date.
+const dateOf = ({ version }: Model) => (/^\d{3,}$/.test(version) ? Number(version) : Number.MAX_VALUE);
+
+/** Newer first. */
+function newer(a: Model, b: Model): number {
+  const [left, right] = [versionOf(a.family), versionOf(b.family)];
+  for (let place = 0; place < Math.max(left.length, right.length); place++) {
+    const later = (right[place] ?? 0) - (left[place] ?? 0);
+    if (later) return later;
+  }
+  return dateOf(b) - dateOf(a);
+}
+
+/** What is likely to be wanted: tools, thinking, a large window. The list has no dates of its own. */
 function worth({ id, capabilities, configurationSchema, maxInputTokens }: Model): number {
   const traits = [
-    !/\d{8}|\d{4}-\d\d-\d\d/.test(id),
+    !/\d{6}|\d{4}-\d\d-\d\d|preview|free/.test(id),
     configurationSchema !== undefined,
     Boolean(capabilities.toolCalling),
   ];
@@ -122,12 +153,21 @@ export function matches(pattern: string, id: string): boolean {
   return new RegExp(`^${source.join(".*")}$`, "i").test(id);
 }
 
-/** The model named, else the one whose tokens cost least; where no price is known, the first. */
+/**
+ * The model named, else the one whose tokens cost least; where no price is known, the first. Thinking is paid for as well,
+ * and what costs nothing is seldom there when it is needed, so neither is taken where there is another.
+ */
 export function utilityOf(models: readonly Model[], named: string): Model | undefined {
   const found = models.find(({ id }) => id === named);
   if (found) return found;
   const fit = models.filter(({ maxInputTokens }) => maxInputTokens >= CHEAP_ENOUGH);
-  const priced = fit.filter(({ prices }) => prices?.input !== undefined && prices.output !== undefined);
-  const price = ({ prices }: Model) => (prices?.input ?? 0) + (prices?.output ?? 0);
+  const able = fit.filter(({ capabilities }) => capabilities.toolCalling);
+  const priced = [able, fit].map((some) => some.filter((model) => price(model) > 0)).find((some) => some.length) ?? [];
   return priced.toSorted((a, b) => price(a) - price(b))[0] ?? fit[0] ?? models[0];
+}
+
+/** What a prompt of three parts and an answer of one cost, in dollars for a million tokens; 0: nothing, or not known. */
+function price({ prices, configurationSchema }: Model): number {
+  const plain = 3 * (prices?.input ?? 0) + (prices?.output ?? 0);
+  return configurationSchema ? plain * THINKING : plain;
 }

@@ -9,7 +9,7 @@ import type { HostMessage } from "./chat/messages.ts";
 import { Refusals } from "./chat/refusals.ts";
 import { Failure, said } from "./errors.ts";
 import { Client } from "./gateway/client.ts";
-import type { Address } from "./gateway/http.ts";
+import { type Address, baseOf } from "./gateway/http.ts";
 import { type Information, type Listed, listed } from "./models.ts";
 import type { Settings } from "./settings.ts";
 import type { ChatRequest, Model } from "./wire.ts";
@@ -34,6 +34,8 @@ export interface Gateways {
   /** The address of the one gateway that needs no configuration group. */
   readonly address: () => Promise<Address>;
   readonly lost: () => void;
+  /** Why its models cannot be listed though it answers; undefined: they can. */
+  readonly trouble: (why: Failure | undefined) => void;
 }
 
 export class Provider implements vscode.LanguageModelChatProvider<Information> {
@@ -41,6 +43,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
   readonly #homes = new WeakMap<object, Home>();
   readonly #byId = new Map<string, Home>();
+  readonly #lists = new Map<string, { client: () => Promise<Client>; seen: string }>();
   readonly #caches = new Map<string, TextCache>();
   readonly #refusals = new Refusals();
   readonly #extras = new Map<string, Readonly<Record<string, unknown>>>();
@@ -49,7 +52,6 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   readonly #settings: () => Settings;
   readonly #notices: Notices;
   #models: readonly Model[] = [];
-  #seen = "";
 
   constructor(gateways: Gateways, settings: () => Settings, notices: Notices) {
     this.#gateways = gateways;
@@ -69,14 +71,18 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   /** Something changed: let the host ask anew. */
   refresh(): void {
     this.#refusals.clear();
+    this.#lists.clear();
     this.#changed.fire();
   }
 
-  /** Look whether the gateway lists other models than the host was told of. */
+  /** Look whether the gateway, or one of a group, lists other models than the host was told of. */
   async look(): Promise<void> {
-    if (!this.#seen) return;
-    const models = await (await this.#own()).models().catch(() => undefined);
-    if (models && JSON.stringify(models) !== this.#seen) this.refresh();
+    for (const [, { client, seen }] of this.#lists) {
+      const models = await client()
+        .then((found) => found.models())
+        .catch(() => undefined);
+      if (models && JSON.stringify(models) !== seen) return this.refresh();
+    }
   }
 
   async provideLanguageModelChatInformation(
@@ -86,15 +92,25 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     const { configuration } = options as { configuration?: { url?: string; apiKey?: string } };
     const signal = signalOf(token);
     if (configuration?.url)
-      return await this.#group({ url: configuration.url, key: configuration.apiKey ?? "" }, signal);
+      return await this.#group(
+        { url: baseOf(configuration.url, "The URL of the group"), key: configuration.apiKey ?? "" },
+        signal,
+      );
     const client = await this.#own();
-    const models = await client.models(signal).catch(async (error: unknown) => {
-      if (error instanceof Failure || signal.aborted) throw error;
-      this.#gateways.lost();
-      return (await this.#own()).models(signal);
-    });
+    const models = await client
+      .models(signal)
+      .catch(async (error: unknown) => {
+        if (error instanceof Failure || signal.aborted) throw error;
+        this.#gateways.lost();
+        return (await this.#own()).models(signal);
+      })
+      .catch((error: unknown) => {
+        // The editor shows this only to those who look in the right place.
+        if (error instanceof Failure) this.#gateways.trouble(error);
+        throw error;
+      });
+    this.#gateways.trouble(undefined);
     this.#models = models;
-    this.#seen = JSON.stringify(models);
     return this.#list(models, "", () => this.#own(), this.#gateways.lost);
   }
 
@@ -118,6 +134,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   }
 
   #list(models: readonly Model[], suffix: string, client: () => Promise<Client>, lost: () => void): Information[] {
+    this.#lists.set(suffix, { client, seen: JSON.stringify(models) });
     return listed(models, this.#settings().models, suffix).map((row) => {
       const home: Home = { ...row, client, lost, counter: this.#counter(row.model) };
       this.#homes.set(row.information, home);
@@ -184,8 +201,6 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       if (signal.aborted) throw new vscode.CancellationError();
       this.#notices.log?.(said(error));
       throw told(error, requestInitiator ?? "core");
-    } finally {
-      this.#notices.onOver?.();
     }
   }
 

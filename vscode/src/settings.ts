@@ -24,7 +24,7 @@ export function settings(): Settings {
   const from = vscode.workspace.getConfiguration(SECTION);
   const of = <T>(name: string, otherwise: T): T => from.get<T>(name) ?? otherwise;
   return {
-    url: of("gateway.url", "").trim().replace(/\/+$/, ""),
+    url: of("gateway.url", "").trim(),
     start: of("gateway.start", true),
     python: of("python", ""),
     config: of("gateway.config", ""),
@@ -50,6 +50,11 @@ export class GatewayKey {
 
   async get(): Promise<string> {
     return (await this.#secrets.get(KEY)) ?? "";
+  }
+
+  /** It was set or taken away, here or in another window. */
+  onDidChange(run: () => void): vscode.Disposable {
+    return this.#secrets.onDidChange(({ key }) => key === KEY && run());
   }
 
   async set(key: string): Promise<void> {

@@ -2,16 +2,19 @@
 
 import { homedir } from "node:os";
 import * as vscode from "vscode";
+import { failureOf } from "./errors.ts";
 import { type Finding, finding, redacted, report, testRequest } from "./extras/check.ts";
 import { Client } from "./gateway/client.ts";
 import type { Address } from "./gateway/http.ts";
-import { UTILITY } from "./models.ts";
+import { UTILITY, utilityOf } from "./models.ts";
 import { VENDOR } from "./provider.ts";
 import type { Settings } from "./settings.ts";
 import type { Model } from "./wire.ts";
 
 const TEST = 60_000;
-const PLAYED = "replay/"; // how the ids of packaged answers begin
+const GATEWAY_FIX = "Run “Penstock: Restart Gateway”, or set penstock.gateway.url.";
+const KEYS_FIX =
+  "Set a provider's key (such as OPENAI_API_KEY) where VS Code is started, or write a penstock.toml and name it in penstock.gateway.config.";
 
 export interface Setup {
   readonly address: () => Promise<Address>;
@@ -25,17 +28,18 @@ export async function findings({ address, settings, thinks, log }: Setup): Promi
   let client: Client | undefined;
   let models: Model[] = [];
   const found = [
-    await finding("Gateway", "Run “Penstock: Restart Gateway”, or set penstock.gateway.url.", async () => {
+    await finding("Gateway", GATEWAY_FIX, async () => {
       client = new Client(await address(), log);
       return (await client.healthy())
         ? client.address.url
-        : { ok: false, what: `Gateway: ${client.address.url} does not answer` };
+        : { ok: false, what: `Gateway: ${client.address.url} does not answer`, fix: GATEWAY_FIX };
     }),
-    await finding("Models", "Look at the gateway's log.", async () => {
-      models = (await client?.models()) ?? [];
+    await finding("Models", "See the message; “Penstock: Show Log” has more.", async () => {
+      if (!client) return { ok: false, what: "Models: none without a gateway", fix: "See to the gateway first." };
+      models = await client.models();
       return models.length
         ? `${models.length}, from ${providers(models)}`
-        : { ok: false, what: "Models: none", fix: "Configure a provider." };
+        : { ok: false, what: "Models: none", fix: KEYS_FIX };
     }),
     keys(models),
     utility(),
@@ -53,11 +57,11 @@ const providers = (models: readonly Model[]) =>
 
 /** A gateway without any key lists only the models that it plays itself. */
 function keys(models: readonly Model[]): Finding {
-  if (!models.length) return { ok: "warning", what: "Keys: nothing can be said without a list of models" };
-  if (models.some(({ id }) => !id.startsWith(PLAYED))) return { ok: true, what: "Keys: a provider is configured" };
-  const fix =
-    "Set a provider's key (such as OPENAI_API_KEY) where VS Code is started, or write a penstock.toml and name it in penstock.gateway.config.";
-  return { ok: "warning", what: "Keys: none; only packaged answers are played", fix };
+  if (!models.length)
+    return { ok: "warning", what: "Keys: nothing can be said without a list of models", fix: "See to that first." };
+  const real = models.filter(({ played }) => !played);
+  if (real.length) return { ok: true, what: `Keys: there is one for ${providers(real)}` };
+  return { ok: "warning", what: "Keys: none; only packaged answers are played", fix: KEYS_FIX };
 }
 
 function utility(): Finding {
@@ -94,16 +98,16 @@ async function test(
   models: readonly Model[],
   { models: choice }: Settings,
 ): Promise<string> {
-  const model =
-    models.find(({ id }) => id === choice.utility) ??
-    models.find(({ capabilities }) => capabilities.toolCalling) ??
-    models[0];
+  // The cheapest that takes both a tool and an image; else one that takes a tool.
+  const tools = models.filter(({ capabilities }) => capabilities.toolCalling);
+  const both = tools.filter(({ capabilities }) => capabilities.imageInput);
+  const model = [both, tools, models].map((some) => utilityOf(some, choice.utility)).find(Boolean);
   if (!client || !model) throw new Error("there is no model to ask");
   const { toolCalling, imageInput } = model.capabilities;
   const body = JSON.stringify(testRequest(model.id, imageInput === true, Boolean(toolCalling)));
   const kinds = new Set<string>();
   for await (const line of client.chat(body, AbortSignal.timeout(TEST))) {
-    if (line.kind === "error") throw new Error(`${model.id}: ${line.message}`);
+    if (line.kind === "error") throw failureOf(line, model.detail ?? "");
     kinds.add(line.kind);
   }
   if (!kinds.has("text") && !kinds.has("call")) throw new Error(`${model.id} gave neither text nor a call`);

@@ -32,6 +32,10 @@ export interface Model {
   readonly pricing?: string;
   readonly configurationSchema?: Readonly<Record<string, unknown>>;
   readonly counting?: Counting;
+  /** The gateway plays it from a packaged stream: no key is needed, and nobody is asked. */
+  readonly played?: boolean;
+  /** The gateway shortens a conversation that is too long for it. */
+  readonly compacts?: boolean;
   /** Dollars for a million tokens, where they are known. */
   readonly prices?: { readonly input?: number; readonly output?: number };
 }

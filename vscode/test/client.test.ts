@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { Client } from "../src/gateway/client.ts";
-import { ask, Unreachable } from "../src/gateway/http.ts";
+import { ask, baseOf, Unreachable } from "../src/gateway/http.ts";
 import { gateway, model, type Say, type Server } from "./host.ts";
 
 const servers: Server[] = [];
@@ -30,7 +30,10 @@ test("a list that is none says so", async () => {
   const locked = await client(
     (_, response) => void response.writeHead(401).end('{"error":{"message":"a key is needed"}}'),
   );
-  await assert.rejects(locked.models(), /The gateway refused the key \(401: a key is needed\)/);
+  await assert.rejects(
+    locked.models(),
+    /The gateway refused the key \(401: a key is needed\): run “Penstock: Set Key of the Gateway”\./,
+  );
 });
 
 test("a gateway behind a path is asked there", async () => {
@@ -61,4 +64,18 @@ test("a completion is text, or a chat's message", async () => {
   assert.equal(await text.complete({}, new AbortController().signal), "abc");
   const chat = await client((_, response) => void response.end('{"choices":[{"message":{"content":"def"}}]}'));
   assert.equal(await chat.complete({}, new AbortController().signal), "def");
+});
+
+test("addresses as people write them", () => {
+  for (const text of ["127.0.0.1:4480", " http://127.0.0.1:4480/ ", "http://127.0.0.1:4480/v1/"])
+    assert.equal(baseOf(text, "x"), "http://127.0.0.1:4480");
+  assert.equal(baseOf("https://gateway.example.org/deep", "x"), "https://gateway.example.org/deep");
+  for (const text of ["ftp://a", "http://a b", "//"])
+    assert.throws(() => baseOf(text, "penstock.gateway.url"), /^Penstock: penstock.gateway.url is no address/);
+});
+
+test("whose key is refused can be told", async () => {
+  const of = (status: number) => client((_, response) => void response.writeHead(status).end('{"models":[]}'));
+  assert.deepEqual([await (await of(401)).shut(), await (await of(200)).shut()], [true, false]);
+  assert.equal(await new Client({ url: "http://127.0.0.1:9", key: "" }).shut(), false);
 });

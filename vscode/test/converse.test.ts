@@ -92,6 +92,7 @@ test("a prompt that is too long is refused with numbers before it is sent", asyn
     message: "The prompt is about 1,204 tokens and Tiny 1 takes 1,000: start a new chat or attach less.",
   });
   assert.equal(server.seen.length, 0);
+  assert.deepEqual((await ask({ ...long, model: model({ compacts: true }) }, services(server.url)))[0], new Text("Hi"));
   let tight = 0;
   const near = { ...HI, messages: [{ role: 1, content: [new Text("word ".repeat(950))] }] };
   await ask(
@@ -114,9 +115,11 @@ const REFUSED = {
 };
 
 test("what failed for good is refused from memory, and asked again after 30 seconds", async () => {
-  const server = await served(
-    (_, response) => void response.writeHead(401, { "x-request-id": "req_9" }).end(JSON.stringify(REFUSED)),
-  );
+  const server = await served(({ path }, response) => {
+    if (path.endsWith("chat")) response.writeHead(401, { "x-request-id": "req_9" }).end(JSON.stringify(REFUSED));
+    else response.end('{"models":[]}');
+  });
+  const asked = () => server.seen.filter(({ path }) => path.endsWith("chat")).length;
   let now = 0;
   const given = services(server.url, { refusals: new Refusals(() => now) });
   const refused = {
@@ -125,12 +128,12 @@ test("what failed for good is refused from memory, and asked again after 30 seco
   await assert.rejects(ask(HI, given), refused);
   now = 29_000;
   await assert.rejects(ask(HI, given), refused);
-  assert.equal(server.seen.length, 1);
+  assert.equal(asked(), 1);
   await assert.rejects(ask({ ...HI, messages: [] }, given), refused);
-  assert.equal(server.seen.length, 2, "another request is another matter");
+  assert.equal(asked(), 2, "another request is another matter");
   now = 31_000;
   await assert.rejects(ask(HI, given), refused);
-  assert.equal(server.seen.length, 3);
+  assert.equal(asked(), 3);
 });
 
 test("what may pass is asked again at once", async () => {
@@ -205,23 +208,34 @@ test("one that goes in the middle of an answer is said, and not asked twice", as
   assert.equal(lost, 1);
 });
 
-test("a wait is shown, and the state of calls is kept for the next request", async () => {
+test("what is told beside a reply is handed on, and the state of calls is kept for the next request", async () => {
   const server = await served(
     (_, response) =>
       void response.end(
         lines(
-          { kind: "start", version: 1 },
           { kind: "wait", seconds: 3, message: "rate limit" },
+          { kind: "compacted", before: 900, after: 300 },
+          { kind: "start", version: 1 },
           { kind: "call", callId: "gw-1", name: "look", input: {}, extra: { gemini: { s: 1 } } },
           { kind: "end", reason: "calls" },
         ),
       ),
   );
-  const waits: unknown[] = [];
-  const given = services(server.url, { notices: { onWait: (line) => waits.push(line.kind) } });
+  const told: unknown[] = [];
+  const given = services(server.url, {
+    notices: {
+      onBegin: () => told.push("begin"),
+      onWait: (_, { seconds, message }) => told.push([seconds, message]),
+      onCompacted: (_, { before, after }) => told.push([before, after]),
+      onOver: () => told.push("over"),
+    },
+  });
   await ask(HI, given);
-  assert.deepEqual(waits, ["wait"]);
+  assert.deepEqual(told, ["begin", [3, "rate limit"], [900, 300], "over", "over"]);
   assert.deepEqual(given.extras.get("gw-1"), { gemini: { s: 1 } });
+  told.length = 0;
+  await ask({ ...HI, utility: true }, given);
+  assert.deepEqual(told, [], "nobody watches a title being made");
 });
 
 test("a provider that does not begin is shown, until it does", async () => {
@@ -230,10 +244,45 @@ test("a provider that does not begin is shown, until it does", async () => {
     while (!waits.length) await new Promise((wake) => setTimeout(wake, 5));
     response.end(OK);
   });
-  const onWait = (line: object) => waits.push((line as { message?: string }).message ?? "");
-  await ask(HI, services(server.url, { patience: 10, notices: { onWait } }));
-  assert.equal(waits[0], "Acme has not begun to answer");
+  const onSilence = (_: object, seconds: number, who: string) => waits.push(`${who} ${seconds > 0}`);
+  await ask(HI, services(server.url, { patience: 10, notices: { onSilence } }));
+  assert.equal(waits[0], "Acme true");
   const shown = waits.length;
   await new Promise((wake) => setTimeout(wake, 30));
   assert.equal(waits.length, shown);
+});
+
+test("a cancel during a wait, and while a gateway is being started, ends at once", async () => {
+  const controller = new AbortController();
+  const server = await served((_, response) => void response.write(lines({ kind: "wait", seconds: 600 })));
+  const notices = { onWait: () => controller.abort() };
+  await assert.rejects(
+    ask(HI, services(server.url, { notices }), controller.signal),
+    (error) => !(error instanceof Failure),
+  );
+  await server.seen[0]?.closed;
+  const late = new AbortController();
+  const never = services("", { client: () => new Promise(() => setTimeout(() => late.abort(), 5)) });
+  await assert.rejects(ask(HI, never, late.signal), /cancelled/);
+});
+
+test("a gateway that goes during a wait has not begun: another is asked", async () => {
+  const waiting = await served((_, response) => {
+    response.write(lines({ kind: "wait", seconds: 600 }), () => response.destroy());
+  });
+  const back = await served((_, response) => void response.end(OK));
+  let lost = 0;
+  const given = services(() => (lost ? back.url : waiting.url), { lost: () => void lost++ });
+  assert.deepEqual((await ask(HI, given))[0], new Text("Hi"));
+});
+
+test("a key that the gateway does not take is no provider's matter, and is not remembered", async () => {
+  const server = await served((_, response) => void response.writeHead(401).end(JSON.stringify(REFUSED)));
+  const given = services(server.url);
+  const refused = {
+    message: "The gateway refused the key (401: it is not one of its keys): run “Penstock: Set Key of the Gateway”.",
+  };
+  await assert.rejects(ask(HI, given), refused);
+  await assert.rejects(ask(HI, given), refused);
+  assert.equal(server.seen.filter(({ path }) => path.endsWith("chat")).length, 2);
 });

@@ -10,23 +10,41 @@ import { Status, short } from "../src/status.ts";
 import { model } from "./host.ts";
 
 test("the status bar tells state, window, waits and compaction", () => {
-  const status = new Status();
+  let now = 0;
+  const status = new Status(() => now);
+  const [chat, other] = [{}, {}];
   assert.equal(status.shown().text, "$(circle-outline) Penstock");
   status.gateway({ is: "ready", url: "http://127.0.0.1:1", own: true });
-  status.used(
-    { prompt_tokens: 11_000, completion_tokens: 1_400, total_tokens: 12_400 },
-    { name: "T", maxInputTokens: 180_000, maxContextWindowTokens: 200_000 },
-  );
+  const tiny = { name: "T", maxInputTokens: 180_000, maxContextWindowTokens: 200_000 };
+  status.used({ prompt_tokens: 11_000, completion_tokens: 1_400, total_tokens: 12_400 }, tiny);
   assert.equal(status.shown().text, "$(pass) Penstock: 12k of 200k (6%)");
-  status.notice({ kind: "wait", seconds: 11.2, message: "Acme's rate limit" });
-  assert.equal(status.shown().text, "$(pass) Penstock: waiting 12 s: Acme's rate limit");
-  status.over();
+  status.begin();
+  status.wait(chat, { kind: "wait", seconds: 11.2, message: "Acme's rate limit" });
+  assert.equal(status.shown().text, "$(watch) Penstock: waiting 12 s: Acme's rate limit");
+  now = 8_000;
+  status.silence(other, 5, "Bolt");
+  assert.equal(status.shown().text, "$(watch) Penstock: waiting 4 s: Acme's rate limit");
+  now = 12_000;
+  assert.equal(status.shown().text, "$(watch) Penstock: asking again: Acme's rate limit");
+  status.over(chat);
+  assert.equal(status.shown().text, "$(watch) Penstock: Bolt has been silent for 9 s");
+  assert.equal(status.ticking, true);
+  status.over(other);
+  assert.equal(status.ticking, false);
   assert.equal(status.shown().text, "$(pass) Penstock: 12k of 200k (6%)");
-  status.notice({ kind: "compacted", before: 190_000, after: 60_000 });
-  assert.equal(status.shown().text, "$(pass) Penstock: compacted: 190k → 60k");
+  status.compacted({ kind: "compacted", before: 190_000, after: 60_000 });
+  assert.equal(status.shown().text, "$(pass) Penstock: 12k of 200k (6%), compacted from 190k");
+  assert.match(status.shown().tooltip, /shortened the conversation before it sent it, from 190k to 60k tokens/);
+  status.begin();
+  assert.equal(status.shown().text, "$(pass) Penstock: 12k of 200k (6%)", "that was another question");
   assert.equal(status.shown().warning, false);
-  status.tight(170_000, { name: "T", maxInputTokens: 180_000 });
+  status.tight(170_000, tiny);
   assert.equal(status.shown().warning, true);
+  status.begin();
+  status.trouble("The gateway refused the key.");
+  assert.equal(status.shown().text, "$(warning) Penstock: 12k of 200k (6%)");
+  assert.match(status.shown().tooltip, /refused the key/);
+  status.trouble("");
   status.gateway({ is: "failed", why: "no Python was found.", again: 0 });
   assert.match(status.shown().tooltip, /no Python was found/);
 });

@@ -24,6 +24,7 @@ class Machine {
   readonly stopped: number[] = [];
   started = 0;
   broken = "";
+  busy = false;
   now = 1_000;
   readonly states: State["is"][] = [];
 
@@ -43,7 +44,8 @@ class Machine {
         this.stopped.push(pid);
         this.up.delete(url);
       },
-      healthy: async ({ url }) => this.up.has(url),
+      healthy: async ({ url }) => this.up.has(url) && !this.busy,
+      alive: ({ url }) => this.up.has(url),
       changed: ({ is }) => this.states.push(is),
       now: () => this.now,
       pause: async (milliseconds) => {
@@ -73,6 +75,28 @@ test("a gateway that has died is started anew", async () => {
   await keeper.check();
   assert.notEqual((await keeper.address()).url, first.url);
   assert.deepEqual(machine.states, ["starting", "ready", "starting", "ready"]);
+});
+
+test("one that is only busy is left alone for a while", async () => {
+  const machine = new Machine();
+  const place = folder();
+  const keeper = machine.keeper(new SharedFiles(place, "a"));
+  const first = await keeper.address();
+  machine.busy = true;
+  await keeper.check();
+  assert.equal(machine.started, 1);
+  const late = machine.keeper(new SharedFiles(place, "b"), {
+    pause: async (milliseconds) => {
+      machine.now += milliseconds;
+      if (machine.now > 5_000) machine.busy = false;
+    },
+  });
+  assert.equal((await late.address()).url, first.url);
+  machine.busy = true;
+  await keeper.check();
+  await keeper.check();
+  assert.equal(machine.started, 2, "one that never answers is replaced");
+  assert.deepEqual(machine.stopped, [1]);
 });
 
 test("one of another version is replaced", async () => {

@@ -78,18 +78,25 @@ test("all of a short list is shown, a few of each provider of a long one, and wh
   assert.deepEqual(ids({ show: ["b/1", "a/2"] }), ["a/2", "b/1"]);
 });
 
-test("of a long list the most able are shown", () => {
+test("of a long list the newest of each line, and the most able, are shown", () => {
   const rows = [
-    model({ id: "a/old-20240620", maxInputTokens: 200_000 }),
-    model({ id: "a/chatty", capabilities: {}, maxInputTokens: 900_000 }),
-    model({ id: "a/thinker", configurationSchema: {} }),
-    model({ id: "a/large", maxInputTokens: 900_000 }),
-    model({ id: "a/small", maxInputTokens: 8_000 }),
+    model({ id: "a/duke-3-1-grand-20240620", family: "duke-3-1-grand", version: "20240620", configurationSchema: {} }),
+    model({ id: "a/duke-grand-4", family: "duke-grand-4", configurationSchema: {}, maxInputTokens: 900_000 }),
+    model({ id: "a/duke-grand-4-20250101", family: "duke-grand-4", version: "20250101", configurationSchema: {} }),
+    model({ id: "a/duke-petit-2", family: "duke-petit-2" }),
+    model({ id: "a/duke-petit-10", family: "duke-petit-10" }),
+    model({ id: "a/chatty", family: "chatty", capabilities: {}, maxInputTokens: 900_000 }),
+    model({ id: "replay/text", family: "replay", detail: "replay", played: true }),
+    model({ id: "mine", family: "chatty", capabilities: {} }),
   ];
   const ids = (few: number) => chosen(rows, choice({ few })).map(({ id }) => id);
-  assert.deepEqual(ids(1), ["a/thinker"]);
-  assert.deepEqual(ids(2), ["a/thinker", "a/large"]);
-  assert.deepEqual(ids(4), ["a/old-20240620", "a/thinker", "a/large", "a/small"]);
+  assert.deepEqual(ids(1), ["mine"], "an alias was named by somebody");
+  assert.deepEqual(ids(2), ["a/duke-grand-4", "mine"]);
+  assert.deepEqual(ids(3), ["a/duke-grand-4", "a/duke-petit-10", "mine"]);
+  assert.deepEqual(ids(5), ["a/duke-grand-4", "a/duke-grand-4-20250101", "a/duke-petit-10", "a/chatty", "mine"]);
+  assert.deepEqual(ids(7).length, 7, "what is played waits until the others are shown");
+  const played = [1, 2, 3].map((number) => model({ id: `replay/${number}`, played: true }));
+  assert.equal(chosen(played, choice({ few: 2 })).length, 2);
 });
 
 test("patterns are no regular expressions", () => {
@@ -101,8 +108,13 @@ test("patterns are no regular expressions", () => {
 test("the utility alias is the model that was named, the cheapest, or the first", () => {
   const dear = model({ id: "dear", maxInputTokens: 100_000, prices: { input: 10, output: 30 } });
   const cheap = model({ id: "cheap", maxInputTokens: 100_000, prices: { input: 0.1, output: 0.4 } });
-  const tiny = model({ id: "tiny", maxInputTokens: 500, prices: { input: 0, output: 0 } });
-  assert.equal(utilityOf([dear, cheap, tiny], "")?.id, "cheap");
+  const tiny = model({ id: "tiny", maxInputTokens: 500, prices: { input: 0.01, output: 0.01 } });
+  const free = model({ id: "free", maxInputTokens: 100_000, prices: { input: 0, output: 0 } });
+  const thinker = model({ ...cheap, id: "thinker", prices: { input: 0.05, output: 0.2 }, configurationSchema: {} });
+  const lame = model({ ...cheap, id: "lame", prices: { input: 0.01, output: 0.01 }, capabilities: {} });
+  assert.equal(utilityOf([dear, cheap, tiny, free, thinker, lame], "")?.id, "cheap");
+  assert.equal(utilityOf([lame, free], "")?.id, "lame");
+  assert.equal(utilityOf([tiny, free], "")?.id, "free");
   assert.equal(utilityOf([dear, cheap], "dear")?.id, "dear");
   assert.equal(utilityOf([model({ id: "only" })], "")?.id, "only");
   assert.equal(utilityOf([], ""), undefined);

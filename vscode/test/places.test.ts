@@ -7,6 +7,8 @@ const linux: System = { platform: "linux", env: { ROOT: "/srv" }, home: "/home/a
 const mac: System = { platform: "darwin", env: {}, home: "/Users/ann" };
 const windows: System = { platform: "win32", env: { TOOLS: "D:\\tools" }, home: "C:\\Users\\Ann Lee" };
 
+const NEWER = ["python3.14", "python3.13", "python3.12", "python3.11"];
+
 const commands = (system: System, asked: Parameters<typeof interpreters>[1]) =>
   interpreters(system, asked).map(({ command }) => command);
 
@@ -17,6 +19,7 @@ test("interpreters are found where each system keeps them", () => {
     "/w/venv/bin/python",
     "python3",
     "python",
+    ...NEWER,
   ]);
   assert.deepEqual(commands(windows, { trusted: true, folders: ["D:\\w"], active: "D:\\envs\\a\\python.exe" }), [
     "D:\\envs\\a\\python.exe",
@@ -34,6 +37,7 @@ test("a workspace that is not trusted chooses nothing", () => {
   assert.deepEqual(commands(linux, { trusted: false, folders: ["/evil"], active: "/evil/python" }), [
     "python3",
     "python",
+    ...NEWER,
   ]);
 });
 

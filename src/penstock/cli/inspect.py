@@ -1,6 +1,6 @@
 """`penstock inspect`: what a stream says, what it means and what comes of it, side by side in the terminal.
 
-Leans on `Pipe.trace` by way of `rows`; `table` and `summary` draw. With `--json`, one object on each line instead.
+Leans on `tracing`; `rows`, `table` and `summary` draw. With `--json`, one object on each line instead.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli import reading
+from penstock.cli import inspect_page, reading
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from penstock.cli.ink import Line
-    from penstock.cli.rows import Shown
-    from penstock.stage import Pipe
+    from penstock.tracing import Step, Tracer
 
 EPILOG = """\
 examples:
   penstock inspect answer.sse
   penstock inspect --to anthropic --all answer.sse | less -S
   curl -sN https://… | penstock inspect
+  penstock inspect --web answer.sse
+  penstock inspect --html answer.html answer.sse
   penstock inspect --json answer.sse | jq 'select(.kind == "event").event.type'
 
 Each frame of the stream stands in the left column, the canonical events it caused in the middle, what leaves for the
@@ -47,26 +48,30 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="fold no runs of rows that are alike")
     parser.add_argument("--width", metavar="N", type=int, help="columns to use (default: those of the terminal)")
     parser.add_argument("--no-color", action="store_true", help="no colours")
+    inspect_page.arguments(parser)
 
 
 def run(options: Namespace) -> int:
     """Read all of a stream, then show it."""
     from penstock import protocols
-    from penstock.bridge import bridge
-    from penstock.cli.rows import follow
     from penstock.errors import InputError
     from penstock.guess import guess
+    from penstock.tracing import tracer
 
     with reading.opened(options.file) as file:
         data = b"".join(reading.chunks(file))
+    if inspect_page.wanted(options):
+        return inspect_page.run(data, options)
     source = guess(data, options.framing, options.limit) if options.source == "auto" else options.source
-    pipe = bridge(
+    traced = tracer(
         source, options.target, framing=options.framing, limit=options.limit,
         source_options=reading.settings(options.source_options, protocols.protocol(source).decoder),
         target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
     )  # fmt: skip
-    stream = Stream(options.file, data, source, options.target, pipe, follow(pipe, data))
-    if not reading.understood(stream.events, pipe.diagnostics):
+    traced.feed(data)
+    traced.finish()
+    stream = Stream(options.file, data, source, options.target, traced)
+    if not reading.understood(stream.events, traced.pipe.diagnostics):
         raise InputError(f"there is nothing of {source} in the input")
     if options.json:
         _print_json(stream)
@@ -83,20 +88,18 @@ class Stream:
     data: bytes
     source: str
     target: str
-    pipe: Pipe
-    shown: list[Shown]
+    traced: Tracer
 
     @property
-    def framing(self) -> str:
-        """The framing as named, or as found out."""
-        return getattr(self.pipe.stages[0], "framing", None) or "named"
+    def steps(self) -> list[Step]:
+        return self.traced.steps
 
     @property
     def events(self) -> list[Any]:
-        return [step.item for step in self.shown if step.kind == "event"]
+        return self.traced.events
 
     def count(self, kind: str) -> int:
-        return sum(step.kind == kind for step in self.shown)
+        return sum(step.kind == kind for step in self.steps)
 
 
 def _print_json(stream: Stream) -> None:
@@ -104,18 +107,18 @@ def _print_json(stream: Stream) -> None:
 
     from penstock.cli.summary import summary
 
-    for number, step in enumerate(stream.shown):
+    for number, step in enumerate(stream.steps):
         row = {"kind": step.kind, "number": number, "cause": step.cause, **_item(step)}
         print(msgspec.json.encode(row).decode())
     about = {
-        "kind": "summary", "source": stream.source, "framing": stream.framing, "target": stream.target,
+        "kind": "summary", "source": stream.source, "framing": stream.traced.framing, "target": stream.target,
         "bytes": len(stream.data), "frames": stream.count("frame"), "events": stream.count("event"),
         "outputs": stream.count("output"),
     }  # fmt: skip
-    print(msgspec.json.encode({**about, **summary(stream.events, stream.pipe.diagnostics)}).decode())
+    print(msgspec.json.encode({**about, **summary(stream.events, stream.traced.pipe.diagnostics)}).decode())
 
 
-def _item(step: Shown) -> dict[str, Any]:
+def _item(step: Step) -> dict[str, Any]:
     import msgspec
 
     if step.kind == "event":
@@ -137,7 +140,7 @@ def _print_table(stream: Stream, options: Namespace) -> None:
     ink.forgive()
     show = ink.ink(colour=ink.wanted(refused=options.no_color))
     width = options.width or shutil.get_terminal_size((WIDE, 24)).columns
-    table = Table(rows(stream.shown), everything=options.all)
+    table = Table(rows(stream.steps), everything=options.all)
     show(ink.fit(_head(stream), width))
     if table.constant:
         show(ink.fit([("in every frame:", "dim"), *table.constant], width))
@@ -145,7 +148,7 @@ def _print_table(stream: Stream, options: Namespace) -> None:
     for line in table.draw(stream.source, stream.target, width):
         show(line)
     show([])
-    for label, line in lines(summary(stream.events, stream.pipe.diagnostics)):
+    for label, line in lines(summary(stream.events, stream.traced.pipe.diagnostics)):
         for part in ink.wrap(line, max(width - INDENT, INDENT)):
             show([(f"{label:<{INDENT}}", "dim"), *part])
             label = ""  # noqa: PLW2901  said once
@@ -157,5 +160,5 @@ def _head(stream: Stream) -> Line:
     name = "standard input" if stream.file == "-" else plain(PurePath(stream.file).name)
     count = stream.count("frame")
     size = f"{count:,} frame{'s' * (count != 1)}, {len(stream.data):,} bytes"
-    way: Line = [(stream.source, "bold"), (f" over {stream.framing} → ", ""), (stream.target, "bold")]
+    way: Line = [(stream.source, "bold"), (f" over {stream.traced.framing} → ", ""), (stream.target, "bold")]
     return [*way, (f"  {size}  {name}", "dim")]

@@ -35,6 +35,7 @@ def arguments(parser: ArgumentParser) -> None:
         "--model", metavar="PATTERN", action="append", dest="models", help="what it may use (default: everything)"
     )
     parser.add_argument("--tenant", metavar="NAME", default="", help="whose state it sees (default: the key's name)")
+    parser.add_argument("--inspect-all", action="store_true", help="it sees everybody's turns in the inspector")
     parser.add_argument("--note", metavar="TEXT", default="", help="what it is for")
     parser.add_argument("--requests", metavar="N", type=int, default=0, help="requests a minute")
     parser.add_argument("--tokens", metavar="N", type=int, default=0, help="tokens a minute")
@@ -79,7 +80,8 @@ def _add(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
     secret = made()
     key = Key(
         hash=digest(secret), models=tuple(options.models or ("*",)), tenant=options.tenant, note=options.note,
-        limits=limit if limit != Limit() else None, created=time.strftime("%Y-%m-%d", time.gmtime()),
+        limits=limit if limit != Limit() else None, inspect="all" if options.inspect_all else "own",
+        created=time.strftime("%Y-%m-%d", time.gmtime()),
     )  # fmt: skip
     file.add(options.name, key)
     print(secret)
@@ -123,6 +125,7 @@ def _said(key: Key) -> str:
         key.created,
         ", ".join(key.models),
         *(f"{name}={value:g}" for name, value in limits.items() if value),
+        "inspects all" if key.inspect == "all" else "",
         key.note,
     ]
     return "  ".join(filter(None, told))

@@ -56,10 +56,11 @@ def run(args: argparse.Namespace) -> int:
     from penstock.gateway import logs
     from penstock.gateway.app import App
     from penstock.gateway.sockets import listen
+    from penstock.inspector.app import Inspector
 
     app: Any = App(config)
     logs.setup(config.log, lambda: app.services.secrets)
-    listen(app, config.serve, lambda port, server: _ready(app, args, port, server))
+    listen(Inspector(app), config.serve, lambda port, server: _ready(app, args, port, server))
     return 0
 
 

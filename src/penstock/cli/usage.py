@@ -30,7 +30,10 @@ examples:
 Times are 30m, 24h, 7d, 2w, or a date such as 2026-11-01. Costs are of turns whose price is known; others are counted
 beside them.
 """
-GROUPS = ("model", "key", "provider", "client", "route", "protocol", "engine", "status", "fault", "tenant")
+GROUPS = ("model", "key", "provider", "client", "route", "operation", "protocol", "engine", "status", "fault", "tenant")
+FILTERS = ("key", "model", "provider", "client", "operation")
+COUNT = "count"  # an operation that costs nothing and says nothing: it is only counted, unless it is asked for
+BESIDE = {"embeddings": "embedding", "rerank": "ranking", COUNT: "count"}  # operations that are no turns
 PLOTS = ("turns", "tokens", "cost", "faults")
 SPANS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 STEPS = (60.0, 300.0, 900.0, 3_600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 604_800.0)
@@ -45,7 +48,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--by", choices=GROUPS, default="model", help="what to count by (default: model)")
     parser.add_argument("--plot", choices=PLOTS, default="tokens", help="what to plot over time (default: tokens)")
     parser.add_argument("--last", metavar="N", type=int, default=0, help="the last N turns instead, one a line")
-    for name in ("key", "model", "provider", "client"):
+    for name in FILTERS:
         parser.add_argument(f"--{name}", metavar="NAME", help=f"only turns of this {name}")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the gateway's configuration")
     parser.add_argument(
@@ -97,21 +100,24 @@ def _told(rows: JournalRows, options: Namespace) -> None:
 
     now = time.time()
     begin = since(options.since, now)
-    same = {name: getattr(options, name) for name in ("key", "model", "provider", "client") if getattr(options, name)}
+    same = {name: getattr(options, name) for name in FILTERS if getattr(options, name)}
     if options.last:
         turns = [turn for _, turn in rows.turns(since=begin, limit=options.last, **same)]
         _print_turns(turns, as_json=options.json)
         return
-    total = rows.total(since=begin, **same)
-    groups = rows.by(options.by, since=begin, **same)
+    but = COUNT if not options.operation and options.by not in ("operation", "route") else ""
+    total = rows.total(since=begin, without=but, **same)
+    groups = rows.by(options.by, since=begin, without=but, **same)
     step = next((one for one in STEPS if (now - begin) / one <= SLICES), STEPS[-1])
-    slices = rows.slices(step, since=begin, **same)
+    slices = rows.slices(step, since=begin, without=but, **same)
+    beside = {row.name: row.turns for row in rows.by("operation", since=begin, **same) if row.name in BESIDE}
     if options.json:
-        _print_json({"since": begin, "total": total, options.by: groups, "step": step, "slices": slices})
+        told = {"since": begin, "total": total, options.by: groups, "step": step, "slices": slices}
+        _print_json({**told, "beside": beside} if beside else told)
         return
     ink.forgive()
     show = ink.ink(colour=ink.wanted(refused=options.no_color))
-    _print_total(show, total, options.since)
+    _print_total(show, total, options.since, {name: count for name, count in beside.items() if name != but}, beside)
     if total.turns:
         _print_groups(show, groups, options.by)
         _print_plot(show, slices, options.plot, begin, now, step)
@@ -133,21 +139,28 @@ def _print_turns(turns: Sequence[Turn], *, as_json: bool) -> None:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(turn.time))
         who = f"{turn.provider}/{turn.model}" if turn.provider else turn.asked
         ttft = f"{turn.ttft:.2f}" if turn.ttft is not None else "-"
-        ended = turn.finish or turn.fault
+        ended = turn.finish or turn.fault or turn.operation
+        ended += f", {turn.times} times" if turn.times > 1 else ""
         tokens = f"{_count(turn.input)}→{_count(turn.output)}"
         print(plain(f"{when}  {turn.key}  {who}  {tokens}  {ttft}/{turn.duration:.2f} s  {turn.status}:{ended}"))
 
 
-def _print_total(show: Ink, total: Sum, span: str) -> None:
+def _print_total(show: Ink, total: Sum, span: str, inside: dict[str, int], beside: dict[str, int]) -> None:
+    """`beside` are operations that are no turns, `inside` those of them that the total holds."""
     ended = [("broken off", total.faults), ("cancelled", total.cancelled), ("refused", total.refused)]
     bad = "".join(f", {count:,} {word}" for word, count in ended if count)
-    turns = f"{total.turns:,} turn{'s' * (total.turns != 1)}"
-    show([(turns, "bold"), (f" since {span}{bad}", "")])
+    turns = _several(total.turns - sum(inside.values()), "turn")
+    others = "".join(f", {_several(count, BESIDE[name])}" for name, count in beside.items())
+    show([(turns, "bold"), (f"{others} since {span}{bad}", "")])
     if total.turns:
         cached = f" ({total.cached / total.input:.0%} cached)" if total.input and total.cached else ""
         cost = _cost(total) + (f" ({total.unpriced:,} turns have no price)" if total.unpriced else "")
         show([(f"{total.input:,} tokens in{cached}, {total.output:,} out, {cost}", "")])
     show([])
+
+
+def _several(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count != 1)}"
 
 
 def _print_groups(show: Ink, groups: Sequence[Sum], by: str) -> None:

@@ -144,11 +144,11 @@ class Client:
         def body(target: Target, shape: str) -> dict[str, Any]:
             return _shape(EMBEDDINGS, shape).write(target.model, given, **rest)
 
-        job, data, _ = await self.router.fetch(model, "embeddings", body, engine=engine, options=options)
+        job, data, record = await self.router.fetch(model, "embeddings", body, engine=engine, options=options)
         answer = read(data)
         vectors, usage = EMBEDDINGS[job.endpoint.protocol].read(answer)
         self.spending.count(job.provider.name, job.model, usage)
-        return Embeddings(vectors, job.model, usage, answer)
+        return Embeddings(vectors, job.model, usage, answer, job.provider.name, record)
 
     async def rerank(
         self, model: str, query: str, documents: Sequence[str], /, top: int | None = None, **more: Any
@@ -160,13 +160,13 @@ class Client:
         def body(target: Target, shape: str) -> dict[str, Any]:
             return _shape(RANKINGS, shape).write(target.model, query, given, top, **rest)
 
-        job, data, _ = await self.router.fetch(model, "rerank", body, engine=engine, options=options)
+        job, data, record = await self.router.fetch(model, "rerank", body, engine=engine, options=options)
         answer = read(data)
         results, usage = RANKINGS[job.endpoint.protocol].read(answer)
         for one in results:
             one.document = given[one.index] if one.index < len(given) else ""
         self.spending.count(job.provider.name, job.model, usage)
-        return Ranking(results, job.model, usage, answer)
+        return Ranking(results, job.model, usage, answer, job.provider.name, record)
 
     async def list_models(self, provider: str = "", /, *, chat: bool = False, **more: Any) -> list[Model]:
         """The models of a provider as it lists them itself; without one, of all that are configured.

@@ -29,6 +29,8 @@ class Embeddings(msgspec.Struct, omit_defaults=True):
     model: str = ""
     usage: Usage | None = None
     raw: Any = None
+    provider: str = ""
+    record: Any = None  # how the answer came to be: `penstock.engines.record.Record`
 
 
 class Ranked(msgspec.Struct):
@@ -46,6 +48,8 @@ class Ranking(msgspec.Struct, omit_defaults=True):
     model: str = ""
     usage: Usage | None = None
     raw: Any = None
+    provider: str = ""
+    record: Any = None
 
 
 class Shape(msgspec.Struct, frozen=True):

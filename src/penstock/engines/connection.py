@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HIGH = 2**18  # bytes that wait to be read before the other side is held back
 HEAD = 2**18  # bytes of a head at most
@@ -49,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._unpack: Any = None
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._take: Callable[[bytes], bool] | None = None
 
     # ── what Incoming asks of a response ──────────────────────────────────────────────────────────
 
@@ -85,6 +89,19 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
         return data
 
+    async def pour(self, take: Callable[[bytes], bool]) -> None:
+        """Hand on what comes in the moment it comes, until `take` says that it is enough, or there is no more.
+
+        A reader that waits costs a future, a task's step and a round of the loop for every chunk; this one a call.
+        """
+        if self._chunks or self._complete or self._error is not None:
+            return
+        self._take = take
+        try:
+            await self._wait_for_more()
+        finally:
+            self._take = None
+
     async def readany(self) -> bytes:
         """The same, by aiohttp's name."""
         return await self.all()
@@ -114,11 +131,12 @@ class Connection(asyncio.Protocol):
     async def _wait_for_more(self) -> None:
         if self._error is not None:
             raise self._error
-        self._waiter = self.loop.create_future()
+        mine = self._waiter = self.loop.create_future()
         try:
-            await self._waiter
+            await mine
         finally:
-            self._waiter = None
+            if self._waiter is mine:  # whoever reads the rest may be waiting already
+                self._waiter = None
 
     def _wake(self) -> None:
         waiter = self._waiter
@@ -148,11 +166,25 @@ class Connection(asyncio.Protocol):
             told: Any = web.ClientPayloadError(str(error)) if self._ready else web.ClientResponseError(None, ())
             self._failed(told)
             self.transport.abort()
+        if self._take is not None and self._poured(self._take):
+            return
         if self._size > HIGH and not self._paused and self._ready and not self._complete:
             self._paused = True
             self.transport.pause_reading()
         if self._ready or self._error is not None:
             self._wake()
+
+    def _poured(self, take: Callable[[bytes], bool]) -> bool:
+        """Whether all that came was taken, and more is wanted."""
+        chunks = self._chunks
+        if chunks:
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunks.clear()
+            self._size = 0
+            if not take(data):
+                self._take = None
+                return False
+        return self._error is None and not self._complete
 
     def eof_received(self) -> bool:
         return False

@@ -15,7 +15,7 @@ from penstock.errors import provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from penstock.engines.options import Timeouts
 
@@ -28,8 +28,8 @@ class Incoming:
     """One answer. `read()` gives what has come since the last one, b"" at the end."""
 
     __slots__ = (
-        "_all", "_begun", "_content", "_first", "_late", "_limits", "_loop", "_response", "_since", "_timer", "_total",
-        "headers", "status",
+        "_all", "_begun", "_content", "_first", "_late", "_limits", "_loop", "_pour", "_response", "_since", "_timer",
+        "_total", "headers", "status",
     )  # fmt: skip
 
     def __init__(self, response: Any, limits: Timeouts, loop: asyncio.AbstractEventLoop, started: float) -> None:
@@ -38,6 +38,7 @@ class Incoming:
         self._response = response
         self._content = response.content
         self._all = getattr(self._content, "all", None) or partial(_all, self._content)
+        self._pour: Any = getattr(self._content, "pour", None)
         self._limits, self._loop = limits, loop
         self._first, self._total = started + limits.first_byte, started + limits.total
         self._begun = False
@@ -50,14 +51,9 @@ class Incoming:
         self._since = self._loop.time()
         try:
             data: bytes = await self._all()
-        except asyncio.CancelledError:
-            self.close()
+        except BaseException as error:
+            self._fail(error)
             raise
-        except Exception as error:
-            self.close()
-            if self._late:
-                raise provider_error(Fault("timeout", self._late)) from None
-            raise broken(error) from error
         self._since = None
         if data:
             if not self._begun:
@@ -66,6 +62,35 @@ class Incoming:
             self._stop()
             self._response.release()
         return data
+
+    async def pour(self, take: Callable[[bytes], bool]) -> None:
+        """Hand on what comes in the moment it comes, until `take` says that it is enough; then `read` goes on.
+
+        At once where the connection cannot.
+        """
+        if self._pour is None:
+            return
+        loop = self._loop
+        self._since = loop.time()
+
+        def taken(data: bytes) -> bool:
+            self._since = loop.time()
+            return take(data)
+
+        try:
+            await self._pour(taken)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._since = None
+
+    def _fail(self, error: BaseException) -> None:
+        """Let go; what a connection says of its trouble is told in our words."""
+        self.close()
+        if isinstance(error, Exception):
+            if self._late:
+                raise provider_error(Fault("timeout", self._late)) from None
+            raise broken(error) from error
 
     def _begin(self) -> None:
         """The first bytes have come: from here on another limit holds, which may be shorter."""

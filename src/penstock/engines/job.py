@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.diagnostics import Diagnostic
 from penstock.engines.options import RequestOptions
+from penstock.messages.context import Cleared
 from penstock.providers.registry import Endpoint, Provider
 from penstock.request import Request
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent, Fault
 
 Pair: TypeAlias = "tuple[bytes, list[AnyEvent]]"
+Step: TypeAlias = "Callable[[bytes, list[AnyEvent]], bool]"  # takes a pair; False: enough for now
 
 
 class Outgoing(msgspec.Struct, kw_only=True):
@@ -54,6 +56,8 @@ class Job(msgspec.Struct, kw_only=True):
     settings: dict[str, str] = {}
     sign: Sign | None = None
     secrets: tuple[str, ...] = ()
+    cleared: Cleared | None = None  # what context management took away
+    losses: tuple[str, ...] = ()  # names of what was asked for and could not be carried
 
     def outgoing(self) -> Outgoing:
         """The request, not yet signed."""

@@ -13,8 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.diagnostics import Diagnostic
+from penstock.engines import substitutes
 from penstock.engines.job import Job
 from penstock.engines.options import merged_headers
+from penstock.engines.substitutes import REFUSED
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
 from penstock.messages import Profile, convert_request, profile_of
@@ -40,6 +42,7 @@ _SHAPES: dict[str, Any] = {"ids": Rule, "names": Rule, "holding": Holding}
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     "chat": ("responses",), "responses": ("chat",), "completions": ("chat", "responses"), "fim": ("completions",),
 }  # fmt: skip
+ANY_JSON = "loss-any-json"
 ADDED = ("stream_options",)  # fields that nobody asked for, and that can be done without
 
 
@@ -86,10 +89,15 @@ def prepare(
     }  # fmt: skip
     asked = replace(job.request, usage=True if request.stream and row.stream_options else None)
     made = convert_request(asked, source, endpoint.protocol, **given)
+    worded = any(row.code == ANY_JSON for row in made.diagnostics)
+    if worded:
+        made = convert_request(substitutes.worded(asked), source, endpoint.protocol, **given)
     body, dropped = trimmed(made.body, row, endpoint)
     job.body = over(over(body, job.body), options.extra_body)
-    job.diagnostics = [*made.diagnostics, *dropped]
+    job.diagnostics, job.cleared = [*made.diagnostics, *dropped], made.cleared
     job.shaping = made.restore.stages()
+    if job.diagnostics or worded:
+        substitutes.fill(job, request, ["any-json"] if worded else ())
     return Prepared(job, why)
 
 
@@ -117,7 +125,8 @@ def trimmed(body: dict[str, Any], row: Provider, endpoint: Endpoint) -> tuple[di
     gone = {*endpoint.drop, *refused}
     where = row.name
     told = [
-        Diagnostic("refused-field", f"{name} is left out: {where} answers it with an error", where) for name in refused
+        Diagnostic(REFUSED, f"{name} is left out: {where} answers it with an error", where, name=name)
+        for name in refused
     ]
     return ({name: value for name, value in body.items() if name not in gone} if gone else body), told
 

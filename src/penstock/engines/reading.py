@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from penstock.diagnostics import Diagnostic
     from penstock.engines.incoming import Incoming
-    from penstock.engines.job import Job, Pair
+    from penstock.engines.job import Job, Pair, Step
+    from penstock.errors import ProviderError
     from penstock.events import AnyEvent
     from penstock.stage import Stage
 
@@ -36,6 +37,12 @@ class Decoding:
     def __init__(self, job: Job) -> None:
         self.decoder = protocols.decoder(job.protocol)
         self._after: Stage[Any, Any] = Pipe(Guard(), *job.shaping) if job.shaping else Guard()
+        self._shaping = job.shaping
+
+    @property
+    def over(self) -> bool:
+        """Whether the turn was ended here, before its provider ended it."""
+        return any(getattr(stage, "over", False) for stage in self._shaping)
 
     def events(self, decoded: list[Any]) -> list[AnyEvent]:
         return self._after.feed(decoded) if decoded else decoded
@@ -69,10 +76,14 @@ class Reading:
         self._decoding = Decoding(job)
         kind = incoming.headers.get("content-type", "")
         self._whole = not job.stream and not kind.startswith(_STREAMS)
+        self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing)
         self._done = False
+        self._wrong: InputError | None = None
 
     async def read(self) -> Pair | None:
+        if self._wrong is not None:
+            raise self._malformed(self._wrong)
         if self._done:
             return None
         if self._whole:
@@ -85,8 +96,28 @@ class Reading:
             self._done = True
             return b"", self._decoding.finish(decoder.feed(self._parser.finish()))
         except InputError as error:  # the bytes do not follow their framing
-            self._incoming.close()
-            raise provider_error(Fault("malformed", str(error))) from error
+            raise self._malformed(error) from error
+
+    async def pour(self, step: Step) -> None:
+        """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there."""
+        if self._done or self._whole:
+            return
+        feed, decode, events = self._parser.feed, self._decoding.decoder.feed, self._decoding.events
+
+        def take(chunk: bytes) -> bool:
+            try:
+                made = events(decode(feed([chunk])))
+            except InputError as error:
+                self._wrong = error
+                return False
+            return step(chunk, made)
+
+        await self._incoming.pour(take)
+
+    def _malformed(self, error: InputError) -> ProviderError:
+        self._wrong, self._done = None, True
+        self._incoming.close()
+        return provider_error(Fault("malformed", str(error)))
 
     async def _body(self) -> Pair:
         data = await self._incoming.whole()
@@ -105,7 +136,10 @@ class Reading:
 
     def settle(self) -> None:
         self._done = True
-        self._incoming.settle()
+        if self._decoding.over and not self._whole:
+            self._incoming.close()
+        else:
+            self._incoming.settle()
 
     async def aclose(self) -> None:
         self._done = True

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.job import Job, Pair, Source
+    from penstock.engines.job import Job, Pair, Source, Step
     from penstock.engines.record import Record
+    from penstock.messages.context import Cleared
     from penstock.request import Turn
 
 # What may be thrown away and asked for again: it says nothing yet.
@@ -94,6 +95,33 @@ class Reply:
             self._over = True
             return None
         return pair[0], self._noted(pair[1])
+
+    async def pour(self, step: Step) -> None:
+        """Give each read to `step` the moment it comes, with no task between; then `read` goes on.
+
+        Returns when `step` says that it is enough, when the answer is over, and at once where a source cannot do so.
+        """
+        pour: Any = getattr(self._source, "pour", None)
+        if pour is None or self._held or self._over:
+            return
+        trouble: list[Exception] = []
+
+        def take(chunk: bytes, events: list[Any]) -> bool:
+            try:  # nothing may be raised into the loop
+                return step(chunk, self._noted(events)) and not self._over
+            except Exception as error:  # noqa: BLE001 — it is raised below
+                trouble.append(error)
+                return False
+
+        try:
+            await pour(take)
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        except ProviderError:
+            pass  # the next read tells it
+        if trouble:
+            raise trouble[0]
 
     async def pairs(self) -> AsyncIterator[Pair]:
         """Bytes and events together: what a tee wants."""
@@ -185,9 +213,29 @@ class Reply:
         return self.raw and not self._job.shaping and not self._job.provider.repair
 
     @property
+    def framing(self) -> str:
+        """How its bytes are framed: `body` where they are one, `auto` where nobody has said."""
+        return getattr(self._source, "framing", "auto")
+
+    @property
+    def shaping(self) -> tuple[Any, ...]:
+        """The stages behind the decoder. Whoever reads the bytes once more has copies of them made."""
+        return self._job.shaping
+
+    @property
     def diagnostics(self) -> list[Diagnostic]:
         """What was found in the request and in the answer so far."""
         return [*self._job.diagnostics, *self._source.diagnostics]
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Names of what was asked for and could not be carried."""
+        return self._job.losses
+
+    @property
+    def cleared(self) -> Cleared | None:
+        """What context management took away of the conversation, if anything."""
+        return self._job.cleared
 
     async def aclose(self) -> None:
         """Let go. An answer that is not at its end loses its connection at once."""

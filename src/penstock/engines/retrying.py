@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from penstock.engines.substitutes import UNSUPPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.engines.job import Job
     from penstock.errors import ProviderError
     from penstock.providers.registry import Retry
 
@@ -19,6 +24,26 @@ ELSEWHERE = PASSING | {"auth", "permission", "not-found", "other"}
 """Kinds that somebody else may not have. What is wrong with the request is wrong everywhere."""
 
 
+class Wait(msgspec.Struct, frozen=True):
+    """A pause before a provider is asked again: how long, after which kind of no, and what the provider is called."""
+
+    seconds: float
+    kind: str
+    provider: str
+
+
+class Watch(Protocol):
+    """Who is told how a turn comes about, while it does."""
+
+    def chosen(self, job: Job) -> None:
+        """This is going to be asked, unless another is asked after it."""
+        ...
+
+    async def waits(self, wait: Wait) -> None:
+        """Nothing happens for a while."""
+        ...
+
+
 def passing(error: ProviderError, policy: Retry) -> bool:
     """Whether it may be gone the next time."""
     if error.kind in LASTING:
@@ -28,7 +53,7 @@ def passing(error: ProviderError, policy: Retry) -> bool:
 
 def elsewhere(error: ProviderError) -> bool:
     """Whether the next provider may do better."""
-    return error.kind in ELSEWHERE
+    return error.kind in ELSEWHERE or error.code == UNSUPPORTED
 
 
 def pause(error: ProviderError, tries: int, policy: Retry, chance: Callable[[], float]) -> float | None:

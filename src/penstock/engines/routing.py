@@ -24,7 +24,7 @@ from penstock.engines.options import RequestOptions
 from penstock.engines.prepare import outline, over, place, prepare, relieved
 from penstock.engines.record import Decision, Record, Recorder
 from penstock.engines.reply import Reply
-from penstock.engines.retrying import elsewhere, passing, pause
+from penstock.engines.retrying import Wait, elsewhere, passing, pause
 from penstock.engines.signing import Signing
 from penstock.errors import InputError, InvalidRequest, ProviderError, provider_error
 from penstock.events import Fault
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
     from penstock.engines.auth import Auth
     from penstock.engines.job import Engine, Job
+    from penstock.engines.retrying import Watch
     from penstock.messages import ConvertOptions
     from penstock.request import Request
+
 
 T = TypeVar("T")
 
@@ -78,7 +80,7 @@ class Router:
 
     async def open(
         self, request: Request, operation: str = "chat", *, source: str = "openai-chat", engine: str = "",
-        options: RequestOptions | None = None, convert: ConvertOptions | None = None,
+        options: RequestOptions | None = None, convert: ConvertOptions | None = None, watch: Watch | None = None,
     ) -> Reply:  # fmt: skip
         """A turn: the reply once its first content is there, or an error once nobody could give any."""
 
@@ -91,6 +93,8 @@ class Router:
             )  # fmt: skip
             if made.why:
                 self._note(record, "operation", made.job.operation, made.why, target)
+            if watch is not None:
+                watch.chosen(made.job)
             self._sign(made.job)
             used = self._engine(made.job, record, engine)
             try:
@@ -106,7 +110,7 @@ class Router:
             self._note(record, "open", used.name, f"{used.name} is answering, status {reply.status}", target, used.name)
             return reply
 
-        return await self._any(request.model, options, once)
+        return await self._any(request.model, options, once, watch)
 
     async def fetch(
         self, model: str | Target, operation: str, body: Callable[[Target, str], dict[str, Any]], *, engine: str = "",
@@ -134,7 +138,7 @@ class Router:
 
     async def _any(
         self, name: str | Target, options: RequestOptions | None,
-        once: Callable[[Target, Record, float], Awaitable[T]],
+        once: Callable[[Target, Record, float], Awaitable[T]], watch: Watch | None = None,
     ) -> T:  # fmt: skip
         """The first of those meant who answers."""
         record = Record(name if isinstance(name, str) else name.provider.name)
@@ -144,7 +148,7 @@ class Router:
         for number, target in enumerate(meant):
             self._note(record, "route", "first" if not number else "next", target.why, target)
             try:
-                return await self._one(target, record, ends, once)
+                return await self._one(target, record, ends, once, watch)
             except ProviderError as error:
                 error.provider, error.model = error.provider or target.provider.name, error.model or target.model
                 error.attempts = [*failed, *error.attempts]
@@ -158,8 +162,9 @@ class Router:
         raise AssertionError  # the last target returned or raised
 
     async def _one(
-        self, target: Target, record: Record, ends: float, once: Callable[[Target, Record, float], Awaitable[T]]
-    ) -> T:
+        self, target: Target, record: Record, ends: float, once: Callable[[Target, Record, float], Awaitable[T]],
+        watch: Watch | None,
+    ) -> T:  # fmt: skip
         """A provider, as often as it is worth it."""
         name, policy = target.provider.name, target.provider.retry
         most = 1 + self.config.retries if self.config.retries is not None else policy.attempts
@@ -179,6 +184,8 @@ class Router:
                     self._note(record, "give-up", error.kind, f"{why}: {error}", target)
                     raise
                 self._note(record, "retry", error.kind, f"after {wait:.2f} s: {error}", target, wait=wait or 0)
+                if watch is not None:
+                    await watch.waits(Wait(wait or 0, error.kind, target.provider.title or name))
                 await self._sleep(wait or 0)
             except BaseException:
                 self.breakers.left(name)

@@ -202,7 +202,7 @@ class Speaking:
     def settle(self) -> None:
         self._done = True
         if self._payloads is not None:
-            task = asyncio.get_running_loop().create_task(self._rest())
+            task = asyncio.get_running_loop().create_task(self.aclose() if self._decoding.over else self._rest())
             _settling.add(task)
             task.add_done_callback(_settling.discard)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -48,7 +48,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks. `key` is the name of the gateway key, `tenant` whose state it may see, `models` patterns it may use.
 
     `forward` are the headers in which it sent a key of its own, and `secret` that key: passed on where the
-    configuration says so, empty otherwise.
+    configuration says so, empty otherwise. `sees`: whose turns it may look at.
     """
 
     key: str = ANONYMOUS
@@ -57,6 +57,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limit = Limit()
     forward: dict[str, str] = {}
     secret: str = ""
+    sees: Literal["own", "all"] = "own"
 
     def may(self, *models: str) -> bool:
         """Whether one of these names of a model is among those it may use."""
@@ -95,6 +96,11 @@ class Access:
     def keyed(self) -> bool:
         """Whether a gateway key is asked for."""
         return bool(self._ring)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """Pages that the configuration names."""
+        return self._origins
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -199,7 +205,7 @@ class Access:
         rest = {header: value for header, value in given.items() if self._ring.find(value) is None}
         return Caller(
             key=name, tenant=key.tenant or name, models=key.models, limits=key.limits or self._config.limits,
-            **self._forward(headers, rest),
+            sees=key.inspect, **self._forward(headers, rest),
         )  # fmt: skip
 
     def _stranger(
@@ -212,7 +218,8 @@ class Access:
             said = "no gateway keys are set up, so only this machine is served; `penstock keys add NAME` makes one"
             raise refused(401, "auth", said, code="invalid_api_key")
         tenant = f"{ANONYMOUS}:{digest(own['secret'])[7:23]}" if own else ANONYMOUS
-        return Caller(tenant=tenant, limits=config.limits, **own)
+        sees: Literal["own", "all"] = "all" if _local(scope, headers) else "own"
+        return Caller(tenant=tenant, limits=config.limits, sees=sees, **own)
 
     def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
         if not self._config.forward or not given:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from penstock import events as ev
 from penstock.errors import PenstockError
 from penstock.gateway import refusing
 from penstock.gateway.answers import Answer
@@ -18,7 +19,9 @@ from penstock.gateway.bodies import body_of
 from penstock.gateway.cancel import Gone
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.doors import Visit
+from penstock.gateway.errands import Errand
 from penstock.gateway.flow import Flow
+from penstock.gateway.lines import line_of
 from penstock.gateway.outlet import Outlet
 from penstock.gateway.pages import page
 from penstock.gateway.routes import find, path_of
@@ -92,14 +95,16 @@ class App:
 
     async def _turn(self, door: Door, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
         serve = self.services.config.serve
-        fault = await self._came(visit, scope, receive)
+        fault = await self._came(door.protocol, visit, scope, receive)
         make = door.instead(visit) if door.instead is not None and fault is None else None
         if make is not None:
             await self._said(Answer(door.protocol, make), None, visit, receive, send)
             return
-        gone = Gone(receive)
+        line = line_of(scope)
+        gone = Gone(receive, line)
         try:
-            out = Outlet(send, gone, every=serve.ping, limit=serve.write)
+            push = line.push if line is not None else None
+            out = Outlet(send, gone, every=serve.ping, limit=serve.write, push=push)
             if fault is not None:
                 status, body, headers = refusing.refusal(door.protocol, fault)
                 await out.whole(status, body, headers)
@@ -111,25 +116,29 @@ class App:
         finally:
             gone.close()
 
-    async def _came(self, visit: Visit, scope: Scope, receive: Receive) -> Fault | None:
+    async def _came(self, protocol: str, visit: Visit, scope: Scope, receive: Receive) -> Fault | None:
         """Let a visit in and read its body; what is wrong with either, if anything is."""
         serve = self.services.config.serve
         try:
             self.services.admit(scope, visit)
             visit.raw = await body_of(receive, serve.body, serve.read)
         except PenstockError as error:
-            return refusing.fault_of(error)
+            fault = refusing.fault_of(error)
+            self.services.away(visit, protocol, fault)
+            return fault
         return None
 
     # ── what is no turn ───────────────────────────────────────────────────────────────────────────
 
     async def _answer(self, answer: Answer, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
-        fault = await self._came(visit, scope, receive)
+        fault = await self._came(answer.protocol, visit, scope, receive)
+        if answer.operation and fault is None:
+            visit.errand = Errand(answer.operation, answer.protocol)
         await self._said(answer, fault, visit, receive, send)
 
     async def _said(self, answer: Answer, fault: Fault | None, visit: Visit, receive: Receive, send: Send) -> None:
         serve, named = self.services.config.serve, (b"x-request-id", visit.id.encode())
-        gone = Gone(receive)
+        gone, status, out = Gone(receive), refusing.STATUSES["cancelled"], None
         try:
             if fault is None:
                 status, body, headers = await self._made(answer, visit)
@@ -141,19 +150,26 @@ class App:
             else:
                 await out.whole(status, body, (*headers, named))
         except asyncio.CancelledError:
+            if visit.errand is not None:
+                visit.errand.failed(ev.Fault("cancelled", gone.left or "the server is stopping"))
             if not gone.caught():
                 raise
         finally:
             gone.close()
+            if visit.errand is not None:
+                self.services.ran(visit, status, out.size if out is not None else 0)
 
     async def _made(self, answer: Answer, visit: Visit) -> tuple[int, bytes | Flow, Any]:
+        why: Exception
         try:
             return 200, await answer.make(self.services, visit), (refusing.JSON,)
         except PenstockError as error:
-            fault = refusing.fault_of(error, answer.protocol)
+            fault, why = refusing.fault_of(error, answer.protocol), error
         except Exception as error:
             log.exception("an answer at %s failed", visit.path)
-            fault = refusing.fault_of(error)
+            fault, why = refusing.fault_of(error), error
+        if visit.errand is not None:
+            visit.errand.failed(fault, why)
         return refusing.refusal(answer.protocol, fault)
 
     async def _page(self, visit: Visit, scope: Scope, send: Send, *, known: bool) -> None:

@@ -1,6 +1,6 @@
 """A client that leaves: the task that answers it is called off at once, before or after the first word.
 
-Leans on ASGI's `http.disconnect`. What the task holds open is its own to close.
+Leans on the request's line, or on ASGI's `http.disconnect`. What the task holds open is its own to close.
 """
 
 from __future__ import annotations
@@ -11,25 +11,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from penstock.gateway.lines import Line
+
     Receive = Callable[[], Awaitable[Any]]
 
 
 class Gone:
     """Watches over the task that makes it; `left` once the client has gone, or was given up. Close it."""
 
-    __slots__ = ("_over", "_task", "_watch", "left")
+    __slots__ = ("_line", "_over", "_task", "_watch", "left")
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, line: Line | None = None) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 — an application runs in a task
         self._task = task
         self._over = False
         self.left = ""
-        self._watch = asyncio.get_running_loop().create_task(self._wait(receive))
+        self._line, self._watch = line, None
+        if line is not None:
+            line.watch(self._gone)
+        else:
+            self._watch = asyncio.get_running_loop().create_task(self._wait(receive))
 
     async def _wait(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
+        self._gone()
+
+    def _gone(self) -> None:
         self.call_off("the client has gone")
 
     def call_off(self, why: str) -> None:
@@ -51,4 +60,7 @@ class Gone:
     def close(self) -> None:
         """Stop watching."""
         self._over = True
-        self._watch.cancel()
+        if self._line is not None:
+            self._line.leaving = None
+        if self._watch is not None:
+            self._watch.cancel()

@@ -56,6 +56,16 @@ class Catalogue:
                 self._until, self._of = time.monotonic() + FRESH, self._services.router
         return [entry for entry in self._made if caller.may(entry.name)]
 
+    def said(self) -> list[Entry]:
+        """What is known without asking anybody."""
+        config = self._services.router.config
+        named = (
+            Entry(f"{row.name}/{name}", facts_of(row, name))
+            for row in known(config, self._services.router.env)
+            for name in config.account(row.name).models
+        )
+        return [*self._aliases(), *named, *self._played()]
+
     async def find(self, caller: Caller, name: str) -> Entry:
         """A model by its name; one that is not listed but means somebody is a model too."""
         for entry in await self.entries(caller):

@@ -59,12 +59,16 @@ class Limit(_Table, frozen=True):
 
 
 class Key(_Table, frozen=True):
-    """A gateway key: its hash, as `penstock keys` prints it, or the variable that holds it. `tenant`: whose it is."""
+    """A gateway key: its hash, as `penstock keys` prints it, or the variable that holds it. `tenant`: whose it is.
+
+    `inspect`: whose turns it sees in the inspector, those of its tenant or all.
+    """
 
     hash: str = ""
     env: str = ""
     models: tuple[str, ...] = ("*",)
     tenant: str = ""
+    inspect: Literal["own", "all"] = "own"
     limits: Limit | None = None
     note: str = ""
     created: str = ""
@@ -109,10 +113,11 @@ class StateTable(_Table, frozen=True):
 
 
 class Features(_Table, frozen=True):
-    """What the gateway does to requests on its own account."""
+    """What the gateway does on its own account."""
 
     prompt_caching: bool = False
     context_management: bool = False
+    estimates: bool = True  # a sample of turns is estimated afterwards, to learn how far off that is
 
 
 class Log(_Table, frozen=True):

@@ -10,9 +10,11 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import MissingExtra
+from penstock.gateway.errands import COUNT
 from penstock.gateway.journal import Journal
 from penstock.gateway.metrics import Metrics
 from penstock.gateway.recording import Recorder
+from penstock.gateway.sparing import Sparing
 from penstock.gateway.state import State
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class Kept:
         self, config: GatewayConfig, env: Mapping[str, str], secrets: Callable[[], Iterable[str]] = tuple
     ) -> None:
         self.journal = Journal.open(config, secrets)
+        self.sparing = Sparing(self.journal.note)
         self.state = State.open(config)
         self.recorder = Recorder(config.record, secrets)
         self.metrics = Metrics()
@@ -41,9 +44,9 @@ class Kept:
         self.metrics.gauge("penstock_journal_waiting", "Rows not yet written.", lambda: self.journal.waiting)
         self.metrics.gauge("penstock_journal_lost", "Rows that were not written.", lambda: self.journal.lost)
 
-    def note(self, row: Turn, headers: Mapping[str, str] | None = None) -> None:
-        """A turn is over."""
-        self.journal.note(row)
+    def note(self, row: Turn, headers: Mapping[str, str] | None = None, *, sparing: bool = False) -> None:
+        """A turn is over. `sparing`: there may be thousands of the kind, and a few rows must do for all."""
+        (self.sparing if sparing else self.journal).note(row)
         self.metrics.turn(row)
         if self.spans is not None:
             self.spans.turn(row, headers)
@@ -53,12 +56,13 @@ class Kept:
         if self.journal.rows is None:
             return
         today = time.time() // DAY * DAY
-        for row in self.journal.rows.by("key", since=today):
+        for row in self.journal.rows.by("key", since=today, without=COUNT):
             limits.seed(row.name, row.turns - row.refused, row.input + row.output, row.cost)
 
     def close(self) -> None:
         """Write what waits. Nothing that was noted is lost."""
         self.recorder.close()
+        self.sparing.flush()
         self.journal.close()
         if self.spans is not None:
             self.spans.close()

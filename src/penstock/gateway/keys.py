@@ -134,7 +134,7 @@ class KeyRing:
 
     def _told(self) -> Mapping[str, Key]:
         """The keys of the configuration, and the one that came with the process."""
-        own = {"started-with": Key(env=VARIABLE)} if self._env.get(VARIABLE) else {}
+        own = {"started-with": Key(env=VARIABLE, inspect="all")} if self._env.get(VARIABLE) else {}
         return {**own, **self._config.keys}
 
     def _read(self) -> None:

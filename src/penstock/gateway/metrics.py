@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from penstock.store.journal import Turn
 
+CALLS = frozenset({"embeddings", "rerank", "count"})  # operations that are no turns
 TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 SERIES = 1_000  # of one metric
 OTHER = "other"
@@ -72,6 +73,9 @@ class Metrics:
         who = ("protocol", "provider", "model")
         self._turns = Counter("penstock_turns_total", "Turns by how they ended.", (*who, "status", "reason"))
         self._tokens = Counter("penstock_tokens_total", "Tokens that providers report.", ("provider", "model", "kind"))
+        self._calls = Counter(
+            "penstock_calls_total", "What is no turn, by how it ended.", ("operation", *who, "status")
+        )
         self._cost = Counter("penstock_cost_dollars_total", "What turns cost, where known.", ("provider", "model"))
         self._refused = Counter("penstock_refused_total", "Requests that were not let in.", ("status", "reason"))
         self._bytes = Counter("penstock_client_bytes_total", "Bytes from and to clients.", ("way",))
@@ -109,7 +113,11 @@ class Metrics:
         if row.status == "refused":
             self.refused(row.http, reason)
             return
-        self._turns.add((row.protocol, row.provider, row.model, row.status, reason))
+        if row.operation in CALLS:
+            self._calls.add((row.operation, row.protocol, row.provider, row.model, row.status))
+        else:
+            self._turns.add((row.protocol, row.provider, row.model, row.status, reason))
+            self._duration.add((row.provider,), row.duration)
         for kind in ("input", "output", "cached", "written", "reasoning"):
             count = getattr(row, kind)
             if count:
@@ -120,14 +128,13 @@ class Metrics:
             self._tries.add((row.provider,), row.tries)
         self._bytes.add(("in",), row.bytes_in)
         self._bytes.add(("out",), row.bytes_out)
-        self._duration.add((row.provider,), row.duration)
         if row.ttft is not None:
             self._ttft.add((row.provider,), row.ttft)
 
     def render(self) -> bytes:
         """The page."""
         made: list[str] = []
-        kept = (self._turns, self._tokens, self._cost, self._refused, self._bytes, self._tries)
+        kept = (self._turns, self._calls, self._tokens, self._cost, self._refused, self._bytes, self._tries)
         for one in (*kept, self._ttft, self._duration):
             made += one.lines()
         for name, (about, value) in self._gauges.items():

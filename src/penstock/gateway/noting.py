@@ -23,7 +23,7 @@ def row_of(turn: Turn) -> Row:
         time=time.time() - spent, key=visit.caller.key, tenant=visit.caller.tenant, client=visit.client.name,
         route=visit.path, protocol=asked.protocol if asked else turn.door.protocol,
         stream=bool(asked and asked.request.stream), tee=turn.teed, asked=asked.request.model if asked else "",
-        user=asked.request.settings.user if asked else "",
+        user=asked.request.settings.user if asked else "", operation=asked.operation if asked else "",
         http=turn.status, duration=spent, ttft=turn.first if reply else None, request_id=visit.id,
         bytes_in=len(visit.raw), bytes_out=turn.out.size, **_ended(turn), **(_answered(reply) if reply else {}),
     )  # fmt: skip

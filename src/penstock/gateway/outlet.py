@@ -31,11 +31,15 @@ class Outlet:
     """One answer on its way out. `count` is how many chunks were sent; whoever sends them counts."""
 
     __slots__ = ("_beat", "_every", "_gone", "_head", "_limit", "_loop", "_seen", "_sign", "_stuck", "_timer", "begun",
-                 "count", "send", "size")  # fmt: skip
+                 "count", "more", "push", "send", "size")  # fmt: skip
 
-    def __init__(self, send: Send, gone: Gone, *, every: float, limit: float) -> None:
+    def __init__(
+        self, send: Send, gone: Gone, *, every: float, limit: float, push: Callable[[bytes], bool] | None = None
+    ) -> None:
         self.send = send
+        self.push = push  # writes a chunk at once, where that can be done
         self.begun = False
+        self.more: Headers = ()  # headers that are learnt of late
         self.count = self.size = 0
         self._gone = gone
         self._every, self._limit = every, limit
@@ -69,10 +73,21 @@ class Outlet:
     async def begin(self) -> None:
         """Send the head, if it is not sent."""
         if not self.begun:
-            self.begun = True
-            await self.send(self._head)
+            await self._open()
         elif self._beat is not None:
             await self._beat
+
+    async def _open(self) -> None:
+        self.begun = True
+        head = {**self._head, "headers": [*self._head["headers"], *self.more]} if self.more else self._head
+        await self.send(head)
+
+    async def say(self, data: bytes) -> None:
+        """A chunk, which may come before anything else."""
+        await self.begin()
+        self.count += 1
+        self.size += len(data)
+        await self.send({"type": BODY, "body": data, "more_body": True})
 
     async def end(self, data: bytes) -> None:
         """The last chunk."""
@@ -105,8 +120,7 @@ class Outlet:
 
     async def _signal(self) -> None:
         if not self.begun:
-            self.begun = True
-            await self.send(self._head)
+            await self._open()
         await self.send({"type": BODY, "body": self._sign, "more_body": True})
 
     def _signalled(self, task: asyncio.Task[None]) -> None:

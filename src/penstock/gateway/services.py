@@ -24,9 +24,12 @@ from penstock.gateway.access import Access, Refused
 from penstock.gateway.background import Background
 from penstock.gateway.catalogue import Catalogue
 from penstock.gateway.config import GatewayConfig
+from penstock.gateway.errands import turned_away
+from penstock.gateway.estimating import Estimates
 from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
 from penstock.gateway.noting import row_of
+from penstock.gateway.refusing import status_of
 from penstock.providers.clients import client, clients
 from penstock.replay import named
 from penstock.secrecy import telling
@@ -37,8 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.engines.reply import Reply
+    from penstock.engines.retrying import Watch
+    from penstock.events import Fault
     from penstock.gateway.access import Caller
     from penstock.gateway.doors.door import Asked, Visit
+    from penstock.gateway.errands import Errand
     from penstock.gateway.limits import Ticket
     from penstock.gateway.turn import Turn
     from penstock.messages import ConvertOptions
@@ -70,6 +76,8 @@ class Services:
         self.state: ReasoningStore = self.kept.state.reasoning
         self.responses = Responses(self.kept.state.responses, lambda: uuid.uuid4().hex)
         self.background = Background()
+        self.watch: Any = None  # whoever looks at turns as they go by; the inspector's
+        self.estimates = Estimates(self.config, self.journal.rows)
         self.metrics.gauge("penstock_background", "Responses made in the background.", lambda: len(self.background))
         self.kept.seed(self.limits)
         self.metrics.counts(
@@ -77,7 +85,7 @@ class Services:
             lambda: {(*key,): float(count) for key, count in self.router.counts.items()},
         )  # fmt: skip
         self.catalogue = Catalogue(self)
-        self._secrets: tuple[str, ...] = ()
+        self._secrets: tuple[str, ...] | None = None
         self.ready = True
         self._convert = self._converting()
         self._clients: dict[tuple[str, ...], Row] = {}
@@ -88,12 +96,13 @@ class Services:
         self.ready = False
         await self.background.aclose()
         await self.router.aclose()
+        self.estimates.close()
         self.kept.close()
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Keys that are known by value: to be kept out of everything that is written."""
-        if not self._secrets:  # looked for once: the environment is large, and a row is written for every turn
+        if self._secrets is None:  # looked for once: the environment is large, and a row is written for every turn
             accounts = self.config.engine.providers.values()
             own = [account.key or self.env.get(account.env, "") for account in accounts]
             theirs = [value for name, value in self.env.items() if telling(name)]
@@ -106,7 +115,7 @@ class Services:
         self.limits.most = config.serve.streams
         self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
         self.router = self.router.renewed(_paced(config))
-        self._secrets = ()
+        self._secrets = None
         self.client = Client(router=self.router)
         self._convert = self._converting()
 
@@ -117,7 +126,6 @@ class Services:
         try:
             visit.caller = self.access.admit(scope, visit.headers)
         except Refused as error:
-            self.metrics.refused(error.status, error.fault.code)
             log.info("refused: %s", error.fault.message, extra={"status": error.status, "path": visit.path})
             raise
         visit.client = self._client(visit.headers)
@@ -140,15 +148,16 @@ class Services:
 
     # ── what is asked ─────────────────────────────────────────────────────────────────────────────
 
-    async def open(self, visit: Visit, asked: Asked) -> Reply:
-        """The answer, once it has begun."""
+    async def open(self, visit: Visit, asked: Asked, watch: Watch | None = None) -> Reply:
+        """The answer, once it has begun. `watch` is told what goes on before that."""
         caller: Caller = visit.caller
         self.played(asked.request.model)
         convert: ConvertOptions = {**self._convert, "tenant": caller.tenant}
         source = asked.source or asked.protocol
         return await self.router.open(
-            asked.request, asked.operation, source=source, convert=convert, options=self.options(visit)
-        )
+            asked.request, asked.operation, source=source, convert=convert, options=self.options(visit),
+            watch=watch,
+        )  # fmt: skip
 
     def options(self, visit: Visit) -> RequestOptions | None:
         """What goes for the requests of a visit: the key that its caller brought, where that is passed on."""
@@ -188,7 +197,9 @@ class Services:
     def tape(self, visit: Visit, asked: Asked) -> Any:
         """What records this turn, if anything does."""
         tape = self.recorder.begin(
-            Header(time=time.time(), url=visit.path, model=asked.request.model, request_headers=visit.headers),
+            Header(
+                id=visit.id, time=time.time(), url=visit.path, model=asked.request.model, request_headers=visit.headers
+            ),
             (visit.caller.secret,),
         )
         if tape is not None:
@@ -213,7 +224,27 @@ class Services:
             turn.ticket.leave(turn.reply.usage if turn.reply is not None else None, row.cost or 0.0)
         if turn.tape is not None:
             turn.tape.close()
-        self.kept.note(row, turn.visit.headers)
+        self.kept.note(row, turn.visit.headers, sparing=turn.ticket is None)
+        self.estimates.note(turn, row)
+        if turn.tap is not None:
+            turn.tap.ended(turn, row)
+        if self.watch is not None:
+            self.watch.noted(row)
+
+    def ran(self, visit: Visit, http: int, size: int) -> None:
+        """What is no turn is over."""
+        errand: Errand = visit.errand
+        row = errand.row(visit, http, size)
+        errand.leave(row.cost or 0.0)
+        self.kept.note(row, visit.headers, sparing=errand.sparing)
+        if self.watch is not None:
+            self.watch.noted(row)
+
+    def away(self, visit: Visit, protocol: str, fault: Fault) -> None:
+        """A request was not let in."""
+        status = status_of(fault, protocol)
+        self.metrics.refused(status, fault.code or fault.kind)
+        self.kept.sparing.note(turned_away(visit, protocol, status, fault))
 
 
 def _paced(config: GatewayConfig) -> Config:

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, MissingExtra
+from penstock.gateway.lines import NAME, Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,16 @@ class Bounded(_Base):  # type: ignore[misc]
     _came = 0  # bytes of a head that is not whole yet
     _timer: Any = None
     _cycle: Any = None  # of the last whole head
+    _lines: tuple[Line, ...] = ()  # of requests that are not answered yet
+
+    def on_headers_complete(self) -> None:
+        """Only httptools calls this: with another parser there is no line."""
+        before = self.cycle
+        super().on_headers_complete()  # pyright: ignore[reportUnknownMemberType]
+        if self.cycle is not before:
+            self.cycle.transport = line = Line(self.cycle, self.transport, self.loop)
+            self.scope[NAME] = line
+            self._lines = (*(one for one in self._lines if not one.over), line)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]
@@ -47,6 +58,9 @@ class Bounded(_Base):  # type: ignore[misc]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
+        for line in self._lines:
+            line.left()
+        self._lines = ()
         super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
 
     def data_received(self, data: bytes) -> None:
@@ -92,6 +106,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         closing = self.lifespan.shutdown
+        stopping = getattr(self.config.app, "stopping", None)
+        if stopping is not None:  # those who only listen are not waited for
+            stopping()
 
         async def settled() -> None:
             """Turns that were called off write their rows before the journal is closed."""

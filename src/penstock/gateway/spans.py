@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import MissingExtra
+from penstock.gateway.metrics import CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +76,8 @@ class Spans:
 
 
 def _operation(row: Turn) -> str:
+    if row.operation in CALLS:
+        return row.operation
     if row.route.endswith("/chat/completions"):
         return "chat"
     return next((word for end, word in _OPERATIONS.items() if row.route.endswith(end)), "chat")

@@ -14,19 +14,25 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock.errors import InputError, PenstockError
 from penstock.fold import fold
+from penstock.framing import WRITERS
 from penstock.gateway import refusing, writing
 from penstock.gateway.keeping import Keeping
-from penstock.gateway.outlet import BODY
+from penstock.gateway.streaming import Streaming
 from penstock.messages.state import remember
 
 if TYPE_CHECKING:
+    from penstock.engines.job import Job
     from penstock.engines.reply import Reply
+    from penstock.engines.retrying import Wait
     from penstock.gateway.cancel import Gone
     from penstock.gateway.doors.door import Asked, Door, Visit
     from penstock.gateway.outlet import Outlet
     from penstock.gateway.services import Services
+    from penstock.messages.context import Cleared
 
 log = logging.getLogger("penstock.gateway")
+LOSSES = 20  # names of losses that a header holds
+WORTH = 1.0  # seconds: a shorter wait is not worth a word, nor the head of an answer that may yet be a refusal
 # What a provider may want back: reasoning, what only it understands, and what came with a call.
 STATE = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
 
@@ -34,8 +40,8 @@ STATE = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
 class Turn:
     """A turn being answered, and afterwards what there is to tell of it."""
 
-    __slots__ = ("_kept", "_out", "_services", "asked", "door", "fault", "first", "reply", "status", "tape", "teed",
-                 "ticket", "visit", "way")  # fmt: skip
+    __slots__ = ("_kept", "_out", "_services", "asked", "door", "fault", "first", "reply", "status", "tap", "tape",
+                 "teed", "ticket", "visit", "way")  # fmt: skip
 
     def __init__(self, services: Services, door: Door, visit: Visit, out: Outlet) -> None:
         self.door, self.visit = door, visit
@@ -48,6 +54,7 @@ class Turn:
         self.way: writing.Translation | writing.Tee | None = None
         self.ticket: Any = None
         self.tape: Any = None
+        self.tap: Any = None  # of somebody who watches
         self._services = services
         self._out = out
         self._kept: Keeping | None = None
@@ -79,16 +86,22 @@ class Turn:
         services, visit = self._services, self.visit
         asked = self.asked = self.door.read(visit)
         if asked.over is not None:
-            self._out.send = asked.over(self._out.send)
+            self._out.send, self._out.push = asked.over(self._out.send), None
         asked.request.model = asked.request.model or services.default
         self.ticket = services.enter(visit, asked.request.model)
         self.tape = services.tape(visit, asked)
+        if services.watch is not None:
+            self.tap = services.watch.begin(self)
         if asked.request.stream:
             self._out.prepare(asked.framing, (*asked.headers, *self._named()))
-        reply = self.reply = await services.open(visit, asked)
+        reply = self.reply = await services.open(visit, asked, self)
         if self.tape is not None:
             self.tape.answered(reply, asked.protocol)
+        if self.tap is not None:
+            self.tap.opened(reply)
         self.first = time.monotonic() - visit.started
+        if reply.cleared is not None:
+            await self._tell(reply.cleared)
         if reply.protocol != asked.protocol:
             self._kept = Keeping()
         if asked.request.stream:
@@ -107,27 +120,7 @@ class Turn:
     async def _stream(self, asked: Asked, reply: Reply) -> None:
         way = self.way = writing.way(asked, reply)
         self.teed = isinstance(way, writing.Tee)
-        out, tape, kept = self._out, self.tape, self._kept
-        read, feed, send = reply.read, way.feed, out.send
-        data = b""
-        await out.begin()
-        while (pair := await read()) is not None:
-            if kept is not None:
-                kept.add(pair[1])
-            data = feed(pair)
-            if tape is not None:
-                tape.chunk(pair[0] if reply.raw else data)
-            if reply.end is not None and pair[1] and pair[1][-1] is reply.end:
-                break  # the last words and the end are one write
-            if data:
-                out.count += 1
-                out.size += len(data)
-                await send({"type": BODY, "body": data, "more_body": True})
-                data = b""
-        last = way.finish()
-        if tape is not None and not reply.raw:
-            tape.chunk(last)
-        await out.end(data + last)
+        await Streaming(reply, way, self._out, kept=self._kept, tap=self.tap, tape=self.tape).run()
 
     async def _whole(self, asked: Asked, reply: Reply) -> None:
         events: list[ev.AnyEvent] = []
@@ -135,6 +128,8 @@ class Turn:
         while (pair := await reply.read()) is not None:
             raw.append(pair[0])
             events += pair[1]
+            if self.tap is not None:
+                self.tap.read(pair)
         data = b"".join(raw)
         if self.tape is not None and reply.raw:
             self.tape.chunk(data)
@@ -144,10 +139,27 @@ class Turn:
         if self._kept is not None:
             self._kept.add(events)
         self.teed = writing.tees(asked, reply) and data[:1] == b"{"
-        body = data if self.teed else writing.whole(asked, events)
+        body = data if self.teed else writing.whole(asked, events, reply.cleared)
         if self.tape is not None and not reply.raw:
             self.tape.chunk(body)
-        await self._out.whole(200, body, (refusing.JSON, *asked.headers, *self._named()))
+        await self._out.whole(200, body, (refusing.JSON, *asked.headers, *self._named(), *self._out.more))
+
+    def chosen(self, job: Job) -> None:
+        """What could not be carried is told in a header, as long as there is time for one."""
+        self._out.more = ((b"x-penstock-losses", ",".join(job.losses[:LOSSES]).encode()),) if job.losses else ()
+        if job.diagnostics and log.isEnabledFor(logging.DEBUG):
+            for row in job.diagnostics:
+                log.debug("%s: %s: %s", self.visit.id, row.code, row.message)
+
+    async def waits(self, wait: Wait) -> None:
+        """A wait is told to who can hear it."""
+        if wait.seconds >= WORTH:
+            await self._tell(wait)
+
+    async def _tell(self, told: Wait | Cleared) -> None:
+        asked = self.asked
+        if asked is not None and asked.notice is not None and asked.request.stream:
+            await self._out.say(b"".join(WRITERS[asked.framing]().feed([(b"", asked.notice(told))])))
 
     def _named(self) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"x-request-id", self.visit.id.encode()),)
@@ -176,7 +188,8 @@ class Turn:
         if not isinstance(self.reply and self.reply.end, ev.Finish):
             return
         if any(_has_state(event) for event in events if type(event) in STATE):
-            remember(fold(events)[0], self._services.state, self.visit.caller.tenant)
+            mark = self.asked.mark if self.asked is not None else ""
+            remember(fold(events)[0], self._services.state, self.visit.caller.tenant, mark)
 
 
 def _has_state(event: ev.AnyEvent) -> bool:

@@ -79,6 +79,7 @@ class Sockets:
         visit.path = path
         fault = self._refusal(visit, scope)
         if fault is not None:
+            self._services.away(visit, "responses", fault)
             await _turned_away(fault, scope, send)
             return
         await send({"type": "websocket.accept"})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
     from penstock.framing import Frame
     from penstock.gateway.doors.door import Asked
+    from penstock.messages.context import Cleared
 
 HELD = 2**20  # bytes of an unfinished frame that are held back at most
 _USAGE = re.compile(rb"(?m)^data: ?(\{[^\n]*?\"choices\": ?\[\][^\n]*)\r?\n\r?\n")
@@ -48,10 +49,12 @@ def frames(asked: Asked) -> Pipe:
     return encoding(asked.protocol, asked.options, frames=True)
 
 
-def whole(asked: Asked, events: Several[AnyEvent]) -> bytes:
+def whole(asked: Asked, events: Several[AnyEvent], cleared: Cleared | None = None) -> bytes:
     """A turn as one body of the client's protocol."""
     pipe = frames(asked)
     made: list[Frame] = [*pipe.feed(events), *pipe.finish()]
+    if cleared is not None and asked.notice is not None:
+        made.insert(0, (b"", asked.notice(cleared)))
     body = asked.body or protocols.protocol(asked.protocol).body
     return body(made) if body is not None else b"".join(data for _, data in made)
 

@@ -28,6 +28,13 @@ _CHARACTERS = 4  # that make a token, roughly
 _encode = msgspec.json.Encoder().encode
 
 
+class Cleared(msgspec.Struct, frozen=True):
+    """About how many tokens a conversation was, and is."""
+
+    before: int
+    after: int
+
+
 def rough(message: rq.Message) -> int:
     """Tokens by size alone, for callers who cannot count any better. Files count a flat thousand each."""
     files = [part for part in message.parts if type(part) is rq.File]
@@ -37,15 +44,16 @@ def rough(message: rq.Message) -> int:
 
 
 def manage_context(
-    request: rq.Request, notes: Diagnostics, *, limit: int, count: Count = rough, keep: int = KEEP
-) -> rq.Request:
+    request: rq.Request, notes: Diagnostics, *, limit: int, count: Count = rough, keep: int = KEEP,
+    report: Callable[[Cleared], None] | None = None,
+) -> rq.Request:  # fmt: skip
     """The request with old thinking and old results cleared, if it comes near the limit; itself if it does not."""
     tokens = [count(message) for message in request.messages]
     total = sum(tokens) + len(_encode(request.tools)) // _CHARACTERS
     if total < limit * NEAR:
         return request
     messages = list(request.messages)
-    goal = total - int(limit * ENOUGH)  # how much should go
+    much = goal = total - int(limit * ENOUGH)  # how much should go
     for clear, places in ((_thinking, _over(messages)), (_results, _old(messages, keep))):
         for place in places:
             if goal <= 0:
@@ -59,6 +67,8 @@ def manage_context(
         notes.add("context-full", f"about {total} tokens are near the limit of {limit}, and nothing old can be cleared")
         return request
     notes.add("context-cleared", f"about {total} tokens are near the limit of {limit}; {changed} messages were cleared")
+    if report is not None:
+        report(Cleared(total, total - (much - goal)))
     return replace(request, messages=messages)
 
 

@@ -75,6 +75,7 @@ class Converted(msgspec.Struct):
     diagnostics: list[Diagnostic]
     restore: Restore
     request: rq.Request
+    cleared: context.Cleared | None = None  # where context management took something away
 
 
 def convert(
@@ -105,6 +106,7 @@ class _Run:
         self.notes = Diagnostics("messages")
         self._strict = False  # read by the strict parser, which lets no half characters through
         self.restore = Restore(source)
+        self._cleared: context.Cleared | None = None
 
     def converted(self, request: rq.Request, write: Callable[[rq.Request, Any], Draft]) -> Converted:
         """The request through every pass, and written."""
@@ -112,7 +114,7 @@ class _Run:
         draft = self.written(write, request)
         own = as_object(request.options.get(self.profile.provider)) if self.profile.provider else None
         found = [*request.diagnostics, *self.notes, *draft.diagnostics]
-        return Converted({**draft.body, **own} if own else draft.body, found, self.restore, request)
+        return Converted({**draft.body, **own} if own else draft.body, found, self.restore, request, self._cleared)
 
     def parsed(self, body: Any) -> Object:
         """The body as an object. Text that is almost JSON is read as a forgiving reader would."""
@@ -199,7 +201,10 @@ class _Run:
             self.notes.add("context-unknown", "context is not managed: how much the model takes was not said")
             return request
         count = self._options.get("count", context.rough)
-        return context.manage_context(request, self.notes, limit=limit, count=count)
+        return context.manage_context(request, self.notes, limit=limit, count=count, report=self._was_cleared)
+
+    def _was_cleared(self, cleared: context.Cleared) -> None:
+        self._cleared = cleared
 
     def written(self, write: Callable[[rq.Request, Any], Draft], request: rq.Request) -> Draft:
         quirks = self._options.get("quirks", self.profile.quirks)

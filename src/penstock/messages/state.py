@@ -1,7 +1,8 @@
 """State that a client cannot carry (signatures, encrypted reasoning, what was thought) kept for it between two turns.
 
 After an answer, `remember` files what stood before each call under that call, and what stood around plain text under
-that text. Before the next request, `restore` puts it back where it was, as it was. What a client carries itself wins.
+that text; all of it also under a mark, for a client that sends marks back. Before the next request, `restore` puts it
+back where it was, as it was. What a client carries itself wins.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.events import Extra
 from penstock.messages.walking import with_messages
+from penstock.pick import as_object, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,11 +42,15 @@ class Kept(msgspec.Struct, omit_defaults=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Kept).decode
+_decode_marked = msgspec.json.Decoder(dict[str, Kept]).decode  # by the ids of a turn's calls; its text has none
 
 
-def remember(turn: rq.Turn, store: ReasoningStore, tenant: str) -> None:
-    """Keep what the next request will need of this turn. Names and ids are those that the client sees, unprefixed."""
-    rows = rows_of(turn.parts)
+def remember(turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "") -> None:
+    """Keep what the next request will need of this turn. Names and ids are those that the client sees, unprefixed.
+
+    `mark` is a name of this turn alone, which the client may send back with its message (the mark `marker`).
+    """
+    rows = rows_of(turn.parts, mark)
     if rows:
         store.put(tenant, rows)
 
@@ -58,30 +64,35 @@ def restore(request: rq.Request, store: ReasoningStore, tenant: str, notes: Diag
 # ── keeping ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def rows_of(parts: Iterable[rq.AnyPart]) -> dict[str, bytes]:
+def rows_of(parts: Iterable[rq.AnyPart], mark: str = "") -> dict[str, bytes]:
     """The rows to keep of a turn's parts, by key."""
     mine = [part for part in parts if not getattr(part, "choice", 0)]
-    calls = [part for part in mine if _runs(part)]
-    if not calls:
-        kept = Kept()
-        for part in mine:
-            _collect(kept, part)
-        kept.after, kept.between = kept.between, []
-        return {text_key(mine): _encode(kept)} if kept else {}
-    return {key: _encode(kept) for key, kept in _by_call(mine) if kept}
+    found = [row for row in (_by_call(mine) if any(map(_runs, mine)) else _by_text(mine)) if row[2]]
+    rows = {key: _encode(kept) for key, _, kept in found}
+    if mark and rows:
+        rows[mark_key(mark)] = _encode({call: kept for _, call, kept in found})
+    return rows
 
 
-def _by_call(parts: list[Any]) -> list[tuple[str, Kept]]:
-    rows: list[tuple[str, Kept]] = []
+def _by_text(parts: list[Any]) -> list[tuple[str, str, Kept]]:
+    kept = Kept()
+    for part in parts:
+        _collect(kept, part)
+    kept.after, kept.between = kept.between, []
+    return [(text_key(parts), "", kept)]
+
+
+def _by_call(parts: list[Any]) -> list[tuple[str, str, Kept]]:
+    rows: list[tuple[str, str, Kept]] = []
     kept = Kept()
     for part in parts:
         if _runs(part):
             kept.call = part.extra
-            rows.append((call_key(part), kept))
+            rows.append((call_key(part), part.id, kept))
             kept = Kept()
         else:
             _collect(kept, part)
-    rows[-1][1].after = [*kept.before, *kept.between]
+    rows[-1][2].after = [*kept.before, *kept.between]
     return rows
 
 
@@ -114,6 +125,11 @@ def text_key(parts: Iterable[rq.AnyPart]) -> str:
     return "t:" + _hash("".join(part.text for part in parts if type(part) is rq.Text).strip())
 
 
+def mark_key(mark: str) -> str:
+    """A turn by its own name."""
+    return "m:" + _hash(mark)
+
+
 def _sorted(value: Any) -> str:
     """JSON in one spelling: keys in order, and whole numbers without a point, which JavaScript cannot keep."""
     return msgspec.json.encode(_whole(value), order="sorted").decode()
@@ -142,12 +158,19 @@ def _hash(*words: str) -> str:
 
 def keys_of(request: rq.Request) -> list[str]:
     """The keys under which something might be known for this request."""
-    return [key for message in request.messages if _lacking(message) for key in _keys(message)]
+    return [key for message in request.messages if _lacking(message) for key in (*_keys(message), *_marks(message))]
 
 
 def _keys(message: rq.Message) -> list[str]:
     calls: list[Any] = [part for part in message.parts if _runs(part)]
     return [call_key(call) for call in calls] or [text_key(message.parts)]
+
+
+def _marks(message: rq.Message) -> list[str]:
+    """The key of the mark that a client sent back with a message: a model's id, a backslash, and the turn's name."""
+    marks = [as_object(own.get("_")) for own in (message.extra or {}).values()]
+    said = [text(mark, "marker").rpartition("\\")[2] for mark in marks]
+    return [mark_key(one) for one in said if one]
 
 
 def _lacking(message: rq.Message) -> bool:
@@ -175,13 +198,15 @@ def restored(request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics
 
 def _whole_again(message: rq.Message, found: Mapping[str, bytes]) -> rq.Message:
     keys = iter(_keys(message))
+    marked = _read_marked([found[key] for key in _marks(message) if key in found])
     parts: list[Any] = []
     said: list[Any] = []  # what stands before the next call
     known = False
     calls = any(_runs(part) for part in message.parts)
     for part in (*message.parts, None) if not calls else message.parts:
         if part is None or _runs(part):
-            kept = _read(found.get(next(keys)))
+            key = next(keys)
+            kept = marked.get(getattr(part, "id", "")) or _read(found.get(key))
             known = known or bool(kept)
             parts += _placed(said, part, kept)
             said = []
@@ -206,6 +231,14 @@ def _placed(said: list[Any], call: Any, kept: Kept) -> list[Any]:
 def _with(part: Any, extra: Extra) -> Any:
     own: Extra = part.extra or {}
     return replace(part, extra={**own, **{key: {**own.get(key, {}), **value} for key, value in extra.items()}})
+
+
+def _read_marked(rows: list[bytes]) -> dict[str, Kept]:
+    """What is known under a mark, which is of this very turn: it goes before what a call or a text is known by."""
+    try:
+        return _decode_marked(rows[-1]) if rows else {}
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return {}
 
 
 def _read(row: bytes | None) -> Kept:

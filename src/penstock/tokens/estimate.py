@@ -73,13 +73,14 @@ class HybridTokenEstimator:
 
     `chars_per_token` counts text by its length alone; `provider_overrides` does so for some providers.
     With `conservative`, `tokens` is the upper bound. `counters` are real tokenisers by the name of their vocabulary.
+    `prompts`: how many are remembered with their actual count; with 0 every count is an estimate.
     """
 
     def __init__(
         self, chars_per_token: float | None = None, *, conservative: bool = False,
         provider_overrides: Mapping[str, float] | None = None,
         counters: Mapping[str, Callable[[str], float]] | None = None, counts: CountStore | None = None,
-        learned: FactorStore | None = None, tenant: str = "", facts: Tables | None = None,
+        learned: FactorStore | None = None, tenant: str = "", facts: Tables | None = None, prompts: int = PREFIXES,
     ) -> None:  # fmt: skip
         overrides = dict(provider_overrides or {})
         for name, value in {"chars_per_token": chars_per_token, **overrides}.items():
@@ -93,7 +94,7 @@ class HybridTokenEstimator:
         self._factors: dict[str, learn.Factor] = {}
         self._models: dict[tuple[str, str], Ready] = {}
         self.cache = Shelf(counts, tenant)
-        self._prompts = Shelf(counts, tenant, PREFIXES)
+        self._prompts = Shelf(counts, tenant, prompts)
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────────────────────────
 

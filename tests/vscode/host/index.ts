@@ -1,21 +1,17 @@
-// What runs inside VS Code's extension host: the suite that the environment names, test by test. Results go to a file;
+// What runs inside VS Code's extension host: the suite that this window is for, test by test. Results go to a file;
 // a failing test makes the runner fail.
 
 import * as fs from "node:fs";
+import * as path from "node:path";
 import { suites } from "./suites.ts";
-
-interface Job {
-  readonly suite: string;
-  readonly results: string;
-  readonly control: string;
-}
+import { eye, job } from "./tools.ts";
 
 const LIMIT = 60_000;
 
 export async function run(): Promise<void> {
-  const job = JSON.parse(process.env.PENSTOCK_E2E ?? "{}") as Job;
+  const suite = await eye<string>("suite");
   const results: { name: string; error?: string; milliseconds: number }[] = [];
-  for (const [name, test] of Object.entries(suites[job.suite] ?? {})) {
+  for (const [name, test] of Object.entries(suites[suite] ?? {})) {
     const began = Date.now();
     const error = await limited(test).then(
       () => undefined,
@@ -23,7 +19,7 @@ export async function run(): Promise<void> {
     );
     results.push({ name, milliseconds: Date.now() - began, ...(error === undefined ? {} : { error }) });
   }
-  fs.writeFileSync(job.results, JSON.stringify(results, undefined, 2));
+  fs.writeFileSync(path.join(job().folder, `${suite}.json`), JSON.stringify(results, undefined, 2));
   const failed = results.filter(({ error }) => error !== undefined);
   if (failed.length || !results.length) throw new Error(`${failed.length} of ${results.length} failed`);
 }

@@ -1,11 +1,12 @@
-// A provider that refuses a call whose signed thinking is missing, and forgets nothing: two user turns with tools, as the
-// host sends them (thinking within a turn, none after it), in one window, and on from another after a gateway restart.
+// A provider that refuses a call, or words, whose signed thinking is missing, and forgets nothing: two user turns as the host
+// sends them (thinking within a turn, none after it), on after a gateway restart, and on from another window.
 
 import assert from "node:assert/strict";
 import * as fs from "node:fs";
+import * as path from "node:path";
 import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
-import { answer, ask, assistant, control, model, type Taken, taken, usage, user } from "./tools.ts";
+import { answer, ask, assistant, control, job, type Taken, until, usage, user } from "./tools.ts";
 
 const MODEL = "anthropic/claude-script";
 const TOOLS = [{ name: "read_gauge", description: "Reads a gauge", inputSchema: { type: "object", properties: {} } }];
@@ -13,8 +14,6 @@ const SAID = vscode.LanguageModelChatMessage;
 
 /** What the host remembers of a turn once it is over: words, calls and results. */
 type Kept = { text?: string; call?: string; result?: string };
-
-const FILE = () => `${JSON.parse(process.env.PENSTOCK_E2E ?? "{}").results}.conversation`;
 
 function spoken(kept: readonly Kept[]): vscode.LanguageModelChatMessage[] {
   return kept.flatMap(({ text, call, result }, place) => {
@@ -44,37 +43,60 @@ async function turn(before: readonly Kept[], question: string): Promise<Kept[]> 
   ];
 }
 
+/** Words alone, as the host keeps them: the mark of the turn beside them, and its thinking gone. */
+async function words(before: readonly Said[], question: string): Promise<Said[]> {
+  const history = before.flatMap(({ question, text, mark }) => [
+    SAID.User(question),
+    SAID.Assistant([
+      new vscode.LanguageModelTextPart(text),
+      new vscode.LanguageModelDataPart(Buffer.from(mark), "stateful_marker"),
+    ]),
+  ]);
+  const reply = await ask("anthropic/claude-words", [...history, user(question)]);
+  assert.equal(reply.text, `Answer number ${before.length + 1}.`);
+  const mark = reply.data.find(({ mimeType }) => mimeType === "stateful_marker")?.bytes.toString() ?? "";
+  assert.match(mark, /^anthropic\/claude-words\\./);
+  // What an editor does to a text on its way is not ours to foresee.
+  return [...before, { question, text: reply.text.replace("number", "no."), mark }];
+}
+
+interface Said {
+  readonly question: string;
+  readonly text: string;
+  readonly mark: string;
+}
+
+const keep = (name: string, rows: unknown) => fs.writeFileSync(path.join(job().folder, name), JSON.stringify(rows));
+const kept = (name: string) => JSON.parse(fs.readFileSync(path.join(job().folder, name), "utf8"));
+
 export const first: Suite = {
   "two user turns with tools, without thinking from the first": async () => {
     const one = await turn([], "Upper gate?");
-    const two = await turn(one, "And the lower one?");
-    fs.writeFileSync(FILE().replace("second", "first"), JSON.stringify(two));
+    keep("turns", await turn(one, "And the lower one?"));
   },
-  "a cancel in mid-stream closes the upstream": async () => {
-    const source = new vscode.CancellationTokenSource();
-    const response = await (await model("anthropic/claude-slow")).sendRequest([user("Slowly")], {}, source.token);
-    let count = 0;
-    await taken(response, () => {
-      if (++count === 2) source.cancel();
-    }).catch(() => {});
-    assert.ok((await control<number>("closed")) >= 1);
+  "two user turns of words alone, whose thinking is found by the mark of the turn": async () => {
+    const one = await words([], "Is it deep?");
+    keep("words", await words(one, "Is it cold?"));
   },
-  "what failed for good is not asked again": async () => {
-    const chat = await model("anthropic/claude-bad");
-    const before = await control<number>("asked");
-    for (let times = 0; times < 4; times++) {
-      await assert.rejects(
-        async () => taken(await chat.sendRequest([user("Please")])),
-        /Anthropic did not accept the request \(400: max_tokens is too large\)/,
-      );
-    }
-    assert.equal((await control<number>("asked")) - before, 1);
+  "a gateway of another process knows both": async () => {
+    await control("restart");
+    await until("the gateway to be back", () =>
+      turn(kept("turns"), "And the surge tank?").then(
+        (rows) => keep("turns", rows) ?? true,
+        (error: Error) => {
+          if (/signed thinking/.test(error.message)) throw error;
+        },
+      ),
+    );
+    keep("words", await words(kept("words"), "Is it safe?"));
   },
 };
 
 export const second: Suite = {
-  "a third turn in another window, of another gateway process": async () => {
-    const kept = JSON.parse(fs.readFileSync(FILE().replace("second", "first"), "utf8")) as Kept[];
-    await turn(kept, "And the surge tank?");
+  "a turn with tools in another window": async () => {
+    await turn(kept("turns"), "And the spillway?");
+  },
+  "a turn of words in another window": async () => {
+    await words(kept("words"), "Is it far?");
   },
 };

@@ -1,4 +1,4 @@
-// What the suites share: models by id, replies taken apart, and the control line to the test that runs outside.
+// What the suites share: models by id, replies taken apart, the line to the test that runs outside, and the one to the page.
 
 import * as vscode from "vscode";
 
@@ -92,17 +92,33 @@ export function usage(reply: Taken): { prompt_tokens: number; completion_tokens:
   return JSON.parse(found[0]?.bytes.toString() ?? "");
 }
 
-/** Ask the test that runs outside to do something, or to tell something. */
-export async function control<T = unknown>(command: string, argument: unknown = null): Promise<T> {
-  const { control: url } = JSON.parse(process.env.PENSTOCK_E2E ?? "{}") as { control: string };
-  const response = await fetch(`${url}/${command}`, { method: "POST", body: JSON.stringify(argument) });
-  if (!response.ok) throw new Error(`${command}: ${await response.text()}`);
+interface Job {
+  /** Where files may be left for the test outside, or for the next window. */
+  readonly folder: string;
+  readonly control: string;
+  readonly eye: string;
+}
+export const job = (): Job => JSON.parse(process.env.PENSTOCK_E2E ?? "{}");
+
+async function asked<T>(url: string, argument: unknown): Promise<T> {
+  const response = await fetch(url, { method: "POST", body: JSON.stringify(argument) });
+  if (!response.ok) throw new Error(`${url}: ${await response.text()}`);
   return (await response.json()) as T;
 }
 
+/** Ask the test that runs outside to do something, or to tell something. */
+export const control = <T = unknown>(command: string, argument: unknown = null): Promise<T> =>
+  asked(`${job().control}/${command}`, argument);
+
+/** Ask what the page shows: drive/eye.mjs has the words. */
+export const eye = <T = unknown>(look: string, argument: unknown = null): Promise<T> =>
+  asked(`${job().eye}/${look}`, argument);
+
+type Nothing = undefined | null | false;
+
 export async function until<T>(
   what: string,
-  look: () => Promise<T | undefined> | T | undefined,
+  look: () => Promise<T | Nothing> | T | Nothing,
   limit = 30_000,
 ): Promise<T> {
   const end = Date.now() + limit;

@@ -1,15 +1,15 @@
 // One request from the host's words to the last part: what would fail is refused before it is sent, a gateway that has
 // gone is looked for once more, and a cancel ends all of it at once.
 
-import { Failure, said } from "../errors.ts";
+import { Failure, failureOf, GATEWAY, said } from "../errors.ts";
 import { bodyOf, type Client } from "../gateway/client.ts";
-import { Unreachable } from "../gateway/http.ts";
-import { type ChatRequest, type CompactedLine, type Model, type Tokens, VERSION, type WaitLine } from "../wire.ts";
+import { type ChatRequest, type Model, type Tokens, VERSION } from "../wire.ts";
 import type { Counter } from "./counting.ts";
 import type { HostClasses } from "./host.ts";
 import { type HostMessage, wireMessages, wireTools } from "./messages.ts";
 import { Refusals } from "./refusals.ts";
 import { type Reasoning, Reply } from "./reply.ts";
+import { Waiting, type Watcher } from "./waiting.ts";
 
 export interface Asked {
   readonly model: Model;
@@ -23,10 +23,10 @@ export interface Asked {
   readonly utility?: boolean;
 }
 
-export interface Notices {
-  readonly onWait?: (line: WaitLine | CompactedLine) => void;
+export interface Notices extends Watcher {
+  /** A person's question is about to be sent; a title made beside it is none. */
+  readonly onBegin?: () => void;
   readonly onUsage?: (tokens: Tokens, model: Model) => void;
-  readonly onOver?: () => void;
   readonly onTight?: (tokens: number, model: Model) => void;
   readonly log?: (line: string) => void;
 }
@@ -47,7 +47,6 @@ export interface Services {
 const KEPT = 2_000; // calls whose state is remembered
 const OVER = 1.1; // an estimate may be off by so much before a prompt is refused for its length
 const TIGHT = 0.9;
-const PATIENCE = 5_000;
 const SETTLE = 150; // the host hands parts on in batches, and drops those that an error overtakes
 
 export async function converse(
@@ -56,54 +55,63 @@ export async function converse(
   signal: AbortSignal,
   services: Services,
 ): Promise<void> {
+  if (!asked.utility) services.notices.onBegin?.();
   const prompt = size(asked, services);
   fits(prompt, asked.model, services.notices);
   const body = bodyOf(requestOf(asked, services));
-  let client = await services.client();
+  let client = await unless(signal, services.client());
   const key = Refusals.key(client.address.url, body);
   const known = services.refusals.of(key);
   if (known) throw known;
   let begun = false;
   const attempt = async () => {
     const reply = new Reply(options(asked, report, prompt, services));
-    const begins = waiting(asked.model, services);
+    // The waits that a person watches are not those of the titles made beside.
+    const waiting = new Waiting(asked, asked.model, asked.utility ? {} : services.notices, services.patience);
     try {
       for await (const line of client.chat(body, signal)) {
-        if (!begun) begins();
-        begun = true;
+        waiting.take(line);
+        begun = waiting.begun;
         reply.take(line);
       }
     } finally {
-      begins();
+      waiting.over();
     }
     reply.finish();
   };
   try {
     await attempt().catch(async (error: unknown) => {
-      if (begun || signal.aborted || !(error instanceof Unreachable)) throw error;
+      if (begun || signal.aborted || error instanceof Failure) throw error;
       services.lost();
-      client = await services.client();
+      client = await unless(signal, services.client());
       await attempt();
     });
   } catch (error) {
-    if (begun && !signal.aborted) await new Promise((wake) => setTimeout(wake, SETTLE));
-    throw explained(error, key, begun, services);
+    if (signal.aborted) throw error;
+    if (begun) await new Promise((wake) => setTimeout(wake, SETTLE));
+    throw await explained(error, { client, key, begun }, services);
   }
 }
 
-/** The gateway waits for a provider that is slow, or at its rate limit: from some seconds on that is shown. Gives the end of it. */
-function waiting({ detail, name }: Model, { notices, patience = PATIENCE }: Services): () => void {
-  const began = Date.now();
-  const show = () => {
-    const seconds = (Date.now() - began) / 1000;
-    notices.onWait?.({ kind: "wait", seconds, message: `${detail ?? name} has not begun to answer` });
-  };
-  const timer = setInterval(show, patience);
-  return () => clearInterval(timer);
+/** What is promised, or an end at once when the caller leaves. */
+function unless<T>(signal: AbortSignal, promised: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const leave = () => reject(new Error("cancelled"));
+    if (signal.aborted) leave();
+    signal.addEventListener("abort", leave, { once: true });
+    promised.then(resolve, reject).finally(() => signal.removeEventListener("abort", leave));
+  });
 }
 
-function explained(error: unknown, key: string, begun: boolean, services: Services): unknown {
+interface Tried {
+  readonly client: Client;
+  readonly key: string;
+  readonly begun: boolean;
+}
+
+async function explained(error: unknown, { client, key, begun }: Tried, services: Services): Promise<unknown> {
   if (error instanceof Failure) {
+    if (error.fault === "auth" && (await client.shut())) return failureOf(SHUT, GATEWAY);
     services.refusals.note(key, error);
     return error;
   }
@@ -111,6 +119,8 @@ function explained(error: unknown, key: string, begun: boolean, services: Servic
   const what = begun ? "went away in the middle of its answer" : "does not answer";
   return new Failure(`The gateway ${what} (${said(error)}): try again, or run “Penstock: Restart Gateway”.`, "network");
 }
+
+const SHUT = { kind: "error", fault: "auth", message: "it is not one of its keys", status: 401 } as const;
 
 export function requestOf(asked: Asked, { host, extras }: Pick<Services, "host" | "extras">): ChatRequest {
   const { model, messages, tools, toolMode, modelOptions, modelConfiguration, requestInitiator, utility } = asked;
@@ -142,10 +152,10 @@ function size({ messages, tools }: Asked, { counter, host }: Services): number {
   return Math.round((tools ?? []).reduce((sum, tool) => sum + counter.tool(tool), spoken));
 }
 
-/** A prompt that is too long is said with numbers; one that is nearly so is shown. */
+/** A prompt that is too long is said with numbers, unless the gateway sees to it; one that is nearly so is shown. */
 function fits(tokens: number, model: Model, notices: Notices): void {
   const most = model.maxInputTokens;
-  if (tokens > most * OVER) {
+  if (tokens > most * OVER && !model.compacts) {
     const [about, room] = [tokens, most].map((number) => number.toLocaleString("en"));
     throw new Failure(
       `The prompt is about ${about} tokens and ${model.name} takes ${room}: start a new chat or attach less.`,
@@ -175,7 +185,6 @@ function options(asked: Asked, report: (part: unknown) => void, prompt: number, 
     },
     // The window that a person watches is not that of the titles made beside it.
     onUsage: (tokens: Tokens) => asked.utility || notices.onUsage?.(tokens, model),
-    ...(notices.onWait && { onWait: notices.onWait }),
     ...(notices.log && { log: notices.log }),
   };
 }

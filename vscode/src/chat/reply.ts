@@ -2,7 +2,7 @@
 // it is an error that says why; a call is given once; every reply ends with usage.
 
 import { Failure, failureOf } from "../errors.ts";
-import type { CallLine, CompactedLine, Line, ThinkingLine, Tokens, WaitLine } from "../wire.ts";
+import type { CallLine, Line, ThinkingLine, Tokens } from "../wire.ts";
 import type { HostClasses } from "./host.ts";
 
 export type Reasoning = "thinking" | "text" | "drop";
@@ -18,7 +18,6 @@ export interface ReplyOptions {
   /** Usage where the gateway sent none: of the prompt, and of what was said. */
   readonly estimate: (said: string) => Tokens;
   readonly onCall?: (line: CallLine) => void;
-  readonly onWait?: (line: WaitLine | CompactedLine) => void;
   readonly onUsage?: (tokens: Tokens) => void;
   readonly log?: (line: string) => void;
 }
@@ -120,8 +119,9 @@ export class Reply {
     cut: (line) => this.#options.log?.(`the call ${line.callId} of ${line.name} never became whole and is not run`),
     data: (line) => this.#data(Buffer.from(line.data, "base64"), line.mimeType),
     usage: (line) => this.#usage(line.value),
-    wait: (line) => this.#options.onWait?.(line),
-    compacted: (line) => this.#options.onWait?.(line),
+    // What is told beside a reply is no part of it: see waiting.ts.
+    wait: () => {},
+    compacted: () => {},
     error: (line) => {
       this.#over = true;
       throw failureOf(line, this.#options.provider);

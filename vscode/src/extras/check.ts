@@ -1,10 +1,9 @@
 // "Check set-up" as values: what was found, what to do about it, and a report that can be shown to others.
 
-export interface Finding {
-  readonly ok: boolean | "warning";
-  readonly what: string;
-  readonly fix?: string;
-}
+/** What is not as it should be comes with what to do about it. */
+export type Finding =
+  | { readonly ok: true; readonly what: string }
+  | { readonly ok: false | "warning"; readonly what: string; readonly fix: string };
 
 /** A finding that does not stop the others: what is thrown is the finding. */
 export async function finding(what: string, fix: string, look: () => Promise<Finding | string>): Promise<Finding> {
@@ -24,7 +23,7 @@ export function report(
   secrets: readonly string[],
 ): string {
   const rows = findings.map(
-    ({ ok, what, fix }) => `- ${MARKS[`${ok}`]} ${what}${fix && ok !== true ? `\n  - Fix: ${fix}` : ""}`,
+    (row) => `- ${MARKS[`${row.ok}`]} ${row.what}${row.ok === true ? "" : `\n  - Fix: ${row.fix}`}`,
   );
   const facts = Object.entries(about).map(([name, value]) => `- ${name}: ${value}`);
   const text = `# Penstock: set-up\n\n${rows.join("\n")}\n\n## Versions\n\n${facts.join("\n")}\n`;

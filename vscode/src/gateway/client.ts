@@ -2,14 +2,13 @@
 // error line, whatever shape it came in, so that there is one way to tell a person.
 
 import { replyLines } from "../chat/lines.ts";
-import { failureOf } from "../errors.ts";
+import { failureOf, GATEWAY } from "../errors.ts";
 import { asLine, type ChatRequest, type ErrorLine, type Line, type Model } from "../wire.ts";
 import { type Address, ask, json, textOf } from "./http.ts";
 
 const SILENCE = 10 * 60_000; // a model may think for long; the gateway gives up sooner than this
 const LIST = 20_000;
 const HEALTH = 3_000;
-const HERE = "The gateway";
 const FAULTS: Readonly<Record<number, string>> = {
   400: "invalid",
   401: "auth",
@@ -31,9 +30,9 @@ export class Client {
 
   async models(signal?: AbortSignal): Promise<Model[]> {
     const { status, value } = await json(this.address, "vscode/models", { patience: LIST, ...(signal && { signal }) });
-    if (status !== 200) throw failureOf(refusal(status, value), HERE);
+    if (status !== 200) throw failureOf(refusal(status, value), GATEWAY);
     const models = (value as { models?: unknown } | undefined)?.models;
-    if (!Array.isArray(models)) throw failureOf(refusal(502, "its list of models has no models in it"), HERE);
+    if (!Array.isArray(models)) throw failureOf(refusal(502, "its list of models has no models in it"), GATEWAY);
     return models.filter(usable);
   }
 
@@ -65,15 +64,24 @@ export class Client {
       body: JSON.stringify(body),
       signal,
     });
-    if (status !== 200) throw failureOf(refusal(status, value), HERE);
+    if (status !== 200) throw failureOf(refusal(status, value), GATEWAY);
     const [choice] = (value as { choices?: { text?: string; message?: { content?: string } }[] }).choices ?? [];
     return choice?.text ?? choice?.message?.content ?? "";
   }
 
   async usage(): Promise<unknown> {
     const { status, value } = await json(this.address, "vscode/usage");
-    if (status !== 200) throw failureOf(refusal(status, value), HERE);
+    if (status !== 200) throw failureOf(refusal(status, value), GATEWAY);
     return value;
+  }
+
+  /** Whether it is the gateway that does not take our key; if not, it was a provider that did not take the gateway's. */
+  async shut(): Promise<boolean> {
+    try {
+      return (await json(this.address, "vscode/models", { patience: HEALTH })).status === 401;
+    } catch {
+      return false;
+    }
   }
 
   async healthy(): Promise<boolean> {

@@ -3,6 +3,7 @@
 
 import * as http from "node:http";
 import * as https from "node:https";
+import { Failure } from "../errors.ts";
 
 export interface Address {
   readonly url: string;
@@ -21,6 +22,15 @@ export interface Answer {
   readonly status: number;
   readonly headers: http.IncomingHttpHeaders;
   readonly body: AsyncIterable<Uint8Array>;
+}
+
+/** An address as people write it: a scheme may be missing, and the path of some API may stand at its end. */
+export function baseOf(text: string, from: string): string {
+  const plain = text.trim().replace(/\/+$/, "").replace(/\/v1$/, "");
+  const whole = /^[a-z]+:\/\//i.test(plain) ? plain : `http://${plain}`;
+  if (!/^https?:/i.test(whole) || !URL.canParse(whole))
+    throw new Failure(`${from} is no address (${plain}): write it like http://127.0.0.1:4480.`);
+  return whole;
 }
 
 const PATIENCE = 15_000;

@@ -19,6 +19,8 @@ export interface KeeperOptions {
   readonly start: () => Promise<Running>;
   readonly stop: (running: Running) => void;
   readonly healthy: (address: Address) => Promise<boolean>;
+  /** Whether its process is there: one that is, and does not answer, may only be busy. */
+  readonly alive: (running: Running) => boolean;
   readonly changed: (state: State) => void;
   readonly version: string;
   readonly now?: () => number;
@@ -29,6 +31,8 @@ const FIRST = 1_000;
 const LONGEST = 60_000;
 const PATIENCE = 3 * 60_000; // that another window may take to start it
 const LOOK = 250;
+const BUSY = 10_000; // that one may not answer for before it is taken for dead
+const MISSES = 2;
 
 export class Keeper {
   readonly #options: KeeperOptions;
@@ -37,6 +41,7 @@ export class Keeper {
   #going: Promise<Address> | undefined;
   #ready: Address | undefined;
   #failures = 0;
+  #missed = 0;
   #again = 0;
   #state: State = { is: "idle" };
 
@@ -64,22 +69,39 @@ export class Keeper {
     this.#ready = undefined;
   }
 
-  /** Look whether it is still there; if not, bring it back. */
+  /** The settings are others now: whatever failed before is tried again at once. */
+  reconsider(): void {
+    this.lost();
+    this.#failures = 0;
+    this.#again = 0;
+  }
+
+  /** Look whether it is still there; if not, bring it back. One look in vain does not tell busy from dead. */
   async check(): Promise<void> {
-    if (this.#ready && (await this.#options.healthy(this.#ready))) return;
+    if (this.#ready && (await this.#options.healthy(this.#ready))) {
+      this.#missed = 0;
+      return;
+    }
     if (!this.#ready && this.#state.is === "idle") return;
+    if (this.#ready && ++this.#missed < MISSES && !this.#dead()) return;
     this.lost();
     await this.address().catch(() => {});
   }
 
+  #dead(): boolean {
+    const running = this.#options.files.running();
+    return this.#state.is === "ready" && this.#state.own && !(running && this.#options.alive(running));
+  }
+
+  /** Gives where it is now; a gateway of the settings is not ours to stop, and only looked for anew. */
   async restart(): Promise<Address> {
     await this.#going?.catch(() => {});
     const running = this.#options.files.running();
-    if (running && !(await this.#options.configured())) this.#options.stop(running);
-    this.#options.files.forget();
-    this.#ready = undefined;
-    this.#failures = 0;
-    this.#again = 0;
+    if (running && !(await this.#options.configured())) {
+      this.#options.stop(running);
+      this.#options.files.forget();
+    }
+    this.reconsider();
     return this.address();
   }
 
@@ -94,6 +116,7 @@ export class Keeper {
       const found = configured ? await this.#reach(configured) : await this.#own();
       this.#ready = found;
       this.#failures = 0;
+      this.#missed = 0;
       this.#say({ is: "ready", url: found.url, own: !configured });
       return found;
     } catch (error) {
@@ -121,17 +144,19 @@ export class Keeper {
   async #own(): Promise<Address> {
     const { files } = this.#options;
     files.touch();
-    const until = this.#now() + PATIENCE;
+    const began = this.#now();
     do {
       const running = files.running();
-      if (running?.version === this.#options.version && (await this.#options.healthy(running))) return running;
+      const fitting = running?.version === this.#options.version ? running : undefined;
+      if (fitting && (await this.#options.healthy(fitting))) return fitting;
       if (!this.#options.allowed())
         throw new Failure(
           "Starting a gateway is switched off: set penstock.gateway.url or switch penstock.gateway.start on.",
         );
-      if (files.lock()) return await this.#start(running);
+      const busy = fitting !== undefined && this.#now() - began < BUSY && this.#options.alive(fitting);
+      if (!busy && files.lock()) return await this.#start(running);
       await this.#pause(LOOK);
-    } while (this.#now() < until);
+    } while (this.#now() - began < PATIENCE);
     throw new Failure("Another window has been starting the gateway for minutes: restart it.");
   }
 

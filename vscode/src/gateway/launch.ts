@@ -143,7 +143,8 @@ export function kill(pid: number): void {
   }
 }
 
-function ours(pid: number): boolean {
+/** Whether a process is there, and one of ours. */
+export function ours(pid: number): boolean {
   const windows = process.platform === "win32";
   const [command, args] = windows
     ? ["tasklist", ["/FI", `PID eq ${pid}`, "/FO", "CSV", "/NH"]]

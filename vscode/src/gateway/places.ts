@@ -49,6 +49,9 @@ export function interpreters(
   return found;
 }
 
+// Where `python3` is the system's old one, a newer one stands beside it under its own name.
+const NEWER: readonly (readonly [string])[] = [["python3.14"], ["python3.13"], ["python3.12"], ["python3.11"]];
+
 // A desktop program on macOS has no PATH of a shell, so Homebrew's and python.org's places are named.
 const SYSTEM: Partial<Record<NodeJS.Platform, readonly (readonly [string, ...string[]])[]>> = {
   win32: [["py", "-3"], ["python"], ["python3"]],
@@ -57,8 +60,9 @@ const SYSTEM: Partial<Record<NodeJS.Platform, readonly (readonly [string, ...str
     ["/opt/homebrew/bin/python3"],
     ["/usr/local/bin/python3"],
     ["/Library/Frameworks/Python.framework/Versions/Current/bin/python3"],
+    ...NEWER,
   ],
-  linux: [["python3"], ["python"]],
+  linux: [["python3"], ["python"], ...NEWER],
 };
 
 /** Places of uv, in order. */

@@ -17,7 +17,9 @@ from penstock.messages.convert import reader
 if TYPE_CHECKING:
     from penstock import request as rq
     from penstock.engines.naming import Target
+    from penstock.engines.record import Record
     from penstock.gateway.doors.door import Visit
+    from penstock.gateway.errands import Errand
     from penstock.gateway.services import Services
     from penstock.pick import Object
 
@@ -52,6 +54,7 @@ async def editor(services: Services, visit: Visit) -> bytes:
     name = reading.needed(body, "model")
     target = services.catalogue.target(name)
     counts = [_item(services, item, target) for item in pick.listed(body, "items")]
+    _met(visit, name, target, sum(counts))
     return msgspec.json.encode({"version": 1, "counts": counts, "exact": False})
 
 
@@ -74,13 +77,26 @@ async def counted(services: Services, visit: Visit, request: rq.Request, source:
     visit.caller.check(request.model)
     target = services.catalogue.target(request.model)
     if target.provider.endpoint("count", target.model) is not None:
-        found = await _asked(services, visit, request, source)
+        found, record = await _asked(services, visit, request, source)
         if found is not None:
+            _met(visit, request.model, target, found, record)
             return found, True
-    return services.estimator.estimate_conversation(request, target.model, target.provider.name).tokens, False
+    made = services.estimator.estimate_conversation(request, target.model, target.provider.name).tokens
+    _met(visit, request.model, target, made)
+    return made, False
 
 
-async def _asked(services: Services, visit: Visit, request: rq.Request, source: str) -> int | None:
+def _met(visit: Visit, name: str, target: Target, count: int, record: Record | None = None) -> None:
+    """For the journal: what was counted for whom; without a record nobody was asked."""
+    errand: Errand | None = visit.errand
+    if errand is not None:
+        errand.asked, errand.counted = name, count
+        errand.met(target.provider.name, target.model, None, record)
+
+
+async def _asked(
+    services: Services, visit: Visit, request: rq.Request, source: str
+) -> tuple[int | None, Record | None]:
     """The provider's own count; None where it gives none, for whatever reason."""
 
     def body(target: Target, shape: str) -> dict[str, Any]:
@@ -88,8 +104,8 @@ async def _asked(services: Services, visit: Visit, request: rq.Request, source: 
         return {name: made[name] for name in TAKEN[shape] if name in made}
 
     try:
-        _, data, _ = await services.router.fetch(request.model, "count", body, options=services.options(visit))
+        _, data, record = await services.router.fetch(request.model, "count", body, options=services.options(visit))
     except (ProviderError, InputError, KeyError):
-        return None
+        return None, None
     answer = pick.as_object(read(data))
-    return next((found for name in NUMBERS if (found := pick.number(answer, name)) is not None), None)
+    return next((found for name in NUMBERS if (found := pick.number(answer, name)) is not None), None), record

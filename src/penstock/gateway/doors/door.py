@@ -14,8 +14,10 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from penstock import request as rq
+from penstock.engines.retrying import Wait
 from penstock.errors import BadRequest, InputError
 from penstock.jsontext import clean, loose
+from penstock.messages.context import Cleared
 from penstock.messages.convert import reader
 from penstock.providers.clients import PLAIN
 
@@ -33,8 +35,8 @@ _decode = msgspec.json.Decoder().decode
 class Visit:
     """A request as it came. `params` are what the path says, `caller` is who was let in."""
 
-    __slots__ = ("caller", "client", "headers", "id", "method", "params", "path", "query_string", "raw", "services",
-                 "started")  # fmt: skip
+    __slots__ = ("caller", "client", "errand", "headers", "id", "method", "params", "path", "query_string", "raw",
+                 "services", "started")  # fmt: skip
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope["method"]
@@ -48,6 +50,7 @@ class Visit:
         self.caller: Any = None
         self.client: Client = PLAIN
         self.services: Any = None  # of the gateway that let it in
+        self.errand: Any = None  # what is asked of a provider, where that is no turn
         self.id = f"{_ids.getrandbits(128):032x}"
         self.started = time.monotonic()
 
@@ -88,6 +91,8 @@ class Asked(msgspec.Struct):
     encoder: Callable[[], Any] | None = None  # where the protocol has none of its own,
     body: Callable[[Any], bytes] | None = None  # and what makes a body of its frames
     over: Callable[[Any], Any] | None = None  # put around ASGI's `send`, to see the answer go by
+    mark: str = ""  # the turn's own name, where the client sends it back
+    notice: Callable[[Wait | Cleared], bytes] | None = None  # what is told beside the answer, as a frame's payload
 
 
 class Door(msgspec.Struct, frozen=True):

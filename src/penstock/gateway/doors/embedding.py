@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from penstock.errors import BadRequest
 if TYPE_CHECKING:
     from penstock.client.shapes import Embeddings
     from penstock.gateway.doors.door import Visit
+    from penstock.gateway.errands import Errand
     from penstock.gateway.services import Services
     from penstock.pick import Object
 
@@ -59,8 +61,22 @@ async def ollama(services: Services, visit: Visit) -> bytes:
     """`/api/embed`."""
     body = visit.body()
     model = reading.needed(body, "model")
-    found = await _embed(services, visit, model, _inputs(body.get("input")), {})
-    return msgspec.json.encode({"model": model, "embeddings": found.vectors})
+    size = pick.number(body, "dimensions")
+    found = await _embed(services, visit, model, _inputs(body.get("input")), {"dimensions": size} if size else {})
+    spent = round((time.monotonic() - visit.started) * 1e9)
+    count = (found.usage.input if found.usage else None) or 0
+    return msgspec.json.encode({
+        "model": model, "embeddings": found.vectors, "total_duration": spent, "load_duration": 0,
+        "prompt_eval_count": count,
+    })  # fmt: skip
+
+
+async def ollama_one(services: Services, visit: Visit) -> bytes:
+    """`/api/embeddings`, the older one: a single text."""
+    body = visit.body()
+    model = reading.needed(body, "model")
+    found = await _embed(services, visit, model, [reading.needed(body, "prompt")], {})
+    return msgspec.json.encode({"embedding": found.vectors[0]})
 
 
 async def rerank(services: Services, visit: Visit) -> bytes:
@@ -72,34 +88,32 @@ async def rerank(services: Services, visit: Visit) -> bytes:
         raise BadRequest("a list of documents", body.get("documents"), "documents")
     top = pick.number(body, "top_n") or pick.number(body, "top_k")
     more = {key: value for key, value in body.items() if key not in _RANKED and value is not None}
-    ticket = services.enter(visit, model)
-    usage = None
-    try:
-        found = await services.client.rerank(
-            model, reading.needed(body, "query"), documents, top, options=services.options(visit), **more
-        )
-        usage = found.usage
-    finally:
-        ticket.leave(usage)
+    errand, query = _entered(services, visit, model), reading.needed(body, "query")
+    found = await services.client.rerank(model, query, documents, top, options=services.options(visit), **more)
+    errand.met(found.provider, found.model, found.usage, found.record)
     rows: list[Object] = [{"index": one.index, "relevance_score": one.score} for one in found.results[:top]]
     if body.get("return_documents"):
         for row in rows:
             row["document"] = {"text": documents[row["index"]]}
     made: Object = {"id": f"rerank-{visit.id}", "object": "list", "model": model, "results": rows}
-    if usage is not None:
-        made["usage"] = {"total_tokens": usage.input or 0}
+    if found.usage is not None:
+        made["usage"] = {"total_tokens": found.usage.input or 0}
     return msgspec.json.encode(made)
 
 
 async def _embed(services: Services, visit: Visit, model: str, texts: list[Any], more: Object) -> Embeddings:
-    ticket = services.enter(visit, model)
-    usage = None
-    try:
-        found = await services.client.embed(model, texts, options=services.options(visit), **more)
-        usage = found.usage
-    finally:
-        ticket.leave(usage)
+    errand = _entered(services, visit, model)
+    found = await services.client.embed(model, texts, options=services.options(visit), **more)
+    errand.met(found.provider, found.model, found.usage, found.record)
     return found
+
+
+def _entered(services: Services, visit: Visit, model: str) -> Errand:
+    """The errand, with its place among the limits; whoever made it leaves that again."""
+    errand: Errand = visit.errand
+    errand.asked = model
+    errand.ticket = services.enter(visit, model)
+    return errand
 
 
 def _inputs(given: Any) -> list[Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.providers.models import detail, max_input_tokens
+from penstock.engines.naming import REPLAY, known
+from penstock.gateway.doors import ollama_models
+from penstock.providers.models import NAME, detail, max_input_tokens
 from penstock.tokens.pictures import USUAL, cost
 
 if TYPE_CHECKING:
@@ -59,14 +62,6 @@ def gemini(entry: Entry) -> Object:
     }  # fmt: skip
 
 
-def ollama(entry: Entry) -> Object:
-    """As Ollama does."""
-    facts = {"format": "", "family": entry.model.family, "parameter_size": "", "quantization_level": ""}
-    return {
-        "name": entry.name, "model": entry.name, "modified_at": WHEN, "size": 0, "digest": "", "details": facts,
-    }  # fmt: skip
-
-
 # ── all of them ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -85,7 +80,7 @@ def _models_list(rows: list[Object]) -> Object:
 
 SHAPES: dict[str, tuple[Callable[[Entry], Object], Callable[[list[Object]], Object]]] = {
     "openai": (openai, _openai_list), "anthropic": (anthropic, _anthropic_list), "mistral": (mistral, _openai_list),
-    "gemini": (gemini, _models_list), "ollama": (ollama, _models_list),
+    "gemini": (gemini, _models_list), "ollama": (ollama_models.listed, _models_list),
 }  # fmt: skip
 
 
@@ -108,17 +103,18 @@ async def shown(services: Services, visit: Visit) -> bytes:
 async def editors(services: Services, visit: Visit) -> bytes:
     """`/vscode/models`: what a host takes of a model that can be talked to."""
     entries = [entry for entry in await services.catalogue.entries(visit.caller) if entry.model.chat]
-    return msgspec.json.encode({"version": 1, "models": [_editor(services, entry) for entry in entries]})
+    titles = {row.name: _short(row.title) for row in known(services.router.config, services.env)}
+    models = [_editor(services, entry, titles.get(entry.model.provider, entry.model.provider)) for entry in entries]
+    return msgspec.json.encode({"version": 1, "models": models})
 
 
-def _editor(services: Services, entry: Entry) -> Object:
+def _editor(services: Services, entry: Entry, provider: str) -> Object:
     model = entry.model
     made: dict[str, Any] = {
-        "id": entry.name, "name": _title(entry), "family": model.family or model.id, "version": model.version or "1",
-        "maxInputTokens": _input(entry), "maxOutputTokens": model.max_output or _OUTPUT,
-        "capabilities": {"toolCalling": "tools" in model.capabilities, "imageInput": "images" in model.capabilities},
-        "detail": model.provider, "tooltip": _tooltip(entry), "isUserSelectable": True, "isBYOK": True,
-        "counting": _counting(services, entry),
+        "id": entry.name, "name": _title(entry), "family": model.family or model.id.rpartition("/")[2],
+        "version": model.version or "1", "maxInputTokens": _input(entry),
+        "maxOutputTokens": model.max_output or _OUTPUT, "capabilities": _abilities(entry), "detail": provider,
+        "tooltip": _tooltip(entry), "isUserSelectable": True, "isBYOK": True, "counting": _counting(services, entry),
     }  # fmt: skip
     if model.context:
         made["maxContextWindowTokens"] = model.context
@@ -127,7 +123,23 @@ def _editor(services: Services, entry: Entry) -> Object:
     if model.prices and model.prices.input is not None and model.prices.output is not None:
         made["prices"] = {"input": model.prices.input, "output": model.prices.output}
         made["pricing"] = f"${model.prices.input:g} in · ${model.prices.output:g} out"
+    if model.provider == REPLAY:
+        made["played"] = True
+    elif services.config.features.context_management:
+        made["compacts"] = True
     return made
+
+
+def _abilities(entry: Entry) -> Object:
+    """A model of which nothing but the name is known may well call tools; an editor's agent hides one that cannot."""
+    can = entry.model.capabilities
+    guessed = entry.model.source.get("capabilities") == NAME
+    return {"toolCalling": guessed or "tools" in can, "imageInput": "images" in can}
+
+
+def _short(title: str) -> str:
+    """A provider's title as a word in a sentence: without what is put after it to explain it."""
+    return re.split(r"[:,(]", title)[0].strip()
 
 
 # What a host makes a picker of; what is picked comes back as modelConfiguration.
@@ -140,7 +152,9 @@ _EFFORT = {
 def _tooltip(entry: Entry) -> str:
     """What is known of a model, and who says so."""
     told = entry.model.source.get("context")
-    return f"{detail(entry.model) or entry.name}{f' (limits: {told})' if told else ''}"
+    if entry.model.context:
+        return f"{detail(entry.model)}{f' (limits: {told})' if told else ''}"
+    return f"{entry.name}: its limits are not known, {_WINDOW // 1000}K of context are assumed"
 
 
 def _counting(services: Services, entry: Entry) -> Object:

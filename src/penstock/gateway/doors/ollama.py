@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from penstock import events as ev
-from penstock.gateway.doors.door import Asked, Door
+from penstock.errors import PenstockError
+from penstock.gateway.doors.door import PLAYED, Asked, Door
+from penstock.gateway.doors.ollama_models import loaded, loads
 from penstock.messages.convert import reader
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ class Lines:
         self._model, self._generate = model, generate
         self._head: Object = {"model": model, "created_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
         self._usage = ev.Usage()
+        self._began = time.monotonic_ns()
+        self._first = 0  # when something was said
         self._out: list[Frame] = []
 
     def feed(self, events: Sequence[ev.AnyEvent], /) -> list[Frame]:
@@ -42,6 +47,7 @@ class Lines:
         return []
 
     def _say(self, message: Object, **more: Any) -> None:
+        self._first = self._first or time.monotonic_ns()
         if self._generate:
             said = {"response": message.pop("content", ""), **message}
         else:
@@ -63,7 +69,13 @@ class Lines:
         self._usage = self._usage if event.step else event
 
     def _finish(self, event: ev.Finish) -> None:
-        counts = {"prompt_eval_count": self._usage.input or 0, "eval_count": self._usage.output or 0}
+        now = time.monotonic_ns()
+        first = self._first or now
+        counts = {
+            "total_duration": now - self._began, "load_duration": 0, "prompt_eval_count": self._usage.input or 0,
+            "prompt_eval_duration": first - self._began, "eval_count": self._usage.output or 0,
+            "eval_duration": now - first,
+        }  # fmt: skip
         self._say({"content": ""}, done=True, done_reason=_REASONS.get(event.reason, "stop"), **counts)
 
     def _fault(self, event: ev.Fault) -> None:
@@ -93,14 +105,24 @@ def whole(frames: Sequence[Frame]) -> bytes:
 
 
 def asked_of(body: Object) -> Asked:
-    """A request of Ollama's, to chat or to generate."""
-    request = reader("ollama")(body)
+    """A request of Ollama's, to chat or to generate; with a suffix, to fill in what stands before it."""
     generate = "messages" not in body
+    if generate and str(body.get("model", "")).startswith(PLAYED):
+        body.setdefault("prompt", "")
+    request = reader("ollama")(body)
+    fills = generate and bool(body.get("suffix"))
+    if fills:
+        given = {key: body.get(key) for key in ("model", "prompt", "suffix", "stream")}
+        filling = reader("completions")({**given, "stream": request.stream})
+        filling.settings, request = request.settings, filling
 
     def encoder() -> Lines:
         return Lines(request.model, generate=generate)
 
-    return Asked(request, "ollama", framing="ndjson", encoder=encoder, body=whole, tee=False)
+    asked = Asked(request, "ollama", framing="ndjson", encoder=encoder, body=whole, tee=False)
+    if fills:
+        asked.source, asked.operation = "completions", "fim"
+    return asked
 
 
 def read_generate(visit: Visit) -> Asked:
@@ -108,4 +130,13 @@ def read_generate(visit: Visit) -> Asked:
     return asked_of(visit.body())
 
 
-GENERATE = Door("ollama", read_generate)
+def instead(visit: Visit) -> Any:
+    """What answers a request that only wants its model loaded."""
+    try:
+        body = visit.body()
+        return loaded if loads(body) and not str(body.get("model", "")).startswith(PLAYED) else None
+    except PenstockError:
+        return None  # the turn will say what is wrong
+
+
+GENERATE = Door("ollama", read_generate, instead)

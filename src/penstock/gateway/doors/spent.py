@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.gateway.errands import COUNT
+
 if TYPE_CHECKING:
     from penstock.gateway.doors.door import Visit
     from penstock.gateway.services import Services
@@ -24,9 +26,9 @@ async def today(services: Services, visit: Visit) -> bytes:
 
 def _asked(rows: JournalRows, key: str) -> Object:
     since = _midnight()
-    models = rows.by("model", since=since, key=key)
+    models = rows.by("model", since=since, key=key, without=COUNT)
     return {
-        "today": _told(rows.total(since=since, key=key)),
+        "today": _told(rows.total(since=since, key=key, without=COUNT)),
         "models": [{"model": row.name, **_told(row)} for row in models],
     }
 

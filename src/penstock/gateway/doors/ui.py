@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock import pick
+from penstock.errors import PenstockError
 from penstock.gateway.doors.door import PLAYED, Asked, Door
 from penstock.gateway.doors.ollama import asked_of
+from penstock.gateway.doors.ollama_models import loaded, loads
 from penstock.messages.convert import reader
 
 if TYPE_CHECKING:
@@ -37,4 +39,17 @@ def read_chat(visit: Visit) -> Asked:
     return Asked(request, "uistream", options=options, headers=HEADERS)
 
 
-CHAT = Door("uistream", read_chat)
+def instead(visit: Visit) -> Any:
+    """What answers Ollama's clients that only want a model loaded."""
+    if b'"parts"' in visit.raw:
+        return None
+    try:
+        body = visit.body()
+    except PenstockError:
+        return None  # the turn will say what is wrong
+    if str(body.get("model", "")).startswith(PLAYED) or not is_ollama(body) or not loads(body):
+        return None
+    return loaded
+
+
+CHAT = Door("uistream", read_chat, instead)

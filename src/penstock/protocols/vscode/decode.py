@@ -84,6 +84,10 @@ class VSCodeDecoder(Decoder):
         for line in whole.lines:
             self._fit("", line, partial(encoded, line))
 
+    def _notice(self, _: wire.Wait | wire.Compacted) -> None:
+        """About the way to the answer, not of it; a start may still be to come."""
+        self.keep()
+
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
     def _text(self, line: TextPart) -> None:
@@ -158,6 +162,8 @@ class VSCodeDecoder(Decoder):
         wire.Cut: _cut,
         DataPart: _data,
         wire.Usage: _usage,
+        wire.Wait: _notice,
+        wire.Compacted: _notice,
         ErrorPart: _error,
         wire.End: _end,
         wire.Whole: _whole,

@@ -43,9 +43,11 @@ class VSCodeEncoder(Encoder):
     def __init__(
         self, *, id: str = "", model: str = "", created: int | None = None, host: Collection[str] = HOST,
         reasoning: Reasoning | None = None, citations: Citations = "both", call_id_prefix: str | None = PREFIX,
+        renames: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self._default = (id, model, created)
+        self._renames = renames
         self._host = frozenset(host)
         self._reasoning = options.reasoning_mode(reasoning, host)
         options.check("citations", citations, options.CITATIONS)
@@ -109,7 +111,8 @@ class VSCodeEncoder(Encoder):
         self._begin()
         default, model, created = self._default
         when = created if event.created is None else event.created
-        self.put(wire.Start(wire.VERSION, event.id or default, event.model or model, when, self.names.prefix))
+        name = default if self._renames and default else event.id or default
+        self.put(wire.Start(wire.VERSION, name, event.model or model, when, self.names.prefix))
 
     def _usage(self, event: ev.Usage) -> None:
         self.usages[event.step] = event

@@ -1,4 +1,4 @@
-"""The lines of the NDJSON wire form that are not parts of a reply: its start, its tokens, its end, a call cut short.
+"""The lines of the NDJSON wire form that are not parts of a reply: start, tokens, notices, end, a call cut short.
 
 docs/vscode-parts.md describes the form for whoever writes a client. Leans on the parts.
 """
@@ -64,6 +64,20 @@ class Usage(Part, frozen=True, tag="usage"):
     estimated: bool = False
 
 
+class Wait(Part, frozen=True, tag="wait"):
+    """Whoever writes the reply waits before it asks again: for so many seconds, because of this."""
+
+    seconds: float
+    message: str = ""
+
+
+class Compacted(Part, frozen=True, tag="compacted"):
+    """The conversation was made shorter before it was sent: about how many tokens it was, and is."""
+
+    before: int | None = None
+    after: int | None = None
+
+
 class End(Part, frozen=True, tag="end"):
     """`message` says why there is nothing to show, and is only there if so."""
 
@@ -80,8 +94,10 @@ class Whole(Part, frozen=True, tag="whole"):
 
 
 Line: TypeAlias = (
-    Start | TextPart | ThinkingPart | ToolCallPart | Cut | DataPart | Usage | ErrorPart | End | Whole
-)  # fmt: skip
+    Start | TextPart | ThinkingPart | ToolCallPart | Cut | DataPart | Usage | Wait | Compacted | ErrorPart | End | Whole
+)
 KINDS = frozenset(str(line.__struct_config__.tag) for line in Line.__args__)
 
-__all__ = ["KINDS", "VERSION", "Cut", "End", "HostPart", "Line", "Start", "Tokens", "Usage", "Whole"]
+__all__ = [
+    "KINDS", "VERSION", "Compacted", "Cut", "End", "HostPart", "Line", "Start", "Tokens", "Usage", "Wait", "Whole",
+]  # fmt: skip

@@ -1,0 +1,87 @@
+"""What a provider has no word for: had another way where there is one, refused where half would mislead, else told.
+
+Stop sequences are met by cutting the answer, JSON of any shape is asked for in words; several choices are refused. What
+is left is `losses`: names for the client to read. Leans on the diagnostics of `penstock.messages`; sends nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.diagnostics import Diagnostic
+from penstock.errors import provider_error
+from penstock.events import Fault
+from penstock.messages.context import rough
+from penstock.shaping.stops import Stops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.engines.job import Job
+    from penstock.errors import ProviderError
+
+UNSUPPORTED = "unsupported_parameter"  # the code of a no that is this provider's own
+LOSS, REFUSED, PROMPTS = "loss-", "refused-field", "several-prompts"
+LISTED = frozenset({"completions", "fim"})  # operations whose prompt may be a list
+SUBSTITUTES: dict[str, str] = {
+    "stop": "stop sequences are not sent: the answer is cut where one begins, and its provider let go",
+    "any-json": "an answer of any JSON is asked for in a system message",
+}
+JSON = "Answer with one valid JSON object and nothing else: no other words before or after it, and no code fence."
+# Fields of bodies that are refused, by the names of the settings they say.
+FIELDS = {
+    "n": "choices", "parallel_tool_calls": "parallel_calls", "service_tier": "tier", "stop_sequences": "stop",
+    "stopSequences": "stop",
+}  # fmt: skip
+# What a setting says that might as well not be said: leaving it out loses nothing.
+PLAIN: dict[str, tuple[object, ...]] = {
+    "choices": (1,), "logprobs": (False,), "top_logprobs": (0,), "frequency_penalty": (0,), "presence_penalty": (0,),
+    "parallel_calls": (True,), "tier": ("auto", "default"),
+}  # fmt: skip
+
+
+def lost(rows: Iterable[Diagnostic], asked: rq.Settings) -> tuple[str, ...]:
+    """Names of what was asked for and not carried, each once."""
+    found: dict[str, None] = {}
+    for row in rows:
+        if row.code.startswith(LOSS) or row.code == REFUSED:
+            name = FIELDS.get(row.name, row.name) or row.code.removeprefix(LOSS)
+            if getattr(asked, name, None) not in PLAIN.get(name, ()):
+                found[name] = None
+    return tuple(found)
+
+
+def worded(request: rq.Request) -> rq.Request:
+    """The request with its wish for JSON in words."""
+    settings = replace(request.settings, format=None)
+    leading = next((n for n, one in enumerate(request.messages) if one.role != "system"), len(request.messages))
+    told = rq.Message("system", [rq.Text(JSON)])
+    messages = [*request.messages[:leading], told, *request.messages[leading:]]
+    return replace(request, messages=messages, settings=settings)
+
+
+def fill(job: Job, request: rq.Request, carried: Sequence[str] = ()) -> None:
+    """Put what stands in for lost settings into a job, and say what is left; or refuse it."""
+    names = [name for name in lost(job.diagnostics, request.settings) if name not in carried]
+    if "choices" in names:
+        raise several(job, f"n: {job.provider.name} gives one answer to a request, not {request.settings.choices}")
+    if job.operation not in LISTED and any(row.code == PROMPTS for row in job.diagnostics):
+        raise several(job, f"prompt: {job.provider.name} takes one prompt at a time, not a list")
+    if "stop" in names:
+        names.remove("stop")
+        carried = [*carried, "stop"]
+        job.shaping = (*job.shaping, Stops(request.settings.stop, lambda: sum(map(rough, request.messages))))
+    job.losses = tuple(names)
+    if carried:
+        rows = [row for row in job.diagnostics if (row.name or row.code.removeprefix(LOSS)) not in carried]
+        told = [Diagnostic(f"carried-{name}", SUBSTITUTES[name], job.provider.name) for name in carried]
+        job.diagnostics = [*rows, *told]
+
+
+def several(job: Job, why: str) -> ProviderError:
+    """No to a wish for several answers: one of them alone would be taken for all."""
+    fault = Fault("invalid", f"{why}; send a request for each", status=400, code=UNSUPPORTED)
+    return provider_error(fault, provider=job.provider.name, model=job.model)

@@ -1,0 +1,84 @@
+"""A line: what one request of a connection may do beyond ASGI, where our own server runs the application.
+
+It is put in the scope. With it a chunk is written from within the callback that read it, the head of an answer leaves
+with its first chunk, and a client's leaving is told at once: no task waits for it. Elsewhere ASGI does the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+NAME = "penstock.line"  # in the scope
+_HEAD = b"HTTP/1.1 "
+_INFORMING = b"HTTP/1.1 1"  # is no head of an answer
+
+
+class Line:
+    """One request. To uvicorn's cycle, which writes the answer, it is the transport."""
+
+    __slots__ = ("_cycle", "_flow", "_head", "_loop", "_transport", "leaving", "lost")
+
+    def __init__(self, cycle: Any, transport: Any, loop: Any) -> None:
+        self._cycle, self._flow, self._transport, self._loop = cycle, cycle.flow, transport, loop
+        self._head = b""
+        self.lost = False
+        self.leaving: Callable[[], None] | None = None  # called once the client has gone
+
+    # ── what a turn does with it ──────────────────────────────────────────────────────────────────
+
+    def push(self, data: bytes) -> bool:
+        """Write a chunk of a stream now. False: the client cannot take it now, or has gone; then `send` it."""
+        cycle = self._cycle
+        if self._flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
+            return False
+        self.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
+    def watch(self, leaving: Callable[[], None]) -> None:
+        """Be told when the client goes; soon, if it has gone."""
+        self.leaving = leaving
+        self._flow.resume_reading()  # else nobody would notice
+        if self.lost:
+            self._loop.call_soon(leaving)
+
+    def left(self) -> None:
+        """The connection was lost."""
+        self.lost = True
+        if self.leaving is not None:
+            self.leaving()
+
+    @property
+    def over(self) -> bool:
+        return bool(self._cycle.response_complete)
+
+    # ── what uvicorn asks of a transport ──────────────────────────────────────────────────────────
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(_HEAD) and not data.startswith(_INFORMING):
+            self._head = data
+            self._loop.call_soon(self._alone)
+            return
+        self._transport.write(data)
+
+    def _alone(self) -> None:
+        """A head that nothing has followed at once."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self._alone()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return bool(self._transport.is_closing())
+
+
+def line_of(scope: MutableMapping[str, Any]) -> Line | None:
+    """The line of a request, where its server gives it one."""
+    found = scope.get(NAME)
+    return found if isinstance(found, Line) else None

@@ -1,0 +1,81 @@
+"""A stream on its way through: every read becomes at most one write.
+
+While the client keeps up, a read is written from within the connection's own callback (`pour` and `push`); when it does
+not, or the server cannot, reads wait for their writes, and the upstream with them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.gateway.outlet import BODY
+
+if TYPE_CHECKING:
+    from penstock.engines.reply import Reply
+    from penstock.events import AnyEvent
+    from penstock.gateway.keeping import Keeping
+    from penstock.gateway.outlet import Outlet
+    from penstock.gateway.writing import Tee, Translation
+
+
+class Streaming:
+    """One stream. `kept`, `tap` and `tape` see it go by, where there are any."""
+
+    __slots__ = ("_feed", "_finish", "_kept", "_left", "_out", "_over", "_reply", "_tap", "_tape")
+
+    def __init__(
+        self, reply: Reply, way: Translation | Tee, out: Outlet, *, kept: Keeping | None, tap: Any, tape: Any
+    ) -> None:
+        self._reply, self._out = reply, out
+        self._feed, self._finish = way.feed, way.finish
+        self._kept, self._tap, self._tape = kept, tap, tape
+        self._left = b""  # what was made and not written
+        self._over = False
+
+    async def run(self) -> None:
+        """All of it. The last words and the end are one write."""
+        out, reply = self._out, self._reply
+        await out.begin()
+        while not self._over and (pair := await reply.read()) is not None:
+            self._left = self._made(*pair)
+            if not self._over:
+                await self._written()
+            if out.push is not None and not self._over:
+                await reply.pour(self._step)
+                if not self._over:
+                    await self._written()
+        last = self._finish()
+        if self._tape is not None and not reply.raw:
+            self._tape.chunk(last)
+        await out.end(self._left + last)
+
+    async def _written(self) -> None:
+        data, self._left = self._left, b""
+        if data:
+            self._out.count += 1
+            self._out.size += len(data)
+            await self._out.send({"type": BODY, "body": data, "more_body": True})
+
+    def _step(self, chunk: bytes, events: list[AnyEvent]) -> bool:
+        """A read, in the callback that read it. False: go on by waiting."""
+        data, out = self._made(chunk, events), self._out
+        if self._over or out.push is None or (data and not out.push(data)):
+            self._left = data
+            return False
+        if data:
+            out.count += 1
+            out.size += len(data)
+        return True
+
+    def _made(self, chunk: bytes, events: list[AnyEvent]) -> bytes:
+        """What a client gets for a read."""
+        if self._kept is not None:
+            self._kept.add(events)
+        if self._tap is not None:
+            self._tap.read((chunk, events))
+        data = self._feed((chunk, events))
+        if self._tape is not None:
+            self._tape.chunk(chunk if self._reply.raw else data)
+        end = self._reply.end
+        self._over = end is not None and bool(events) and events[-1] is end
+        return data

@@ -1,0 +1,118 @@
+"""The inspector before a gateway: `/` and what is below `/inspector` is its own, all else goes on to the gateway.
+
+Leans on `turns` and `files` for what is answered. Lets in whoever the gateway lets in, by the same keys, and no page
+but its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from penstock import protocols
+from penstock._version import __version__
+from penstock.gateway.access import ANONYMOUS, Caller, Refused, refused
+from penstock.gateway.routes import path_of
+from penstock.inspector.answers import encoded
+from penstock.inspector.files import Files, Work
+from penstock.inspector.origins import check_own
+from penstock.inspector.serving import PREFIX, READING, Route, Said, Serving
+from penstock.inspector.static import Pages
+from penstock.inspector.traces import CONSUMERS
+from penstock.inspector.turns import Turns
+from penstock.inspector.watch import Watch
+
+if TYPE_CHECKING:
+    from penstock.gateway.app import App
+    from penstock.gateway.catalogue import Entry
+    from penstock.gateway.doors.door import Visit
+
+PATIENCE = 0.5  # seconds that lists of models are waited for
+_STRANGER = "the inspector is for this machine, or for a gateway key: `penstock keys add NAME` makes one"
+
+
+class Inspector:
+    """An ASGI application around the gateway's."""
+
+    def __init__(self, app: App, pages: Pages | None = None) -> None:
+        self.app, self.services = app, app.services
+        self.watch = Watch(self.services)
+        work, pages = Work(), pages or Pages()
+        files = Files(work, pages, lambda: self.services.secrets)
+        turns = self.turns = Turns(self.services, self.watch, work, files)
+        self._listing: asyncio.Task[list[Entry]] | None = None
+        routes: dict[tuple[str, str], Route] = {
+            ("GET", "about"): self._about, ("GET", "live"): turns.live, ("GET", "turns"): turns.turns,
+            ("GET", "turns/*"): turns.turn, ("GET", "turns/*/follow"): turns.follow,
+            ("GET", "turns/*/export"): turns.export, ("GET", "turns/*/frames/*"): turns.frame,
+            ("GET", "turns/*/outputs/*"): turns.output, ("GET", "recordings"): turns.recordings,
+            ("GET", "recordings/*"): turns.recording, ("GET", "recordings/*/export"): turns.recording_export,
+            ("GET", "usage"): turns.usage, ("GET", "tokens"): turns.tokens,
+            ("POST", "trace"): files.trace, ("POST", "export"): files.export,
+        }  # fmt: skip
+        self._serving = Serving(routes, self._admit, frozenset({"about"}), pages)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and self._ours(scope):
+            await self._serving(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _ours(self, scope: Any) -> bool:
+        path = path_of(scope)
+        if path == "/":  # without a page, the gateway's own says what to do
+            return scope["method"] in READING and self._serving.pages.built
+        return path == PREFIX or path.startswith(f"{PREFIX}/")
+
+    def stopping(self) -> None:
+        """The server stops: whoever listens is let go, so that nobody waits for them."""
+        self.watch.close()
+
+    def _admit(self, scope: Any, visit: Visit, keyed: bool) -> None:  # noqa: FBT001 — as `Serving` asks
+        access = self.services.access
+        access.admit(scope, visit.headers, key=False)
+        if visit.path == "/" or visit.path.startswith(f"{PREFIX}/assets/"):
+            return
+        check_own(visit.headers, access.origins)
+        try:
+            caller = access.admit(scope, visit.headers)
+            if caller.sees == "own" and caller.tenant == ANONYMOUS:
+                raise refused(403, "permission", _STRANGER, code="not_yours")
+            visit.caller = caller
+        except Refused:
+            if keyed:
+                raise
+
+    # ── about ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _about(self, visit: Visit) -> Said:
+        """`GET /inspector/about`: what there is here. Without a key, that one is needed, and little else."""
+        recorder, caller = self.services.recorder, visit.caller
+        told: dict[str, Any] = {
+            "version": __version__, "models": [], "consumers": CONSUMERS, "protocols": list(protocols.MODULES),
+            "recording": {"on": recorder.folder is not None}, "journal": self.services.journal.rows is not None,
+            "live": True, "sees": "own", "key": "needed",
+        }  # fmt: skip
+        if caller is None:
+            return Said(encoded(told))
+        told["key"] = "ok" if self.services.access.keyed else "none"
+        told["sees"] = caller.sees
+        told["models"] = [
+            {"id": entry.name, "provider": entry.model.provider}
+            for entry in await self._models()
+            if caller.may(entry.name)
+        ]
+        if recorder.folder is not None and caller.sees == "all":
+            told["recording"] |= {"dir": str(recorder.folder), "size": recorder.size, "total": recorder.total}
+        return Said(encoded(told, self.services.secrets))
+
+    async def _models(self) -> list[Entry]:
+        """All models, as far as they are known soon: providers may take their time to list theirs."""
+        catalogue = self.services.catalogue
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(catalogue.entries(Caller()))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                return await asyncio.shield(self._listing)
+        return catalogue.said()

@@ -1,0 +1,84 @@
+"""A trace as one HTML file that needs nothing else: the page with its script and style in it, and the traces as data.
+
+For every consumer, so that the switch between them works; all but the first share its frames and events (`same`).
+Secrets are gone before this. Nothing a model said can end the element it stands in, and the file's own policy lets no
+script run but the page's.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html import escape
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError
+from penstock.inspector.answers import encoded
+from penstock.inspector.static import ABSENT, INDEX
+from penstock.inspector.traces import traced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.inspector.forms import Trace
+    from penstock.inspector.static import Pages
+    from penstock.inspector.traces import Source
+
+MOST = 64 * 2**20  # bytes of all traces together; consumers that there is no room for are left out, and that is said
+ID = "penstock-trace"
+_SCRIPT = re.compile(r'<script\b[^>]*\bsrc="([^"]+)"[^>]*></script>\s*')
+_STYLE = re.compile(r'<link\b[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*>\s*')
+_ICON = re.compile(r'<link\b[^>]*\brel="icon"[^>]*\bhref="([^"]+)"[^>]*>\s*')
+_TITLE = re.compile(r"<title>[^<]*</title>")
+_PLACE = re.compile(r"^.*?/?inspector/|^\./|^/")
+
+
+def exported(source: Source, pages: Pages, secrets: Iterable[str] = (), consumer: str = "") -> bytes:
+    """The file. `consumer`: whose view it opens with."""
+    if not pages.built:
+        raise InputError(f"there is no page to put it in: {ABSENT}")
+    data = b'{"version":1,"traces":{%b}}' % b",".join(_told(source, list(secrets), consumer or source.own))
+    return _filled(pages, source.title, data.replace(b"<", b"\\u003c").decode()).encode()
+
+
+def _told(source: Source, secrets: list[str], first: str) -> Iterator[bytes]:
+    size = 0
+    for consumer in (first, *(name for name in source.consumers if name != first)):
+        trace: Trace = traced(source, consumer).trace()
+        if consumer != first:
+            trace.frames, trace.events, trace.same, trace.request, trace.row = [], [], first, "", None
+        made = b"%b:%b" % (encoded(consumer), encoded(trace, secrets))
+        size += len(made)
+        if size > MOST and consumer != first:
+            return
+        yield made
+
+
+def _filled(pages: Pages, title: str, data: str) -> str:
+    """The built page, all that it asks for put in its place."""
+    html = pages.text(INDEX)
+    # Where these stand in a script they are parts of strings, which say the same with a backslash.
+    script = _joined(pages, _SCRIPT, html).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    style = _joined(pages, _STYLE, html).replace("</style", "<\\/style")
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
+        "media-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    head = (
+        f'<meta http-equiv="content-security-policy" content="{escape(policy)}">'
+        f"<title>{escape(title)} · penstock</title><style>{style}</style>"
+    )
+    body = f'<script type="application/json" id="{ID}">{data}</script><script type="module">{script}</script>'
+    bare = _TITLE.sub("", _ICON.sub("", _STYLE.sub("", _SCRIPT.sub("", html))))
+    before, _, after = bare.partition("<head>")
+    rest, _, end = after.rpartition("</body>")
+    return f'{before}<head>\n    <meta charset="utf-8">{head}{rest}{body}</body>{end}'
+
+
+def _joined(pages: Pages, pattern: re.Pattern[str], html: str) -> str:
+    return "\n".join(pages.text(_PLACE.sub("", found)) for found in pattern.findall(html))
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,90 @@
+"""Streams that somebody hands in: traced, or made one HTML file. They are looked at and forgotten.
+
+Leans on `traces`. The work is done in a thread, a few at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.errors import InputError
+from penstock.inspector.answers import encoded, hide
+from penstock.inspector.export import exported
+from penstock.inspector.serving import Said, text
+from penstock.inspector.traces import of_file, traced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.gateway.doors.door import Headers, Visit
+    from penstock.inspector.static import Pages
+    from penstock.inspector.traces import Source
+
+T = TypeVar("T")
+AT_ONCE = 2  # that are traced at once; others wait
+NAME = 100  # letters of a file's name
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Work:
+    """What takes its time, away from the loop."""
+
+    def __init__(self) -> None:
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def do(self, work: Callable[[], T]) -> T:
+        async with self._room:
+            return await asyncio.to_thread(work)
+
+
+class Files:
+    """The routes of what is handed in."""
+
+    def __init__(self, work: Work, pages: Pages, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self._work, self._pages, self._secrets = work, pages, secrets
+
+    async def trace(self, visit: Visit) -> Said:
+        """`POST /inspector/trace`: a file's bytes. `frame` or `output`: only the whole text of that one."""
+        return await self._work.do(lambda: self.traced(of_file(visit.raw, *_told(visit)), visit.query))
+
+    async def export(self, visit: Visit) -> Said:
+        """`POST /inspector/export`: the same as one HTML file."""
+        return await self._work.do(lambda: self.exported(of_file(visit.raw, *_told(visit)), visit.query))
+
+    # ── in a thread ───────────────────────────────────────────────────────────────────────────────
+
+    def traced(self, source: Source, query: dict[str, str]) -> Said:
+        """A source as a trace, or one of its texts."""
+        reading = traced(source, query.get("as", ""))
+        for kind in ("frame", "output"):
+            if kind in query:
+                rows = [step.item[1] for step in reading.tracer.steps if step.kind == kind]
+                return self.one(rows, kind, query[kind])
+        return Said(encoded(reading.trace(), self._secrets()))
+
+    def one(self, rows: list[bytes], kind: str, place: str) -> Said:
+        """The whole text of one frame."""
+        if not place.isdecimal() or int(place) >= len(rows):
+            raise InputError(f"{kind}: there are {len(rows)}, numbered from 0, and none is {place[:20]!r}")
+        return text(hide(rows[int(place)].decode("utf-8", "replace"), self._secrets()))
+
+    def exported(self, source: Source, query: dict[str, str]) -> Said:
+        """A source as a file to keep."""
+        made = exported(source, self._pages, self._secrets(), query.get("as", ""))
+        return Said(made, saved(source.title))
+
+
+def saved(title: str) -> Headers:
+    """What makes a browser save it, not show it: there it would be a page of ours."""
+    name = _ODD.sub("-", title).strip("-.")[:NAME] or "stream"
+    return (
+        (b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"),
+        (b"content-disposition", f'attachment; filename="{name}.html"'.encode()),
+    )  # fmt: skip
+
+
+def _told(visit: Visit) -> tuple[str, str]:
+    query = visit.query
+    return query.get("name", "")[:NAME], query.get("protocol", "")

@@ -1,0 +1,110 @@
+"""What is pushed: the list of turns as it changes, and one turn as it goes on, as server-sent events.
+
+Leans on `Watch` for what has changed, on `traces` for what a turn means. A flow ends with its reader, or with the
+gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.inspector.answers import encoded, event
+from penstock.inspector.traces import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from penstock.inspector.files import Work
+    from penstock.inspector.rows import Row
+    from penstock.inspector.tap import Tap
+    from penstock.inspector.watch import Listener, Watch
+
+PACE = 0.1  # seconds between two looks at the list
+STEP = 0.05  # and at a turn
+SOON = 256 * 1024  # bytes that are traced in the loop: less than a thread would take to be asked
+log = logging.getLogger("penstock.inspector")
+
+
+async def turns(
+    watch: Watch, listener: Listener, first: Iterable[Row], secrets: Callable[[], Iterable[str]]
+) -> AsyncIterator[bytes]:
+    """The list: what there is, then what changes."""
+    try:
+        yield event("turns", encoded({"rows": list(first), "first": True}, secrets()))
+        while not watch.closed:
+            await listener.news.wait()
+            found = [watch.row(name, noted) for name, noted in listener.fetch().items()]
+            rows = [row for row in found if row is not None]
+            if rows:
+                yield event("turns", encoded({"rows": rows}, secrets()))
+            await asyncio.sleep(PACE)
+    finally:
+        watch.leave(listener)
+
+
+async def follow(
+    watch: Watch, tap: Tap, consumer: str, work: Work, secrets: Callable[[], Iterable[str]]
+) -> AsyncIterator[bytes]:
+    """One turn: all of it so far, then more, until it is over."""
+    news = asyncio.Event()
+    tap.followers.append(news)
+    try:
+        while not tap.engine and not tap.over and not watch.closed:  # nobody has answered yet
+            await news.wait()
+            news.clear()
+        following = Following(tap, consumer, [*secrets(), tap.secret])
+        yield event("trace", await work.do(following.first))
+        while not following.done and not watch.closed:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), 1.0)
+            news.clear()
+            made = following.more() if following.waiting < SOON else await work.do(following.more)
+            if made:
+                yield event("more", made)
+            await asyncio.sleep(STEP)
+    finally:
+        tap.followers.remove(news)
+
+
+class Following:
+    """A tap being read, as far as it has come."""
+
+    def __init__(self, tap: Tap, consumer: str, secrets: Iterable[str]) -> None:
+        self._tap, self._secrets = tap, [secret for secret in secrets if secret]
+        self._source = tap.source()
+        self._reading = Reading(self._source, consumer)
+        self._place = 0
+        self.done = False
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are not looked at yet."""
+        return sum(map(len, self._tap.chunks[self._place :]))
+
+    def first(self) -> bytes:
+        """All there is."""
+        self._take()
+        trace = self._reading.trace(done=self.done)
+        trace.row = self._tap.shown()
+        return encoded(trace, self._secrets)
+
+    def more(self) -> bytes:
+        """What is new; nothing where nothing is."""
+        self._take()
+        made = self._reading.more(done=self.done)
+        said = self.done or made.frames or made.events or made.outputs or made.marks
+        return encoded(made, self._secrets) if said else b""
+
+    def _take(self) -> None:
+        over = self._tap.over  # before the chunks: none comes after it
+        chunks = self._tap.since(self._place)
+        self._place += len(chunks)
+        self._reading.take(chunks)
+        if over:
+            self._source.end = self._tap.fault
+            self._source.left = self._tap.left
+            self._reading.end()
+            self.done = True

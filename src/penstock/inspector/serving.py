@@ -1,0 +1,131 @@
+"""Addresses below `/inspector` → answers, over ASGI: what the page asks for, and the page itself.
+
+Knows neither turns nor files: routes are handed in. A body is bounded in size and time; a flow ends when its reader
+leaves. Every answer has the headers of `answers.SAFE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from penstock.errors import PenstockError
+from penstock.gateway import refusing
+from penstock.gateway.access import refused
+from penstock.gateway.bodies import body_of
+from penstock.gateway.cancel import Gone
+from penstock.gateway.doors.door import Visit
+from penstock.gateway.flow import Flow
+from penstock.gateway.outlet import Outlet
+from penstock.gateway.routes import path_of
+from penstock.inspector.answers import JSON, SAFE, TEXT, encoded
+from penstock.inspector.static import INDEX, Pages
+
+if TYPE_CHECKING:
+    from penstock.events import Fault
+    from penstock.gateway.doors.door import Headers
+
+PREFIX = "/inspector"
+BODY = 32 * 2**20  # bytes that may be sent to be looked at
+READ = 120.0  # seconds that they may take
+PING = 15.0  # silence after which a reader is sent a comment
+STUCK = 60.0  # seconds that a reader may take nothing
+READING = frozenset({"GET", "HEAD"})
+Route: TypeAlias = Callable[[Visit], Awaitable["Said | Flow"]]
+log = logging.getLogger("penstock.inspector")
+
+
+class Said(NamedTuple):
+    """An answer in one piece."""
+
+    body: bytes
+    headers: Headers = JSON
+    status: int = 200
+
+
+class Serving:
+    """The page and its routes. `admit` lets a visit in, or raises why not: it is told whether a key is asked for.
+
+    A route is named by its method and its address, in which every second word is a name: `("GET", "turns/*/frames/*")`.
+    """
+
+    def __init__(
+        self, routes: Mapping[tuple[str, str], Route], admit: Callable[[Any, Visit, bool], None],
+        free: frozenset[str] = frozenset(), pages: Pages | None = None,
+    ) -> None:  # fmt: skip
+        self.pages = pages or Pages()
+        self._routes = routes
+        self._admit = admit
+        self._free = free  # addresses that ask for no key
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        visit = Visit(scope)
+        visit.path = path_of(scope)
+        try:
+            said = await self._said(visit, scope, receive)
+        except PenstockError as error:
+            said = _refusal(refusing.fault_of(error))
+        except Exception as error:
+            log.exception("the inspector failed at %s", visit.path)
+            said = _refusal(refusing.fault_of(error))
+        if isinstance(said, Flow):
+            await self._flow(said, receive, send)
+        else:
+            await _whole(said, send, head=visit.method == "HEAD")
+
+    async def _said(self, visit: Visit, scope: Any, receive: Any) -> Said | Flow:
+        page = self._page(visit, scope)
+        if page is not None:
+            return page
+        words = visit.path.removeprefix(PREFIX).strip("/").split("/")
+        shape = "/".join("*" if place % 2 else word for place, word in enumerate(words))
+        route = self._routes.get(("GET" if visit.method == "HEAD" else visit.method, shape))
+        if route is None:
+            known = any(where == shape for _, where in self._routes)
+            said = "this address takes another method" if known else "nothing is served at this address"
+            raise refused(405, "invalid", said) if known else refused(404, "not-found", said)
+        self._admit(scope, visit, shape not in self._free)
+        visit.params = dict(zip(("one", "two"), words[1::2], strict=False))
+        if visit.method == "POST":
+            visit.raw = await body_of(receive, BODY, READ)
+        return await route(visit)
+
+    def _page(self, visit: Visit, scope: Any) -> Said | None:
+        """A file of the page, if that is what is asked for."""
+        name = INDEX if visit.path == "/" else visit.path.removeprefix(f"{PREFIX}/")
+        found = self.pages.get(name) if visit.method in READING else None
+        if found is None:
+            return None
+        self._admit(scope, visit, False)  # noqa: FBT003 — no key: there is nothing of anybody's in it
+        return Said(*found)
+
+    async def _flow(self, flow: Flow, receive: Any, send: Any) -> None:
+        gone = Gone(receive)
+        try:
+            await flow.out(Outlet(send, gone, every=PING, limit=STUCK), SAFE)
+        except asyncio.CancelledError:
+            if not gone.caught():
+                raise
+        finally:
+            gone.close()
+            close: Any = getattr(flow.chunks, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def text(said: str) -> Said:
+    """A text by itself."""
+    return Said(said.encode("utf-8", "replace"), TEXT)
+
+
+def _refusal(fault: Fault) -> Said:
+    body = encoded({"error": {"message": fault.message, "code": fault.code or fault.kind}})
+    return Said(body, (*JSON, *refusing.headers_of(fault)), refusing.status_of(fault, ""))
+
+
+async def _whole(said: Said, send: Any, *, head: bool) -> None:
+    made = [*said.headers, *SAFE, (b"content-length", b"%d" % len(said.body))]
+    await send({"type": "http.response.start", "status": said.status, "headers": made})
+    await send({"type": "http.response.body", "body": b"" if head else said.body, "more_body": False})

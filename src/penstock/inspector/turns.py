@@ -1,0 +1,226 @@
+"""The routes of turns: the list and its history, one turn, its texts, its file; recordings; figures.
+
+Whose turns a caller sees is decided once, in `_tenant`. What takes its time is done in a thread.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from penstock.errors import InputError
+from penstock.gateway.access import refused
+from penstock.gateway.flow import Flow
+from penstock.inspector import figures, live, rows
+from penstock.inspector.answers import encoded, event
+from penstock.inspector.serving import Said
+from penstock.inspector.taped import Folder, seconds
+from penstock.inspector.traces import Source
+from penstock.store.history import By, History
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from penstock.gateway.doors.door import Visit
+    from penstock.gateway.services import Services
+    from penstock.inspector.files import Files, Work
+    from penstock.inspector.watch import Watch
+
+FIRST = 200  # rows
+PAGE = 1_000  # rows at most
+WATCHERS = 32  # who listen at once
+DAY = 86_400.0
+
+
+class Turns:
+    """All of them. `files` makes the answers that a file would have, too."""
+
+    def __init__(self, services: Services, watch: Watch, work: Work, files: Files) -> None:
+        self._services, self._watch, self._work, self._files = services, watch, work, files
+        self._folder = Folder(services.recorder.folder)
+
+    @property
+    def _history(self) -> History | None:
+        found = self._services.journal.rows
+        return History(found) if found is not None else None
+
+    def secrets(self) -> Iterable[str]:
+        return self._services.secrets
+
+    # ── the list ──────────────────────────────────────────────────────────────────────────────────
+
+    async def live(self, visit: Visit) -> Flow:
+        """`GET /inspector/live`: the last turns, then every change."""
+        if self._watch.listeners >= WATCHERS:
+            raise refused(503, "overloaded", f"{WATCHERS} pages watch already", retry_after=5.0)
+        tenant = _tenant(visit)
+        listener = self._watch.enter(tenant)
+        try:
+            past = await self._work.do(lambda: self._past(None, "", FIRST, tenant)[0])
+        except BaseException:
+            self._watch.leave(listener)
+            raise
+        known = {row.id: row for row in past} | {row.id: row for row in self._watch.going(tenant)}
+        return Flow(live.turns(self._watch, listener, known.values(), self.secrets))
+
+    async def turns(self, visit: Visit) -> Said:
+        """`GET /inspector/turns`: what there was."""
+        tenant, query = _tenant(visit), visit.query
+        before, limit = _number(query, "before", 0), min(_number(query, "limit", FIRST), PAGE)
+        found, more = await self._work.do(lambda: self._past(before or None, query.get("q", ""), limit, tenant))
+        return Said(encoded({"rows": found, "before": more}, self.secrets()))
+
+    def _past(
+        self, before: int | None, search: str, limit: int, tenant: str | None
+    ) -> tuple[list[rows.Row], int | None]:
+        history = self._history
+        if history is None:
+            return [], None
+        self._services.journal.flush()
+        found = history.page(before=before, search=search[:200], limit=limit, tenant=tenant)
+        taped = self._folder.names()
+        made = [rows.of_journal(turn, held=self._holds(turn, taped)) for _, turn in found]
+        return made, found[-1][0] if len(found) == limit and found else None
+
+    def _holds(self, turn: Any, taped: frozenset[str]) -> bool:
+        """Whether there is something to look at: in memory, or, as far as a name tells, in a recording."""
+        tap = self._watch.taps.get(turn.request_id)
+        if tap is not None:
+            return not tap.dropped
+        return bool(taped) and not taped.isdisjoint(seconds(turn.time))
+
+    # ── one turn ──────────────────────────────────────────────────────────────────────────────────
+
+    async def turn(self, visit: Visit) -> Said:
+        """`GET /inspector/turns/ID`: its trace, as far as it has come."""
+        return await self._work.do(lambda: self._files.traced(self._source(visit), visit.query))
+
+    async def frame(self, visit: Visit) -> Said:
+        """`…/frames/N`: the whole text of one."""
+        return await self._one(visit, "frame")
+
+    async def output(self, visit: Visit) -> Said:
+        """`…/outputs/N`: the same of what the client got."""
+        return await self._one(visit, "output")
+
+    async def _one(self, visit: Visit, kind: str) -> Said:
+        query = {"as": visit.query.get("as", ""), kind: visit.params["two"]}
+        return await self._work.do(lambda: self._files.traced(self._source(visit), query))
+
+    async def export(self, visit: Visit) -> Said:
+        """`…/export`: one HTML file."""
+        return await self._work.do(lambda: self._files.exported(self._source(visit), visit.query))
+
+    async def follow(self, visit: Visit) -> Said | Flow:
+        """`…/follow`: its trace, then more of it, until it is over."""
+        tap = self._watch.get(visit.params["one"], _tenant(visit))
+        consumer = visit.query.get("as", "")
+        if tap is not None:
+            if consumer and consumer not in tap.source().consumers:
+                raise InputError(f"as: nobody is called {consumer[:100]!r}")
+            return Flow(live.follow(self._watch, tap, consumer, self._work, self.secrets))
+        return Flow(_once(await self.turn(visit)))
+
+    def _source(self, visit: Visit) -> Source:
+        """Where a turn's bytes are: in memory, else in a recording, else nowhere."""
+        id, tenant = visit.params["one"], _tenant(visit)  # noqa: A001
+        tap = self._watch.get(id, tenant)
+        if tap is not None and not tap.dropped:
+            return tap.source()
+        noted = tap.row if tap is not None else None
+        if noted is None:
+            self._services.journal.flush()
+            history = self._history
+            noted = history.find(id, tenant) if history is not None else None
+        if noted is None:
+            raise refused(404, "not-found", f"there is no turn {id[:100]!r} here, or none that this key may see")
+        source = self._folder.of_turn(noted.request_id, noted.time)
+        if source is None:
+            source = Source(noted.upstream or noted.protocol or "events", [], lost=self._gone(), left=True)
+        source.row = rows.of_journal(noted, held=bool(source.chunks))
+        source.title = f"{noted.asked or noted.model} · {noted.protocol}"
+        if source.own not in source.consumers or noted.protocol in source.consumers:
+            source.own = noted.protocol or source.own
+        return source
+
+    def _gone(self) -> str:
+        recording = "nothing is recorded here" if self._folder.path is None else "it was not recorded"
+        return f"nobody watched while it went by, and {recording}: there is only its row in the journal"
+
+    # ── recordings ────────────────────────────────────────────────────────────────────────────────
+
+    async def recordings(self, visit: Visit) -> Said:
+        """`GET /inspector/recordings`: for those who see all turns; a recording does not say whose it is."""
+        _all(visit)
+        return Said(encoded({"recordings": await self._work.do(self._folder.listed)}, self.secrets()))
+
+    async def recording(self, visit: Visit) -> Said:
+        """`GET /inspector/recordings/NAME`: its trace."""
+        _all(visit)
+        return await self._work.do(lambda: self._files.traced(self._folder.open(visit.params["one"]), visit.query))
+
+    async def recording_export(self, visit: Visit) -> Said:
+        """`GET /inspector/recordings/NAME/export`."""
+        _all(visit)
+        return await self._work.do(lambda: self._files.exported(self._folder.open(visit.params["one"]), visit.query))
+
+    # ── figures ───────────────────────────────────────────────────────────────────────────────────
+
+    async def usage(self, visit: Visit) -> Said:
+        """`GET /inspector/usage`."""
+        tenant, query = _tenant(visit), visit.query
+        by = query.get("by", "model")
+        if by not in get_args(By):
+            raise InputError(f"by: expected one of {', '.join(get_args(By))}, found {by[:40]!r}")
+        until = _seconds(query, "until", time.time())
+        since = _seconds(query, "since", until - DAY)
+        step = figures.step_of(since, max(until, since + 1), _seconds(query, "bucket", 0.0))
+        made = await self._work.do(lambda: self._used(cast("By", by), since, max(until, since + 1), step, tenant))
+        return Said(encoded(made, self.secrets()))
+
+    def _used(self, by: By, since: float, until: float, step: float, tenant: str | None) -> figures.Usage:
+        self._services.journal.flush()
+        history = self._history
+        found = history.spent(by, since, until, tenant) if history is not None else []
+        return figures.usage(found, by, since, until, step)
+
+    async def tokens(self, visit: Visit) -> Said:
+        """`GET /inspector/tokens`: estimates of the last 30 days, unless `since` says otherwise."""
+        tenant, since = _tenant(visit), _seconds(visit.query, "since", time.time() - 30 * DAY)
+        found = await self._work.do(lambda: self._estimated(since, tenant))
+        return Said(encoded({"models": found}, self.secrets()))
+
+    def _estimated(self, since: float, tenant: str | None) -> list[figures.Model]:
+        self._services.journal.flush()
+        history = self._history
+        return figures.tokens(history.points(since, tenant)) if history is not None else []
+
+
+async def _once(said: Said) -> AsyncIterator[bytes]:
+    yield event("trace", said.body)
+
+
+def _tenant(visit: Visit) -> str | None:
+    """Whose turns the caller sees; None is everybody's."""
+    return None if visit.caller.sees == "all" else visit.caller.tenant
+
+
+def _all(visit: Visit) -> None:
+    if _tenant(visit) is not None:
+        said = "this key sees the turns of its own tenant only; recordings are not told apart"
+        raise refused(403, "permission", said, code="not_yours")
+
+
+def _number(query: dict[str, str], name: str, default: int) -> int:
+    said = query.get(name, "")
+    if said and not said.isdecimal():
+        raise InputError(f"{name}: expected a whole number, found {said[:40]!r}")
+    return int(said[:15]) if said else default
+
+
+def _seconds(query: dict[str, str], name: str, default: float) -> float:
+    said = query.get(name, "")
+    try:
+        return float(said) if said else default
+    except ValueError:
+        raise InputError(f"{name}: expected seconds since the epoch, found {said[:40]!r}") from None

@@ -1,0 +1,153 @@
+"""A gateway with its inspector before a scripted upstream, and a real Chromium to look at its page.
+
+`gateway` serves the packaged streams at full speed and every protocol of the upstream; `slow_gateway` plays streams as
+a model would speak. A test that needs another says so to `inspected`. The browser is a module's: Playwright holds an
+event loop in this thread as long as it runs, and tests elsewhere need one of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.gateway.app import App
+from penstock.gateway.config import Serve
+from penstock.inspector.app import Inspector
+from penstock.inspector.static import Pages
+from penstock.testing import scripted
+from tests.gateway.running import Running, answer, config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+    from penstock.testing import Upstream
+
+LIMIT = 10_000  # milliseconds that a step in the browser may take
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none"]
+SHOTS = os.environ.get("PENSTOCK_SHOTS", "")  # a folder: pictures are kept there, else nowhere
+
+
+class Inspected(Running):
+    """A gateway that runs, its inspector before it. `up` is the upstream behind it."""
+
+    up: Upstream
+    app: Any
+
+    @property
+    def inspector(self) -> Inspector:
+        found = self.app
+        assert isinstance(found, Inspector)
+        return found
+
+
+@contextmanager
+def inspected(*replies: Any, env: Mapping[str, str] | None = None, **more: Any) -> Iterator[Inspected]:
+    """A gateway with these replies behind it; options are those of the configuration."""
+    with scripted(*(replies or (answer,))) as up:
+        serve = more.pop("serve", Serve(pace=0.0))
+        app: Any = Inspector(App(config(up.url, serve=serve, **more), env=env or {}))
+        with Inspected(app) as running:
+            running.up = up
+            try:
+                yield running
+            finally:
+                running.call(_stopped(running.inspector))
+
+
+async def _stopped(inspector: Inspector) -> None:
+    inspector.stopping()
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Inspected]:
+    with inspected() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def slow_gateway() -> Iterator[Inspected]:
+    with inspected(serve=Serve(pace=0.02)) as running:
+        yield running
+
+
+# ── the browser ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def built() -> None:
+    """The page is there to be looked at."""
+    if not Pages().built:
+        pytest.skip("the inspector's page is not built (make web builds it)")
+
+
+@pytest.fixture(scope="module")
+@pytest.mark.usefixtures("built")
+def browser() -> Iterator[Browser]:
+    """The machine's own Chromium, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip("Chromium is missing (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=found, headless=True, args=FLAGS, timeout=30_000)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A browser that has never been anywhere; dark, 1280 by 800. What it may not do is said in the test that asks it."""
+    made = browser.new_context(
+        viewport={"width": 1280, "height": 800}, color_scheme="dark", reduced_motion="reduce", accept_downloads=True
+    )
+    made.set_default_timeout(LIMIT)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def problems() -> list[str]:
+    """What went wrong in the page: errors in the console, exceptions, requests to the world outside. A test that
+    expects some takes them out.
+    """
+    return []
+
+
+@pytest.fixture
+def page(context: BrowserContext, problems: list[str]) -> Iterator[Page]:
+    """A page. It must not complain, and must ask nobody but this machine."""
+    made = context.new_page()
+    made.on("console", lambda said: problems.append(f"console: {said.text}") if said.type == "error" else None)
+    made.on("pageerror", lambda error: problems.append(f"exception: {error}"))
+    made.on("request", lambda asked: _outside(asked.url, problems))
+    yield made
+    assert problems == []
+
+
+def _outside(url: str, problems: list[str]) -> None:
+    if not url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:")):
+        problems.append(f"asked {url}")
+
+
+@pytest.fixture
+def shot() -> Callable[[Page, str], None]:
+    """Take a picture, where pictures are wanted: `PENSTOCK_SHOTS=docs/pictures make test ARGS=tests/inspector`."""
+
+    def taken(page: Page, name: str) -> None:
+        if SHOTS:
+            page.screenshot(path=Path(SHOTS) / f"{name}.png")
+
+    return taken

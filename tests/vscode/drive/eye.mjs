@@ -1,0 +1,70 @@
+// What the page shows, for the tests that run inside the editor and cannot see it: a little server on loopback. Its words are
+// the methods of `LOOKS`; whoever asks gets JSON.
+import http from "node:http";
+import path from "node:path";
+
+const LIMIT = 30_000;
+
+export async function openEye() {
+  let at;
+  const server = http.createServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    try {
+      const look = LOOKS[request.url.slice(1)];
+      response.end(JSON.stringify((await look(at, JSON.parse(body || "null"))) ?? null));
+    } catch (error) {
+      response.writeHead(500).end(String(error));
+    }
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  return {
+    url: `http://127.0.0.1:${server.address().port}`,
+    look: (place) => {
+      at = place;
+    },
+    close: () => server.close(),
+  };
+}
+
+const LOOKS = {
+  suite: ({ suite }) => suite,
+  /** The extension's item in the status bar. */
+  status: async ({ page }) =>
+    (await page.locator(".statusbar-item[id='penstock.penstock.penstock.status']").innerText()).trim(),
+  /** Messages to the user that are shown just now. */
+  notices: ({ page }) => page.locator(".notification-list-item").allInnerTexts(),
+  /** Press a button of a message. */
+  press: ({ page }, label) =>
+    page.locator(`.notification-list-item .monaco-button:text-is('${label}')`).first().click({ timeout: LIMIT }),
+  /** Type into the box that has the focus, and Enter. */
+  enter: async ({ page }, text) => {
+    await page.locator(".quick-input-widget:visible input").first().waitFor({ timeout: LIMIT });
+    await page.keyboard.type(text);
+    await page.keyboard.press("Enter");
+  },
+  /** The rows of the list that is open: what each says, and whether it is picked. */
+  rows: async ({ page }) => {
+    const rows = page.locator(".quick-input-list .monaco-list-row");
+    await rows.first().waitFor({ timeout: LIMIT });
+    return page.locator(".quick-input-widget").first().innerText();
+  },
+  key: ({ page }, name) => page.keyboard.press(name),
+  shot: ({ page, shots }, name) => page.screenshot({ path: path.join(shots, `${name}.png`) }),
+  /** Another window of the same folder; gives when its extension is up. */
+  open: async (at) => {
+    at.other = await at.page.context().newPage();
+    await at.other.goto(at.plain);
+    await at.other.waitForSelector(".statusbar-item:has-text('Penstock')", { timeout: LIMIT });
+  },
+  close: async (at) => {
+    await at.other?.close();
+  },
+  /** The addresses of pages that were opened beside the editor. */
+  opened: ({ page }) =>
+    page
+      .context()
+      .pages()
+      .filter((one) => one !== page)
+      .map((one) => one.url()),
+};

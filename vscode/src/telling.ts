@@ -1,0 +1,72 @@
+// What a person is told outside the chat: the item in the status bar, and one message when models cannot be had.
+
+import * as vscode from "vscode";
+import type { Notices } from "./chat/converse.ts";
+import type { Failure } from "./errors.ts";
+import { SECTION } from "./settings.ts";
+import { Status } from "./status.ts";
+
+export interface Bar {
+  readonly status: Status;
+  /** Draw it; what is given was done to it just before. */
+  readonly show: (change?: unknown) => void;
+  readonly notices: Notices;
+}
+
+const TICK = 1_000;
+
+export function statusBar(context: vscode.ExtensionContext): Bar {
+  const status = new Status();
+  const item = vscode.window.createStatusBarItem("penstock.status", vscode.StatusBarAlignment.Right, 100);
+  item.name = "Penstock";
+  item.command = `${SECTION}.menu`;
+  const show = () => {
+    const { text, tooltip, warning } = status.shown();
+    item.text = text;
+    item.tooltip = tooltip;
+    item.backgroundColor = warning ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
+  };
+  show();
+  item.show();
+  const ticking = setInterval(() => status.ticking && show(), TICK);
+  context.subscriptions.push(item, { dispose: () => clearInterval(ticking) });
+  return { status, show, notices: noticesOf(status, show) };
+}
+
+const noticesOf = (status: Status, show: (change?: unknown) => void): Notices => ({
+  onBegin: () => show(status.begin()),
+  onUsage: (tokens, model) => show(status.used(tokens, model)),
+  onTight: (tokens, model) => show(status.tight(tokens, model)),
+  onWait: (request, line) => show(status.wait(request, line)),
+  onSilence: (request, seconds, who) => show(status.silence(request, seconds, who)),
+  onCompacted: (_, line) => show(status.compacted(line)),
+  onOver: (request) => show(status.over(request)),
+});
+
+let complained = "";
+
+// What the buttons of a message do.
+const BUTTONS: Readonly<Record<string, readonly [command: string, ...rest: unknown[]]>> = {
+  "Set Key": [`${SECTION}.setKey`],
+  "Show How": ["workbench.action.openWalkthrough", "penstock.penstock#setup", false],
+  "Show Log": [`${SECTION}.showLog`],
+};
+
+/** What keeps the models away is said once, with buttons that help. */
+export async function complain(why: Failure | undefined): Promise<void> {
+  if (!why) complained = "";
+  if (!why || why.message === complained) return;
+  complained = why.message;
+  const buttons = why.fault === "auth" ? ["Set Key", "Show Log"] : ["Show How", "Show Log"];
+  const answer = await vscode.window.showErrorMessage(`Penstock: ${why.message}`, ...buttons);
+  const [command, ...rest] = BUTTONS[answer ?? ""] ?? [];
+  if (command) await vscode.commands.executeCommand(command, ...rest);
+}
+
+/** A setting that the running gateway does not know yet. */
+export async function offerRestart(): Promise<void> {
+  const again = "Restart Gateway";
+  const said = "Penstock: the gateway that runs was started with other settings.";
+  if (await vscode.window.showInformationMessage(said, again))
+    await vscode.commands.executeCommand(`${SECTION}.restart`);
+}

@@ -1,0 +1,119 @@
+// What the gateway says to the page, as docs/inspector.md writes it down. Types only.
+
+/** A wire frame of the provider. `t`: seconds since the turn began. `cut`: the whole is at …/frames/N. */
+export interface Frame {
+  t: number | null;
+  name: string;
+  data: string;
+  size: number;
+  cut?: true;
+}
+
+/** A canonical event. `frame`: the index of its cause, null for the end of the input. */
+export interface Event {
+  frame: number | null;
+  type: string;
+  body: Record<string, unknown>;
+}
+
+/** What the client got. */
+export interface Output {
+  event: number | null;
+  frame: number | null;
+  name: string;
+  data: string;
+  size: number;
+  cut?: true;
+}
+
+/** A diagnostic, a loss or a fault. */
+export interface Mark {
+  level: "info" | "warning" | "error";
+  code: string;
+  message: string;
+  frame: number | null;
+  event: number | null;
+  output: number | null;
+}
+
+export interface Additions {
+  frames: Frame[];
+  events: Event[];
+  outputs: Output[];
+  marks: Mark[];
+  done: boolean;
+}
+
+export type State = "open" | "streaming" | "finish" | "fault" | "cancelled" | "refused";
+
+/** One turn in the list. `protocol` is the client's, `upstream` the provider's; `held`: its frames can be looked at. */
+export interface Row {
+  id: string;
+  time: number;
+  client: string;
+  route: string;
+  key: string;
+  asked: string;
+  model: string;
+  provider: string;
+  engine: string;
+  decisions: string[];
+  protocol: string;
+  upstream: string;
+  operation: string;
+  stream: boolean;
+  tee: boolean;
+  state: State;
+  finish: string;
+  fault: string;
+  message: string;
+  http: number;
+  ttft: number | null;
+  duration: number | null;
+  rate: number | null;
+  input: number | null;
+  output: number | null;
+  cached: number | null;
+  reasoning: number | null;
+  cost: number | null;
+  estimate: number | null;
+  low: number | null;
+  high: number | null;
+  held: boolean;
+  /** How often the same refusal came, where they are counted as one. */
+  times: number;
+}
+
+export interface Trace extends Additions {
+  version: 1;
+  row: Row | null;
+  title: string;
+  protocol: string;
+  consumer: string;
+  consumers: string[];
+  timed: boolean;
+  request: string;
+  lost?: string;
+  /** In a saved page: frames, events, row and request are those of this other trace. */
+  same?: string;
+}
+
+/** The parts of an answer of `/inspector/live`. */
+export interface Turns {
+  rows: Row[];
+  first?: true;
+}
+
+export interface About {
+  version: string;
+  models: { id: string; provider: string }[];
+  consumers: string[];
+  protocols: string[];
+  recording: { on: boolean; dir?: string; [name: string]: unknown };
+  journal: boolean;
+  key: "needed" | "none" | "ok";
+  /** False where there is no gateway behind the page: `penstock inspect --web` shows one file. */
+  live?: boolean;
+  /** The name of that file. */
+  file?: string;
+}

@@ -1,0 +1,56 @@
+// Files dropped anywhere on the page, and text pasted where nothing else takes it. Leans on opening.ts.
+import { signal } from "@preact/signals";
+import { go, route } from "../router.ts";
+import { opened, openFile, openText } from "./opening.ts";
+
+/** Whether something is held over the page now. */
+export const held = signal(false);
+
+let inside = 0; // elements entered and not left: leaving the last one leaves the page
+
+export function startDropping(): void {
+  addEventListener("dragenter", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    inside += 1;
+    held.value = true;
+  });
+  addEventListener("dragleave", (event) => {
+    if (!carries(event)) return;
+    inside = Math.max(0, inside - 1);
+    held.value = inside > 0;
+  });
+  addEventListener("dragover", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    if (event.dataTransfer) event.dataTransfer.dropEffect = "copy";
+  });
+  addEventListener("drop", (event) => {
+    inside = 0;
+    held.value = false;
+    if (!carries(event)) return;
+    event.preventDefault();
+    take(event.dataTransfer);
+  });
+  addEventListener("paste", (event) => {
+    const writing = event.target instanceof Element && event.target.closest("input, textarea, [contenteditable]");
+    if (writing || route.value.view !== "file" || opened.value) return;
+    if (take(event.clipboardData)) event.preventDefault();
+  });
+}
+
+/** Files, or text from another window; not what is dragged within the page. */
+function carries(event: DragEvent): boolean {
+  const types = event.dataTransfer?.types ?? [];
+  return types.includes("Files") || (types.includes("text/plain") && !types.includes("text/uri-list"));
+}
+
+function take(data: DataTransfer | null): boolean {
+  const file = data?.files[0];
+  const text = file ? "" : (data?.getData("text/plain") ?? "");
+  if (file) void openFile(file);
+  else if (text.trim()) void openText(text);
+  else return false;
+  go("file");
+  return true;
+}

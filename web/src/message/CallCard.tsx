@@ -1,0 +1,72 @@
+// A tool call as a card: who runs it, what it is given, what came back.
+
+import { memo } from "../ui/memo.ts";
+import { CopyButton } from "./CodeBlock.tsx";
+import { Json } from "./Json.tsx";
+
+interface Props {
+  id: string;
+  name: string;
+  by: "client" | "provider";
+  form: string;
+  json: string;
+  state: "open" | "whole" | "cut";
+  result: string | null;
+  failed: boolean;
+  partial: boolean;
+  ask: string | null;
+}
+
+export const CallCard = memo(function CallCard(props: Props) {
+  const { id, name, by, form, json, state, result, ask } = props;
+  const provider = by === "provider";
+  return (
+    <section
+      class={`card kind-call ${provider ? "by-provider" : "by-client"}`}
+      aria-label={`Call of ${name || "a tool"}`}
+    >
+      <header class="card-head">
+        <span class="card-sign" aria-hidden="true">
+          {provider ? "☁" : "⚙"}
+        </span>
+        <span class="card-name">{name || "unnamed"}</span>
+        <span class={`badge ${provider ? "badge-provider" : ""}`}>
+          {provider ? "run by the provider" : "for the client to run"}
+        </span>
+        {state === "open" && <span class="badge">being written</span>}
+        {state === "cut" && <span class="badge badge-bad">cut: must not be run</span>}
+        {ask !== null && <span class="badge badge-warn">approval asked</span>}
+        <span class="card-id mono cut" title={id}>
+          {id}
+        </span>
+      </header>
+      <Given name={name} json={json} form={form} state={state} />
+      {result !== null && <Back {...props} result={result} />}
+    </section>
+  );
+});
+
+function Given({ name, json, form, state }: Pick<Props, "name" | "json" | "form" | "state">) {
+  if (json === "" && state !== "open") return <p class="card-none">No arguments.</p>;
+  return (
+    <div class="card-body">
+      <div class="card-label">
+        <span>{form === "text" ? "Input" : "Arguments"}</span>
+        <CopyButton text={json} what={`arguments of ${name}`} />
+      </div>
+      {json === "" ? <p class="card-none">…</p> : <Json text={json} label={`Arguments of ${name}`} />}
+    </div>
+  );
+}
+
+function Back({ name, result, failed, partial }: Props & { result: string }) {
+  return (
+    <div class={`card-body kind-result ${failed ? "failed" : ""}`}>
+      <div class="card-label">
+        <span>{failed ? "Result: failed" : partial ? "Result so far" : "Result"}</span>
+        <CopyButton text={result} what={`result of ${name}`} />
+      </div>
+      <Json text={result} label={`Result of ${name}`} />
+    </div>
+  );
+}

@@ -1,0 +1,51 @@
+// JSON in a message: laid out and coloured, long ones in part until more is asked for.
+import { useMemo, useState } from "preact/hooks";
+import { type Line, prettyLines } from "../ui/json.ts";
+import { memo } from "../ui/memo.ts";
+import { count } from "./words.ts";
+
+const FIRST = 200; // lines
+const MORE = 2000;
+const LONGEST = 1024 * 1024;
+const WIDEST = 4000; // letters of one word; the rest of it is counted
+
+interface Props {
+  text: string;
+  /** What it is, for those who do not see it. */
+  label: string;
+}
+
+export const Json = memo(function Json({ text, label }: Props) {
+  const [most, setMost] = useState(FIRST);
+  const lines = useMemo(() => (text.length > LONGEST ? null : prettyLines(text)), [text]);
+  const plain = most * 60;
+  const left = lines ? lines.length - most : text.length - plain;
+  return (
+    <div class="json">
+      {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark */}
+      <pre tabIndex={0} role="group" aria-label={label}>
+        {lines ? lines.slice(0, most).map(drawLine) : text.slice(0, plain)}
+      </pre>
+      {/* biome-ignore-end lint/a11y: . */}
+      {left > 0 && (
+        <button type="button" onClick={() => setMost(most + MORE)}>
+          {`Show more: ${count(left)} ${lines ? "lines" : "letters"} are left`}
+        </button>
+      )}
+    </div>
+  );
+});
+
+function drawLine({ depth, spans }: Line, number: number) {
+  const words = spans.map(({ kind, text }, place) => {
+    const said = text.length > WIDEST ? `${text.slice(0, WIDEST)}… (${count(text.length - WIDEST)} more)` : text;
+    return kind === "mark" ? (
+      said
+    ) : (
+      <span key={`${number} ${place}`} class={`json-${kind}`}>
+        {said}
+      </span>
+    );
+  });
+  return ["  ".repeat(Math.min(depth, 40)), words, "\n"];
+}

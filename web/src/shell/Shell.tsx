@@ -1,0 +1,126 @@
+// The frame around every view: navigation, theme, help, and the question for a key.
+import "./shell.css";
+import { useEffect } from "preact/hooks";
+import { about } from "../api/about.ts";
+import { keyWanted } from "../api/key.ts";
+import { DropOverlay } from "../file/DropOverlay.tsx";
+import { FileView } from "../file/FileView.tsx";
+import { formatRoute, go, type Route, route, type View } from "../router.ts";
+import { startLive } from "../streams/live.ts";
+import { StreamsView } from "../streams/StreamsView.tsx";
+import { TokensView } from "../tokens/TokensView.tsx";
+import { TryView } from "../try/TryView.tsx";
+import { TurnPage } from "../turn/TurnPage.tsx";
+import { Icon } from "../ui/Icon.tsx";
+import { useKeys } from "../ui/keys.ts";
+import { UsageView } from "../usage/UsageView.tsx";
+import { Help, helpOpen } from "./Help.tsx";
+import { KeyQuestion } from "./KeyQuestion.tsx";
+import { ThemeButton } from "./ThemeButton.tsx";
+
+interface Place {
+  view: View;
+  label: string;
+  key: string;
+}
+
+const PLACES: Place[] = [
+  { view: "streams", label: "Streams", key: "1" },
+  { view: "file", label: "File", key: "2" },
+  { view: "usage", label: "Usage", key: "3" },
+  { view: "tokens", label: "Tokens", key: "4" },
+  { view: "try", label: "Try it", key: "5" },
+];
+
+export function Shell() {
+  const here = placeNow();
+  useKeys("Everywhere", [
+    { keys: ["?"], label: "Show or hide these keys", run: () => toggleHelp() },
+    ...places().map(({ view, label, key }) => ({ keys: [key], label, run: () => go(view) })),
+  ]);
+  useEffect(startLive, []);
+  useEffect(() => {
+    const place = PLACES.find(({ view }) => view === here.view);
+    document.title = `${place?.label ?? "Turn"} · penstock`;
+  }, [here.view]);
+  return (
+    <div class="shell">
+      <button type="button" class="skip" onClick={skip}>
+        Skip to the view
+      </button>
+      <Bar view={here.view} />
+      <main id="main" class="view" tabIndex={-1}>
+        {keyWanted.value ? <KeyQuestion /> : <Content here={here} />}
+      </main>
+      {helpOpen.value && <Help />}
+      <DropOverlay />
+    </div>
+  );
+}
+
+/** Without a gateway there are only files. */
+function placeNow(): Route {
+  return about.value?.live === false ? { ...route.value, view: "file" } : route.value;
+}
+
+function places(): Place[] {
+  return about.value?.live === false ? PLACES.filter(({ view }) => view === "file") : PLACES;
+}
+
+function toggleHelp(): void {
+  helpOpen.value = !helpOpen.value;
+}
+
+function skip(): void {
+  document.getElementById("main")?.focus();
+}
+
+function Content({ here }: { here: Route }) {
+  switch (here.view) {
+    case "turn":
+      return <TurnPage key={here.id} id={here.id} query={here.query} />;
+    case "file":
+      return <FileView />;
+    case "usage":
+      return <UsageView />;
+    case "tokens":
+      return <TokensView />;
+    case "try":
+      return <TryView />;
+    default:
+      return <StreamsView />;
+  }
+}
+
+function Bar({ view }: { view: View }) {
+  const current = view === "turn" ? "streams" : view;
+  return (
+    <header class="bar">
+      <a class="brand" href={formatRoute("streams")} aria-label="penstock: streams">
+        <Mark />
+        <span class="brand-name">penstock</span>
+      </a>
+      <nav aria-label="Views">
+        {places().map((place) => (
+          <a key={place.view} href={formatRoute(place.view)} aria-current={place.view === current ? "page" : undefined}>
+            {place.label}
+          </a>
+        ))}
+      </nav>
+      <ThemeButton />
+      <button type="button" class="plain bar-help" aria-label="Keyboard keys" onClick={toggleHelp}>
+        <Icon name="help" />
+      </button>
+    </header>
+  );
+}
+
+/** A pipe that divides: the water, and what it drives. */
+function Mark() {
+  return (
+    <svg class="brand-mark" viewBox="0 0 32 32" aria-hidden="true">
+      <path class="brand-main" d="M4 8h13a7 7 0 0 1 7 7v12" />
+      <path class="brand-side" d="M4 17h7a4 4 0 0 1 4 4v6" />
+    </svg>
+  );
+}

@@ -1,0 +1,100 @@
+// What was said by both, newest last; it stays at the end while one is there.
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { MessageView } from "../message/MessageView.tsx";
+import { formatRoute } from "../router.ts";
+import { formatBytes, formatDuration } from "../ui/format.ts";
+import type { Way } from "./asking.ts";
+import type { Exchange } from "./session.ts";
+
+interface Props {
+  exchanges: Exchange[];
+  model: string;
+  way: Way;
+  onPrompt: (text: string) => void;
+}
+
+const PROMPTS = [
+  "How long does it take to fill the surge tank?",
+  "Compare Pelton, Francis and Kaplan turbines in a table.",
+  "Write a haiku about a penstock, then explain it.",
+];
+const NEAR = 60; // pixels from the end that count as being there
+
+export function Conversation({ exchanges, model, way, onPrompt }: Props) {
+  const place = useRef<HTMLDivElement>(null);
+  const atEnd = useRef(true);
+  const noted = () => {
+    const box = place.current;
+    if (box) atEnd.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+  };
+  useLayoutEffect(() => {
+    const box = place.current;
+    if (box && atEnd.current) box.scrollTop = box.scrollHeight;
+  }, [exchanges]);
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keys
+    <section class="conversation" ref={place} onScroll={noted} aria-label="The talk" tabIndex={0}>
+      {exchanges.length === 0 && <Welcome model={model} way={way} onPrompt={onPrompt} />}
+      {exchanges.map((exchange, number) => (
+        <One key={number} exchange={exchange} />
+      ))}
+    </section>
+  );
+}
+
+function Welcome({ model, way, onPrompt }: Omit<Props, "exchanges">) {
+  return (
+    <div class="welcome">
+      <h1>See a stream</h1>
+      <p>
+        {"What you say goes to "}
+        <code>{model || "the gateway's first model"}</code>
+        {` the way a client of ${way.label} asks (${way.note}). `}
+        {model.startsWith("replay/") && "replay models play packaged answers: they need no key and no network."}
+      </p>
+      <div class="prompts">
+        {PROMPTS.map((prompt) => (
+          <button key={prompt} type="button" onClick={() => onPrompt(prompt)}>
+            {prompt}
+          </button>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function One({ exchange }: { exchange: Exchange }) {
+  const { said, model, way, state, error, events, id } = exchange;
+  const live = state === "sending" || state === "streaming";
+  return (
+    <div class="exchange">
+      <p class="said" dir="auto">
+        {said}
+      </p>
+      {state === "failed" && (
+        <div class="try-error" role="alert">
+          <strong>That did not work.</strong> {error}
+        </div>
+      )}
+      {state === "sending" && <p class="message-none">{`Asking ${model}…`}</p>}
+      {(events.length > 0 || state === "streaming") && <MessageView events={events} upto={events.length} live={live} />}
+      {state === "stopped" && <p class="message-none">You stopped it.</p>}
+      <p class="exchange-foot">
+        <span>{`${model} · ${way.label}`}</span>
+        <Figures exchange={exchange} />
+        {id && <a href={formatRoute("turn", id)}>See this turn</a>}
+      </p>
+    </div>
+  );
+}
+
+function Figures({ exchange }: { exchange: Exchange }) {
+  const { first, took, bytes } = exchange;
+  return (
+    <>
+      {first !== null && <span>{`first byte ${formatDuration(first / 1000)}`}</span>}
+      {took !== null && <span>{`in all ${formatDuration(took / 1000)}`}</span>}
+      {bytes > 0 && <span>{formatBytes(bytes)}</span>}
+    </>
+  );
+}

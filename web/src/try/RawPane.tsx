@@ -1,0 +1,67 @@
+// What the client got, letter by letter, and what it had asked.
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { key } from "../api/key.ts";
+import { CopyButton } from "../message/CodeBlock.tsx";
+import { Json } from "../message/Json.tsx";
+import { curlOf } from "./asking.ts";
+import type { Exchange } from "./session.ts";
+
+const SHOWN = 60_000; // letters; a stream that is longer is seen from its end
+const NEAR = 60;
+
+export function RawPane({ exchange }: { exchange: Exchange | null }) {
+  return (
+    <section class="raw" aria-label="What the client got">
+      <header class="raw-head">
+        <h2>What the client got</h2>
+        {exchange && exchange.status > 0 && (
+          <span class={exchange.status < 400 ? "status" : "status status-bad"}>{exchange.status}</span>
+        )}
+        {exchange && <CopyButton text={exchange.raw} what="the raw stream" />}
+      </header>
+      {exchange ? <Stream exchange={exchange} /> : <p class="raw-none">The raw stream appears here, as it comes.</p>}
+      {exchange && <Request exchange={exchange} />}
+    </section>
+  );
+}
+
+function Stream({ exchange }: { exchange: Exchange }) {
+  const place = useRef<HTMLPreElement>(null);
+  const atEnd = useRef(true);
+  const { raw } = exchange;
+  const noted = () => {
+    const box = place.current;
+    if (box) atEnd.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+  };
+  useLayoutEffect(() => {
+    const box = place.current;
+    if (box && atEnd.current) box.scrollTop = box.scrollHeight;
+  }, [raw]);
+  const left = raw.length - SHOWN;
+  return (
+    <>
+      {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark */}
+      <pre class="raw-text" ref={place} onScroll={noted} tabIndex={0} role="group" aria-label="Raw stream">
+        {left > 0 ? `… ${left.toLocaleString("en")} letters before …\n` : ""}
+        {left > 0 ? raw.slice(-SHOWN) : raw}
+      </pre>
+      {/* biome-ignore-end lint/a11y: . */}
+    </>
+  );
+}
+
+function Request({ exchange }: { exchange: Exchange }) {
+  const { asked } = exchange;
+  return (
+    <details class="raw-request">
+      <summary>
+        The request <span class="mono">{`POST ${asked.path}`}</span>
+      </summary>
+      <div class="raw-actions">
+        <CopyButton text={curlOf(asked, location.origin, key.value !== "")} what="as a curl command" />
+        <span class="soft">as a curl command</span>
+      </div>
+      <Json text={JSON.stringify(asked.body)} label="The request's body" />
+    </details>
+  );
+}

@@ -1,0 +1,62 @@
+// The row of a turn in full: who asked, who answered, what was decided on the way, what was spent.
+import type { Row } from "../api/types.ts";
+import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
+
+type Fact = [name: string, value: string];
+
+function facts(row: Row): Fact[] {
+  const estimate =
+    row.estimate === null ? "" : `${formatCount(row.estimate)} (${row.low ?? "?"} to ${row.high ?? "?"})`;
+  const all: Fact[] = [
+    ["id", row.id],
+    ["began", new Date(row.time * 1000).toLocaleString("en-GB")],
+    ["client", row.client],
+    ["key", row.key],
+    ["route", `${row.route}${row.stream ? " (streamed)" : ""}`],
+    ["asked for", row.asked],
+    ["model", row.model],
+    ["provider", row.provider],
+    ["engine", row.engine],
+    ["on the way", row.upstream ? `${row.upstream} → ${row.protocol}${row.tee ? ", passed on as it came" : ""}` : ""],
+    ["first token", row.ttft === null ? "" : formatDuration(row.ttft)],
+    ["took", row.duration === null ? "" : formatDuration(row.duration)],
+    ["status", row.http ? String(row.http) : ""],
+    ["finish", row.finish],
+    ["input", count(row.input, row.cached, "cached")],
+    ["estimated", estimate],
+    ["output", count(row.output, row.reasoning, "reasoning")],
+    ["cost", row.cost === null ? "" : formatCost(row.cost)],
+    ["fault", [row.fault, row.message].filter(Boolean).join(": ")],
+  ];
+  return all.filter(([, value]) => value !== "");
+}
+
+function count(whole: number | null, part: number | null, word: string): string {
+  if (whole === null) return "";
+  return part ? `${formatCount(whole)}, ${formatCount(part)} of it ${word}` : formatCount(whole);
+}
+
+export function About({ row }: { row: Row }) {
+  return (
+    <>
+      <dl class="about">
+        {facts(row).map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      {row.decisions.length > 0 && (
+        <>
+          <h3 class="about-head">Decided on the way</h3>
+          <ol class="decisions">
+            {row.decisions.map((line) => (
+              <li key={line}>{line}</li>
+            ))}
+          </ol>
+        </>
+      )}
+    </>
+  );
+}

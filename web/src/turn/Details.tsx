@@ -1,0 +1,122 @@
+// The chosen frame, event or output: what it holds, what it came of, what came of it.
+import { useState } from "preact/hooks";
+import { explain } from "../api/client.ts";
+import type { Trace } from "../api/types.ts";
+import { formatBytes } from "../ui/format.ts";
+import { JsonView } from "../ui/JsonView.tsx";
+import { LongText } from "../ui/LongText.tsx";
+import { type Choice, Switch } from "../ui/Switch.tsx";
+import { kindOf } from "./describe.ts";
+import type { TurnModel } from "./model.ts";
+import { Note } from "./Notes.tsx";
+import { COLUMNS, type Column, type Place } from "./order.ts";
+import { raw } from "./raw.ts";
+import type { Whole } from "./whole.ts";
+
+const NAMES: Record<Column, string> = { frames: "Frame", events: "Event", outputs: "Client got" };
+const FORMS: Choice<"pretty" | "raw">[] = [
+  { value: "pretty", label: "pretty" },
+  { value: "raw", label: "raw" },
+];
+/** More links than this are said as a number. */
+const MOST_LINKS = 8;
+
+interface Props {
+  model: TurnModel;
+  whole?: Whole | undefined;
+}
+
+export function Details({ model, whole }: Props) {
+  const place = model.place.value;
+  const item = place && itemAt(model.trace.value, place);
+  if (!place || !item) {
+    return (
+      <p class="hint">
+        Choose a frame, an event or an output to see it here, with what it came of and what came of it.
+      </p>
+    );
+  }
+  const marks = model.marks.value[place.column].get(place.index) ?? [];
+  return (
+    <div class="details" key={`${place.column} ${place.index}`}>
+      <div class="details-head">
+        <h3>{`${NAMES[place.column]} ${place.index}`}</h3>
+        {item.title && <span class={`details-name kind-${item.kind}`}>{item.title}</span>}
+        <span class="details-size">{formatBytes(item.size)}</span>
+        <Form />
+      </div>
+      <LinkList model={model} place={place} />
+      {marks.map((mark, index) => (
+        <Note key={index} mark={mark} />
+      ))}
+      <Text key={`${place.column} ${place.index}`} item={item} place={place} whole={whole} />
+    </div>
+  );
+}
+
+interface Item {
+  title: string;
+  kind: string;
+  text: string;
+  size: number;
+  cut: boolean;
+}
+
+function itemAt(trace: Trace, { column, index }: Place): Item | null {
+  if (column === "events") {
+    const event = trace.events[index];
+    if (!event) return null;
+    const text = JSON.stringify({ type: event.type, ...event.body });
+    return { title: event.type, kind: kindOf(event.type), text, size: text.length, cut: false };
+  }
+  const item = trace[column][index];
+  return item ? { title: item.name, kind: "other", text: item.data, size: item.size, cut: item.cut ?? false } : null;
+}
+
+function Form() {
+  const show = (form: "pretty" | "raw") => {
+    raw.value = form === "raw";
+  };
+  return <Switch label="Form" small choices={FORMS} chosen={raw.value ? "raw" : "pretty"} onChoose={show} />;
+}
+
+function Text({ item, place, whole }: { item: Item; place: Place; whole?: Whole | undefined }) {
+  const [got, setGot] = useState<string | null>(null);
+  const [error, setError] = useState("");
+  const text = got ?? item.text;
+  const { column, index } = place;
+  const asks = item.cut && got === null && column !== "events";
+  const more = asks && whole ? () => whole(column, index).then(setGot, (why) => setError(explain(why))) : undefined;
+  return (
+    <>
+      {raw.value ? (
+        <LongText text={text} more={more} size={item.size} />
+      ) : (
+        <JsonView text={text} more={more} size={item.size} />
+      )}
+      {asks && !whole && <p class="hint">{`The rest of ${formatBytes(item.size)} is not in this file.`}</p>}
+      {error && <p class="error">{error}</p>}
+    </>
+  );
+}
+
+function LinkList({ model, place }: { model: TurnModel; place: Place }) {
+  const lit = model.lit.value;
+  const here = COLUMNS.indexOf(place.column);
+  return (
+    <ul class="link-list" aria-label="Causes and effects">
+      {COLUMNS.filter((column) => column !== place.column).map((column) => (
+        <li key={column}>
+          <span>{COLUMNS.indexOf(column) < here ? "came of" : "gave"}</span>
+          {lit[column].slice(0, MOST_LINKS).map((index) => (
+            <button key={index} type="button" class="link" onClick={() => model.choose({ column, index })}>
+              {`${NAMES[column].toLowerCase()} ${index}`}
+            </button>
+          ))}
+          {lit[column].length > MOST_LINKS && <span>{`and ${lit[column].length - MOST_LINKS} more`}</span>}
+          {lit[column].length === 0 && <span>{`no ${column === "outputs" ? "output" : column.slice(0, -1)}`}</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}

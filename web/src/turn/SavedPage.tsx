@@ -1,0 +1,27 @@
+// A page saved as one file: the traces lie inside it, one for each consumer, and nothing is asked of anybody.
+import { useState } from "preact/hooks";
+import type { Trace } from "../api/types.ts";
+import { ThemeButton } from "../shell/ThemeButton.tsx";
+import { completed } from "./completing.ts";
+import { TurnView } from "./TurnView.tsx";
+
+type Traces = Record<string, Trace>;
+
+export function readSavedTraces(): Traces | null {
+  const text = document.getElementById("penstock-trace")?.textContent;
+  return text ? completed(JSON.parse(text).traces as Traces) : null;
+}
+
+export function SavedPage({ traces }: { traces: Traces }) {
+  const [consumer, setConsumer] = useState(Object.keys(traces)[0] ?? "");
+  const trace = traces[consumer];
+  return (
+    <main class="shell">
+      {trace && (
+        <TurnView trace={{ ...trace, consumers: Object.keys(traces) }} onConsumer={setConsumer}>
+          <ThemeButton />
+        </TurnView>
+      )}
+    </main>
+  );
+}

@@ -1,0 +1,80 @@
+// One turn of the gateway, by its id: asked for, and followed while it is live.
+import { useEffect, useState } from "preact/hooks";
+import { askText, explain, listen } from "../api/client.ts";
+import type { Additions, Trace } from "../api/types.ts";
+import { adjust, formatRoute, go } from "../router.ts";
+import { rowOf } from "../streams/live.ts";
+import { Icon } from "../ui/Icon.tsx";
+import { extended } from "./extending.ts";
+import { ShareButton } from "./ShareButton.tsx";
+import { TurnView } from "./TurnView.tsx";
+
+interface Props {
+  id: string;
+  query: Record<string, string>;
+}
+
+export function TurnPage({ id, query }: Props) {
+  const { as = "" } = query;
+  const { trace, error } = useTurn(id, as);
+  const leave = () => go("streams");
+  if (!trace) {
+    return (
+      <div class="notice">
+        <h1>{error ? "This turn cannot be shown" : waitingFor(id)}</h1>
+        {error && <p>{error}</p>}
+        <p>
+          <a href={formatRoute("streams")}>Back to the streams</a>
+        </p>
+      </div>
+    );
+  }
+  const base = `/inspector/turns/${encodeURIComponent(id)}`;
+  return (
+    <TurnView
+      trace={{ ...trace, row: rowOf(id) ?? trace.row }}
+      onConsumer={(consumer) => adjust({ as: consumer })}
+      onLeave={leave}
+      whole={(column, index) => askText(`${base}/${column}/${index}?as=${encodeURIComponent(trace.consumer)}`)}
+    >
+      {error && <span class="error">{error}</span>}
+      <ShareButton path={`${base}/export?as=${encodeURIComponent(trace.consumer)}`} name={trace.title} />
+      <a class="button" href={formatRoute("streams")}>
+        <Icon name="left" /> Streams
+      </a>
+    </TurnView>
+  );
+}
+
+function waitingFor(id: string): string {
+  return rowOf(id)?.state === "open" ? "The provider has not answered yet …" : "Asking for the turn …";
+}
+
+/** The trace as it grows. The one before stays until the next has come, so that a switch of consumers does not flicker. */
+function useTurn(id: string, as: string): { trace: Trace | null; error: string } {
+  const [trace, setTrace] = useState<Trace | null>(null);
+  const [error, setError] = useState("");
+  useEffect(() => {
+    const stop = new AbortController();
+    setError("");
+    follow(id, as, stop.signal, setTrace).catch((why) => stop.signal.aborted || setError(explain(why)));
+    return () => stop.abort();
+  }, [id, as]);
+  return { trace, error };
+}
+
+type SetTrace = (change: (old: Trace | null) => Trace | null) => void;
+
+async function follow(id: string, as: string, signal: AbortSignal, set: SetTrace): Promise<void> {
+  const path = `/inspector/turns/${encodeURIComponent(id)}/follow${as ? `?as=${encodeURIComponent(as)}` : ""}`;
+  for await (const message of listen(path, signal)) {
+    if (signal.aborted) return;
+    if (message.event === "trace") {
+      const trace = JSON.parse(message.data) as Trace;
+      set(() => trace);
+    } else if (message.event === "more") {
+      const more = JSON.parse(message.data) as Additions;
+      set((old) => (old ? extended(old, more) : old));
+    }
+  }
+}

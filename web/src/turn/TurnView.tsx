@@ -1,0 +1,126 @@
+// One turn: what came, what it meant, what went on. Used live, for files, and in the saved page.
+import "./turn.css";
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useMemo, useState } from "preact/hooks";
+import type { Trace } from "../api/types.ts";
+import { MessageView } from "../message/MessageView.tsx";
+import { type Tab, Tabs } from "../ui/Tabs.tsx";
+import { PHONE, useMedia } from "../ui/useMedia.ts";
+import { About } from "./About.tsx";
+import { Details } from "./Details.tsx";
+import { Lanes } from "./Lanes.tsx";
+import { Ledger } from "./Ledger.tsx";
+import { TurnModel } from "./model.ts";
+import { Notes } from "./Notes.tsx";
+import { Request } from "./Request.tsx";
+import { Transport } from "./Transport.tsx";
+import { TurnHead } from "./TurnHead.tsx";
+import { usePlay } from "./usePlay.ts";
+import { useTurnKeys } from "./useTurnKeys.ts";
+import type { Whole } from "./whole.ts";
+
+export interface TurnViewProps {
+  trace: Trace;
+  /** Asks for the same turn as another consumer gets it; absent: no switch. */
+  onConsumer?: (consumer: string) => void;
+  /** Fetches the whole text of a frame or an output that was cut; absent: it cannot be had. */
+  whole?: Whole;
+  /** Leaves the turn (Escape). */
+  onLeave?: () => void;
+  /** Stands at the right of the head: buttons of the page around (share, close …). */
+  children?: ComponentChildren;
+}
+
+export function TurnView({ trace, onConsumer, whole, onLeave, children }: TurnViewProps) {
+  const model = useMemo(() => new TurnModel(trace), []);
+  useLayoutEffect(() => {
+    model.trace.value = trace;
+  }, [model, trace]);
+  usePlay(model);
+  useTurnKeys(model, onConsumer, onLeave);
+  const phone = useMedia(PHONE);
+  return (
+    <section class="turn" aria-label="One turn">
+      <TurnHead trace={trace} onConsumer={onConsumer}>
+        {children}
+      </TurnHead>
+      {trace.frames.length + trace.events.length > 0 ? (
+        <>
+          <Lanes model={model} />
+          <Transport model={model} />
+          {phone ? <Narrow model={model} whole={whole} /> : <Wide model={model} whole={whole} />}
+        </>
+      ) : (
+        <Bare model={model} />
+      )}
+    </section>
+  );
+}
+
+interface Parts {
+  model: TurnModel;
+  whole?: Whole | undefined;
+}
+
+function sideTabs({ model, whole }: Parts): Tab[] {
+  const notes = model.trace.value.marks.length;
+  const tabs: Tab[] = [
+    { id: "details", label: "Details", content: () => <Details model={model} whole={whole} /> },
+    { id: "notes", label: notes ? `Notes (${notes})` : "Notes", content: () => <Notes model={model} /> },
+  ];
+  const { request, row } = model.trace.value;
+  if (row) tabs.push({ id: "about", label: "About", content: () => <About row={row} /> });
+  if (request) tabs.push({ id: "request", label: "Request", content: () => <Request text={request} /> });
+  return tabs;
+}
+
+/** Nothing has come, or nothing was kept: why, and what is known all the same. */
+function Bare({ model }: { model: TurnModel }) {
+  const { row, lost, done, request } = model.trace.value;
+  return (
+    <div class="scrolling bare">
+      <p class="bare-why">{lost || (done ? "Nothing came." : "Nothing has come yet.")}</p>
+      {row && <About row={row} />}
+      {request && <Request text={request} />}
+    </div>
+  );
+}
+
+function Message({ model }: { model: TurnModel }) {
+  return <MessageView events={model.trace.value.events} upto={model.reach.value.events} />;
+}
+
+function Wide(parts: Parts) {
+  const [tab, setTab] = useState("details");
+  const { model } = parts;
+  return (
+    <div class="turn-body">
+      <Ledger model={model} />
+      <div class="turn-side">
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
+        <section class="turn-message" aria-label="The message at this step" tabIndex={0}>
+          <Message model={model} />
+        </section>
+        <Tabs label="About the turn" tabs={sideTabs(parts)} chosen={tab} onChoose={setTab} />
+      </div>
+    </div>
+  );
+}
+
+function Narrow(parts: Parts) {
+  const [tab, setTab] = useState("events");
+  const { model } = parts;
+  const tabs: Tab[] = [
+    { id: "frames", label: "Frames", content: () => <Ledger key="frames" model={model} only="frames" />, fills: true },
+    { id: "events", label: "Events", content: () => <Ledger key="events" model={model} only="events" />, fills: true },
+    {
+      id: "outputs",
+      label: "Client",
+      content: () => <Ledger key="outputs" model={model} only="outputs" />,
+      fills: true,
+    },
+    { id: "message", label: "Message", content: () => <Message model={model} /> },
+    ...sideTabs(parts),
+  ];
+  return <Tabs label="The turn" tabs={tabs} chosen={tab} onChoose={setTab} />;
+}

@@ -1,0 +1,118 @@
+// What an event is, in a colour and one line. Pure; knows the canonical events by their type only.
+import type { Event } from "../api/types.ts";
+
+export const KINDS = ["text", "reasoning", "call", "result", "source", "file", "refusal", "fault", "other"] as const;
+export type Kind = (typeof KINDS)[number];
+
+/** By the first word of an event's type. */
+const FAMILIES = new Map<string, Kind>([...KINDS.map((kind): [string, Kind] => [kind, kind]), ["ask", "call"]]);
+/** More than a line can hold: what is beyond is never looked at. */
+const GLANCE = 240;
+
+export function kindOf(type: string): Kind {
+  return FAMILIES.get(type.split("-", 1)[0] ?? "") ?? "other";
+}
+
+function word(body: Record<string, unknown>, name: string): string {
+  const value = body[name];
+  if (value === undefined || value === null) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** Line ends and tabs made visible, and no more than a glance of it. */
+export function glance(text: string): string {
+  return text.slice(0, GLANCE).replace(/\r?\n/g, "⏎").replace(/\t/g, "⇥");
+}
+
+/** As much of a payload as is looked at for a line about it. */
+const LOOKED_AT = 1500;
+
+/** JSON with less noise: keys without quotes, and a type that the frame's name says already left out. */
+function relaxed(name: string, data: string): string {
+  const start = data.slice(0, LOOKED_AT);
+  if (start[0] !== "{") return start;
+  const rest = start.replace(/^\{\s*"(?:type|kind)":\s*"([^"]*)",?\s*/, (all, type) => (type === name ? "{" : all));
+  return rest.replace(/([{,]\s*)"([A-Za-z_]\w*)":\s*/g, "$1$2:");
+}
+
+interface Payload {
+  name: string;
+  data: string;
+}
+
+/** A payload in one line. What it has in common with the one before it of its name is only hinted at: in most streams
+ * a frame repeats a hundred letters to say one new word. */
+export function payloadLine(payload: Payload, before?: Payload): string {
+  const text = relaxed(payload.name, payload.data);
+  if (before?.name !== payload.name) return glance(text);
+  const same = commonStart(text, relaxed(before.name, before.data));
+  return glance(same > SHORTEST_HINT ? `…${text.slice(same)}` : text);
+}
+
+const SHORTEST_HINT = 12;
+
+/** The length of what two texts begin with alike, back to where a field or an item begins. */
+function commonStart(text: string, other: string): number {
+  let length = 0;
+  while (length < text.length && text[length] === other[length]) length++;
+  if (length === text.length) return 0; // nothing is new: then all of it is said
+  while (length > 0 && !"{[,".includes(text[length - 1] ?? "")) length--;
+  return length;
+}
+
+function joined(...words: string[]): string {
+  return words.filter(Boolean).join(" ");
+}
+
+function tokens(body: Record<string, unknown>): string {
+  return ["input", "cached", "written", "output", "reasoning"]
+    .filter((name) => body[name] != null)
+    .map((name) => `${name} ${body[name]}`)
+    .join(" · ");
+}
+
+type Describe = (body: Record<string, unknown>) => string;
+const delta: Describe = (body) => quoted(word(body, "text"));
+const ended: Describe = (body) => (body.extra ? `extra ${word(body, "extra")}` : "");
+const called: Describe = (body) => joined(word(body, "name"), word(body, "json"));
+
+const LINES: Record<string, Describe> = {
+  start: (body) => joined(word(body, "model"), word(body, "id")),
+  step: (body) => word(body, "number"),
+  "text-delta": delta,
+  "text-end": ended,
+  "refusal-delta": delta,
+  "reasoning-start": (body) => word(body, "form"),
+  "reasoning-delta": delta,
+  "reasoning-end": ended,
+  "call-start": (body) => joined(word(body, "name"), word(body, "id"), body.by ? `by ${word(body, "by")}` : ""),
+  "call-delta": (body) => word(body, "json"),
+  "call-end": called,
+  "call-cut": called,
+  result: (body) => joined(body.failed ? "failed" : "", called(body)),
+  ask: (body) => joined(word(body, "call"), word(body, "id")),
+  "file-start": (body) => joined(word(body, "media"), word(body, "url")),
+  "file-delta": (body) => `${word(body, "data").length} letters of base64`,
+  source: (body) => joined(word(body, "title"), word(body, "url")),
+  opaque: (body) => joined(word(body, "protocol"), word(body, "kind")),
+  data: called,
+  usage: tokens,
+  finish: (body) => joined(word(body, "reason"), body.raw ? `(${word(body, "raw")})` : ""),
+  fault: (body) => joined(word(body, "kind"), word(body, "message")),
+  unknown: (body) => joined(word(body, "protocol"), word(body, "name"), word(body, "data")),
+};
+
+function quoted(text: string): string {
+  return `“${text.slice(0, GLANCE)}”`;
+}
+
+/** One line about an event; not its type, which stands beside it. */
+export function lineOf(event: Event): string {
+  const describe = Object.hasOwn(LINES, event.type) ? LINES[event.type] : undefined;
+  return glance(describe ? describe(event.body) : JSON.stringify(event.body));
+}
+
+/** The number of the part an event belongs to, null if to none. */
+export function partOf(event: Event): number | null {
+  return typeof event.body.index === "number" ? event.body.index : null;
+}
