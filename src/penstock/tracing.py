@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 from penstock import protocols
 from penstock.bridge import encoding, parser
 from penstock.diagnostics import Diagnostics
+from penstock.errors import InputError
 from penstock.events import Fault
 from penstock.framing import LIMIT
 from penstock.grammar import Guard
@@ -77,7 +78,8 @@ class Told:
         return [event for _, data in frames for event in self._body(data)]
 
     def finish(self) -> list[Any]:
-        fault, tail = self.fault, self._decoder.finish()
+        fault = self.fault
+        tail: list[Any] = self._decoder.finish()
         if fault is None:
             return tail
         return [fault if type(event) is Fault and event.kind == "truncated" else event for event in tail]
@@ -143,7 +145,7 @@ class Tracer:
     def finish(self, fault: Fault | None = None, *, broken: bool = False) -> None:
         """The end of the bytes. `fault`: why, where that is known better than that they ended.
 
-        `broken`: the parser has raised an error, and is not asked for more.
+        `broken`: they ended in the middle, or cannot be read on: what the parser still holds is nobody's frame.
         """
         self._told.fault = fault
         self._seen = None
@@ -153,6 +155,16 @@ class Tracer:
             self._leave(self._verbatim.fail(fault), None, None)
 
     # ── as it goes ────────────────────────────────────────────────────────────────────────────────
+
+    def half(self) -> int | None:
+        """The step of a frame that never became whole, if there is one: shown, and read by nobody."""
+        try:
+            rest = self.pipe.stages[0].finish()
+        except InputError:
+            return None
+        for frame in rest:
+            self._step("frame", None, frame)
+        return len(self.steps) - 1 if rest else None
 
     def _visit(self, stage: int, cause: int | None, item: Any) -> int | None:
         """Note an item that is one to show; gives the step that is the cause of what comes of it."""

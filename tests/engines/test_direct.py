@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from contextlib import asynccontextmanager, suppress
+import random
+import socket
+import threading
+import tracemalloc
+import zlib
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 
 from penstock.engines import tls
+from penstock.engines.connection import PIECE
 from penstock.engines.direct import Direct, place_of
+from penstock.engines.job import Outgoing
+from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
+from penstock.errors import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n there\r\n0\r\n\r\n"
@@ -64,10 +73,10 @@ async def serving(
         await asyncio.sleep(0)
 
 
-async def ask(direct: Direct, url: str, body: bytes = b"{}") -> tuple[int, bytes]:
+async def ask(direct: Direct, url: str, body: bytes = b"{}", *, method: str = "POST") -> tuple[int, bytes]:
     options = RequestOptions()
     made: Any = await direct.request(
-        "POST", url, {"x-a": "b"}, body, tls=tls.context(options), key=(), connect=2
+        method, url, {"x-a": "b"}, body, tls=tls.context(options), key=(), connect=2
     )  # fmt: skip
     pieces = []
     while piece := await made.all():
@@ -119,7 +128,157 @@ def test_a_connection_that_was_closed_in_the_meantime_costs_nothing() -> None:
         async with serving(SIZED, close=True) as (direct, url, seen):
             for _ in range(3):
                 assert await ask(direct, url) == (200, b"hello there")
+                while direct._open:  # noqa: ASYNC110 — until the end of it has come
+                    await asyncio.sleep(0)
             assert len(seen) == 3
+
+    asyncio.run(scene())
+
+
+class Plain(threading.Thread):
+    """A server in a thread: it answers `good` requests of each connection and then, having read one more, hangs up."""
+
+    def __init__(self, good: int, *, hasty: bool = False) -> None:
+        super().__init__(daemon=True)
+        self.seen: list[bytes] = []
+        self.closed = threading.Event()
+        self._good, self._hasty = good, hasty
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/"
+
+    def run(self) -> None:
+        with suppress(OSError):
+            while True:
+                self._serve(self._listening.accept()[0])
+
+    def _serve(self, one: socket.socket) -> None:
+        with one:
+            for _ in range(self._good):
+                self.seen.append(one.recv(4096))
+                one.sendall(SIZED)
+            if not self._hasty:
+                self.seen.append(one.recv(4096))
+        self.closed.set()
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.join(5)
+
+
+@contextmanager
+def plain(good: int, *, hasty: bool = False) -> Iterator[Plain]:
+    server = Plain(good, hasty=hasty)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.mark.row("P5")
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_an_end_that_nobody_has_read_yet_is_found_before_a_request_is_sent(loop: str) -> None:
+    async def scene(server: Plain) -> None:
+        direct = Direct(aiohttp)
+        assert await ask(direct, server.url) == (200, b"hello there")
+        server.closed.wait(5)  # the loop stands still: it has not heard of the end
+        server.closed.clear()
+        assert await ask(direct, server.url) == (200, b"hello there")
+        direct.close()
+        await asyncio.sleep(0)
+
+    with plain(1, hasty=True) as server:
+        _run(scene(server), loop)
+    assert len(server.seen) == 2
+
+
+@pytest.mark.row("P5")
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_a_request_that_may_have_been_begun_is_not_sent_twice(method: str, loop: str) -> None:
+    """The second request comes over a kept connection, is read, and never answered."""
+
+    async def scene(server: Plain) -> None:
+        direct = Direct(aiohttp)
+        await ask(direct, server.url)
+        if method == "POST":
+            with pytest.raises((aiohttp.ServerDisconnectedError, ConnectionError)):
+                await ask(direct, server.url)
+        else:
+            assert await ask(direct, server.url, b"", method=method) == (200, b"hello there")
+        direct.close()
+        await asyncio.sleep(0)
+
+    with plain(1) as server:
+        _run(scene(server), loop)
+    assert len([one for one in server.seen if one]) == {"POST": 2, "GET": 3}[method]
+
+
+def _run(scene: Any, loop: str) -> None:
+    factory = None if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(scene)
+
+
+# ── what is packed ────────────────────────────────────────────────────────────────────────────────
+
+
+def packed(data: bytes, head: bytes = b"content-encoding: gzip\r\n") -> bytes:
+    return HEAD + head + b"content-length: %d\r\n\r\n%b" % (len(data), data)
+
+
+@pytest.mark.row("P3")
+def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
+    """A bomb: it is taken in as slowly as it is read, and given up at the limit."""
+    bomb = gzip.compress(b"\0" * 60_000_000, 9)
+    assert len(bomb) < 250_000
+
+    async def scene() -> None:
+        async with serving(packed(bomb)) as (direct, url, _):
+            options = RequestOptions()
+            made: Any = await direct.request(
+                "POST", url, {}, b"{}", tls=tls.context(options), key=(), connect=2
+            )  # fmt: skip
+            pieces = [len(await made.all()) for _ in range(5)]
+            assert pieces == [PIECE] * 5
+            assert sum(map(len, made._packed)) <= len(bomb)
+            made.close()
+            incoming = await Native().send(Outgoing(url=url, body=b"{}"), options)
+            tracemalloc.start()
+            with pytest.raises(ProviderError) as error:
+                await incoming.whole(10_000_000)
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert (error.value.kind, "larger than 10000000 bytes" in str(error.value)) == ("malformed", True)
+            assert most < 30_000_000
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
+@pytest.mark.parametrize("step", [0, 1000])
+def test_what_is_packed_comes_whole(size: int, step: int) -> None:
+    data = random.Random(7).randbytes(size // 2) + b"x" * (size - size // 2)
+
+    async def scene() -> None:
+        for body in (gzip.compress(data), zlib.compress(data), gzip.compress(data[:99]) + gzip.compress(data[99:])):
+            async with serving(packed(body), step) as (direct, url, _):
+                for _ in range(2):
+                    assert await ask(direct, url) == (200, data)
+                assert len(direct._open) == 1, "its connection serves again"
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("body", [b"no gzip at all", gzip.compress(b"hello there")[:-9], gzip.compress(b"x")[:5]])
+def test_what_is_not_packed_as_it_says_is_malformed(body: bytes) -> None:
+    async def scene() -> None:
+        async with serving(packed(body)) as (_, url, __), Native() as native:
+            incoming = await native.send(Outgoing(url=url, body=b"{}"), RequestOptions())
+            with pytest.raises(ProviderError) as error:
+                await incoming.whole()
+            assert error.value.kind == "malformed"
 
     asyncio.run(scene())
 

@@ -246,7 +246,9 @@ def test_a_call_that_was_cut_is_not_there_to_be_run() -> None:
 def test_what_is_not_served_says_so(http: httpx.Client, field: str) -> None:
     reply = http.post("/responses", json={"model": "openai-chat/text", "input": "Hi.", field: "conv_1"})
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, field)
-    assert "previous_response_id" in reply.json()["error"]["message"]
+    message = reply.json()["error"]["message"]
+    assert message.startswith(f"{field}: ")
+    assert "previous_response_id" in message
 
 
 def test_tools_that_only_some_know_are_taken(http: httpx.Client) -> None:

@@ -179,7 +179,9 @@ def test_a_warm_up_of_no_model_is_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        ("{", "the body is not JSON"), ("[]", "expected an object"), ('{"type":"response.cancel"}', "response.create"),
+        ("{", "the body is not JSON"), ("[]", "expected an object"),
+        ('{"type":"response.cancel"}', "'response.cancel': to call a response off, close the connection"),
+        ('{"type":"response.steer","response_id":"r","input":"x"}', "'response.steer': a response is not steered here"),
         ('{"type":"response.create","model":"openai-chat/text","input":7}', "input: expected a string or a list"),
         ('{"type":"response.create","model":"openai-chat/text","input":"x","background":true}', "background"),
         ('{"type":"response.create","model":"openai-chat/text","input":"x","conversation":"c"}', "conversations"),

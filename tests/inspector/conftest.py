@@ -89,9 +89,9 @@ def built() -> None:
 
 
 @pytest.fixture(scope="module")
-@pytest.mark.usefixtures("built")
-def browser() -> Iterator[Browser]:
+def browser(built: None) -> Iterator[Browser]:
     """The machine's own Chromium, without a window."""
+    assert built is None
     from playwright.sync_api import sync_playwright
 
     found = next(filter(None, map(shutil.which, BROWSERS)), None)

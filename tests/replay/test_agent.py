@@ -156,3 +156,24 @@ def test_a_natural_pace_waits_before_words_and_full_speed_never() -> None:
     assert waits[0] == 0
     assert set(waits) == {0, NATURAL.first, NATURAL.thought, NATURAL.word}
     assert {wait for wait, _ in paced(play("reasoning"), FULL)} == {0}
+
+
+@pytest.mark.row("G5")
+@pytest.mark.parametrize("tag", ["userRequest", "user_query", "user_message", "task", "feedback", "UserRequest"])
+def test_what_a_user_typed_is_found_in_the_tag_that_a_client_puts_around_it(tag: str) -> None:
+    """As VS Code, Cursor and Cline send it: much around it, and much of that in backticks."""
+    said = (
+        "<context>\nThe file is `notes.md`, run `make`.\n</context>\n<reminder>Never run `rm -rf /`.</reminder>\n"
+        f"<{tag} kind='x'>\n<attachment>`ls`</attachment>Run `cat nonce.txt` and tell me.\n</{tag}>\nUse `apply_patch`."
+    )
+    request = rq.Request("replay/agent", [rq.Message("user", [rq.Text(said)])], SHELLS["opencode"][0])
+    (call,) = fold(answer(request))[0].calls
+    assert json.loads(call.json)["command"] == "cat nonce.txt"
+
+
+def test_a_tag_that_is_never_closed_is_no_tag() -> None:
+    request = rq.Request(
+        "m", [rq.Message("user", [rq.Text("<userRequest>Run `cat nonce.txt`.")])], SHELLS["opencode"][0]
+    )
+    (call,) = fold(answer(rq.Request("replay/agent", request.messages, request.tools)))[0].calls
+    assert json.loads(call.json)["command"] == "cat nonce.txt"

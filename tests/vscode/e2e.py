@@ -129,7 +129,23 @@ class Gateway:
         self.stop(signal.SIGKILL)
 
 
-class Control:
+class Server:
+    """A little server in a thread."""
+
+    def __init__(self, answers: type[BaseHTTPRequestHandler]) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), answers)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Control(Server):
     """Commands that the tests inside the editor may give: name → function of a JSON value."""
 
     def __init__(self, commands: Mapping[str, Callable[[Any], Any]]) -> None:
@@ -146,16 +162,7 @@ class Control:
 
             def log_message(self, *_: object) -> None: ...
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Line)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Line)
 
 
 class Editor:

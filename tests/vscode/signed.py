@@ -73,22 +73,23 @@ def insisting_on_words(body: dict[str, Any]) -> Reply:
 
 
 def insisting_on_all(body: dict[str, Any]) -> Reply:
-    """Two thoughts and one that is sealed, around two calls: all come back, in their places."""
-    kinds = ["thinking", "tool_use", "redacted_thinking", "thinking", "tool_use"]
+    """Two thoughts and one that is sealed between them, before two calls: all come back, in their places."""
+    kinds = ["thinking", "redacted_thinking", "thinking", "tool_use", "tool_use"]
     for message in body["messages"]:
         blocks = [block for block in _blocks(message) if block["type"] in kinds]
         if message["role"] != "assistant" or not any(block["type"] == "tool_use" for block in blocks):
             continue
         found = [(block["type"], block.get("signature", "")) for block in blocks]
-        if found != list(zip(kinds, ["first", "", "", "second", ""], strict=True)):
+        if found != list(zip(kinds, ["first", "", "second", "", ""], strict=True)):
             return Reply.refusing(PROTOCOL, 400, f"this is not how it was: {found}")
     if any(block["type"] == "tool_result" for block in _blocks(body["messages"][-1])):
         return said(PROTOCOL, "Both were read.")
     number = len(body["messages"])
     events = [
-        *_thought(0, "The upper one first.", "first"), *_call(1, f"toolu_{number}a", "read_gauge", "{}"),
-        ev.ReasoningStart(2, form="redacted"), ev.ReasoningEnd(2, extra=REDACTED),
-        *_thought(3, "Then the lower one.", "second"), *_call(4, f"toolu_{number}b", "read_gauge", "{}"),
+        *_thought(0, "The upper one first.", "first"),
+        ev.ReasoningStart(1, form="redacted"), ev.ReasoningEnd(1, extra=REDACTED),
+        *_thought(2, "Then the lower one.", "second"),
+        *_call(3, f"toolu_{number}a", "read_gauge", "{}"), *_call(4, f"toolu_{number}b", "read_gauge", "{}"),
     ]  # fmt: skip
     return Reply.of(PROTOCOL, [ev.Start("m", "claude-twice"), *events, ev.Finish("calls")])
 

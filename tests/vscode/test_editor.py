@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.testing import Reply, scripted
-from tests.vscode.e2e import Control, Editor, Gateway, alone, need_editor, script
+from tests.vscode.e2e import Control, Editor, Gateway, Server, alone, need_editor, script
+from tests.vscode.newer import Later
 from tests.vscode.signed import Provider
 from tools.vscode_pack import bundle
 
@@ -101,25 +103,41 @@ def test_every_part_kind_reaches_the_host(tmp_path: Path, monkeypatch: pytest.Mo
             right(editor.suites(["parts", "first", "second", "limits"], control), least=30)
 
 
-@pytest.mark.row("G2", "G5")
+@pytest.mark.row("G2", "G5", "P5", "D6")
 def test_the_extension_starts_its_own_gateway(tmp_path: Path) -> None:
-    """The wheel in the bundle says which version it may start; the interpreter that runs the tests has just that."""
+    """The wheel in the bundle says which version it may start; the interpreter that runs the tests has just that.
+
+    Its key is another one after every start; whose state it is stays the same.
+    """
     bundle()
-    editor = Editor(
-        tmp_path, {"penstock.python": sys.executable}, {"PENSTOCK_DATA": str(tmp_path / "penstock"), "PATH": "/usr/bin"}
-    )
+    env = {"PENSTOCK_DATA": str(tmp_path / "penstock"), "PATH": "/usr/bin", "ANTHROPIC_API_KEY": ""}
+    editor = Editor(tmp_path, {"penstock.python": sys.executable}, env)
     pids: list[int] = []
+    keys: set[str] = set()
+    state = tmp_path / "data/User/globalStorage/penstock.penstock"
 
     def machine(values: dict[str, Any]) -> None:
         file = tmp_path / "data/Machine/settings.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
-    state = tmp_path / "data/User/globalStorage/penstock.penstock"
-    with Control({"state": lambda _: str(state), "pid": pids.append, "machine": machine}) as control:
-        found = editor.suite("own", control)
-    assert {name: error for name, error in found.items() if error} == {}
-    assert len(found) >= 8
-    assert len(set(pids)) == 3
+    def running(_: Any) -> dict[str, Any]:
+        row: dict[str, Any] = json.loads((state / "gateway.json").read_text())
+        if row["pid"] not in pids:
+            pids.append(row["pid"])
+        keys.add(row["key"])
+        return row | {"windows": len(list((state / "windows").iterdir()))}
+
+    with scripted(Provider()) as upstream, socket.create_server(("127.0.0.1", 0)) as taken:
+        file = tmp_path / "own.toml"
+        key = 'models = ["claude-script"'
+        file.write_text(config(upstream).replace(key, f'key = "made-up"\n{key}'))
+        commands = {
+            **looking_at(upstream), "machine": machine, "running": running, "config": lambda _: str(file),
+            "taken": lambda _: taken.getsockname()[1], "restart": lambda _: os.kill(running(None)["pid"], signal.SIGKILL),
+        }  # fmt: skip
+        with Control(commands) as control:
+            right(editor.suites(["own", "first", "second"], control), least=16)
+    assert len(keys) == len(pids) >= 5
     for pid in pids:
         ended(pid)
 
@@ -140,10 +158,16 @@ def lives(pid: int) -> bool:
     return True
 
 
-FILLING = """
+MANY = """
 [providers.mistral]
 base_url = "{url}"
+key = "made-up"
 models = ["codestral-latest"]
+[providers.many]
+like = "openai"
+base_url = "{url}"
+key = "made-up"
+models = ["gpt-4", "{models}"]
 """
 FILLED = {
     "id": "f1", "object": "chat.completion", "created": 1, "model": "codestral-latest",
@@ -152,30 +176,26 @@ FILLED = {
 }  # fmt: skip
 
 
-@pytest.mark.row("G2")
-def test_further_gateways_and_what_is_off_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MISTRAL_API_KEY", "made-up")
+@pytest.mark.row("G2", "S2")
+def test_many_models_further_gateways_keys_and_what_is_off_by_default(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
+    names = '", "'.join(f"delta-{number}" for number in range(300))
     with (
         scripted(Reply.body(FILLED)) as upstream,
-        Gateway(tmp_path, config=FILLING.format(url=upstream.url)) as gateway,
+        Gateway(tmp_path, config=MANY.format(url=upstream.url, models=names), key="the-right-key") as gateway,
         Gateway(tmp_path / "other") as other,
+        Server(Later) as later,
     ):
-        editor = Editor(
-            tmp_path,
-            {
-                **settings(gateway),
-                "penstock.commitMessage.enabled": True,
-                "penstock.commitMessage.model": "replay/text",
-            },
-        )
+        commit = {"penstock.commitMessage.enabled": True, "penstock.commitMessage.model": "replay/text"}
+        editor = Editor(tmp_path, {**settings(gateway), **commit})
         groups = tmp_path / "data/User/chatLanguageModels.json"
         groups.parent.mkdir(parents=True)
-        groups.write_text(json.dumps([{"name": "Other", "vendor": "penstock", "url": other.url}]))
-        with Control({"other": lambda _: other.url.removeprefix("http://")}) as control:
-            found = editor.suite("extras", control)
-    assert {name: error for name, error in found.items() if error} == {}
-    assert len(found) == 5
+        rows = [{"name": name, "vendor": "penstock", "url": row.url} for name, row in (("Other", other), ("L", later))]
+        groups.write_text(json.dumps(rows))
+        hosts = [row.url.removeprefix("http://") for row in (other, later)]
+        with Control({**looking_at(upstream), "hosts": lambda _: hosts}) as control:
+            right(editor.suites(["keys", "extras"], control), least=10)
+    assert [notice for notice in editor.notices if "Set Key" in notice]
 
 
 @pytest.mark.row("G2")
@@ -184,8 +204,7 @@ def test_where_nothing_can_start_it_says_so(tmp_path: Path) -> None:
     # As if it was started from a terminal: else the editor asks a login shell for a PATH, and finds more than it should.
     editor = Editor(tmp_path, {}, {"PATH": str(tmp_path / "nowhere"), "VSCODE_CLI": "1"})
     with Control({}) as control:
-        found = editor.suite("nothing", control)
-    assert {name: error for name, error in found.items() if error} == {}
+        right(editor.suites(["nothing"], control), least=4)
     said = [notice for notice in editor.notices if "no Python was found" in notice]
     assert len(said) == 1, editor.notices
     assert "Show How" in said[0]

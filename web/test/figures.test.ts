@@ -94,7 +94,10 @@ test("figures in words", () => {
     /200 requests.*less than 5.7%.*95%.*promise 90%: they hold.*nothing is corrected/,
   );
   assert.match(inWords(model({ coverage: 0.6 })).join(" "), /too narrow/);
-  assert.match(inWords(model({ samples: 1 })).join(" "), /One request was.*says little yet/);
+  assert.match(
+    inWords(model({ samples: 1 })).join(" "),
+    /One request was.*The estimate was off by 5.7%.*says little yet/,
+  );
   assert.match(inWords(model({ factor: 1.042 })).join(" "), /4.2% more tokens.*multiplied by 1.042/);
   assert.match(inWords(model({ factor: 0.9 })).join(" "), /10.0% fewer/);
 });

@@ -45,7 +45,10 @@ class Breakers:
         self._circuits: dict[str, _Circuit] = {}
 
     def _of(self, name: str) -> _Circuit:
-        return self._circuits.setdefault(name, _Circuit(self._policy.reserve))
+        found = self._circuits.get(name)
+        if found is None:
+            found = self._circuits[name] = _Circuit(self._policy.reserve)
+        return found
 
     def closed_for(self, name: str) -> float:
         """Seconds that a provider must not be asked for; 0 where it may be, and the asking is then counted."""

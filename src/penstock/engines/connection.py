@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 HIGH = 2**18  # bytes that wait to be read before the other side is held back
 HEAD = 2**18  # bytes of a head at most
+PIECE = 2**18  # bytes that are unpacked at once: a little may hold a thousand times as much
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
+_EITHER = 47  # 32 + 15: gzip or zlib, whichever it is
+_GZIP = b"\x1f\x8b"  # what gzip begins with
 _INFORMING = 200  # a status below it is not the answer yet
 
 
@@ -50,6 +53,8 @@ class Connection(asyncio.Protocol):
         self._answering = True
         self._ready = self._complete = self._paused = self._kept = False
         self._unpack: Any = None
+        self._packed: list[bytes] = []  # what has come and is not unpacked yet
+        self.sent = False  # whether anything of the request may have left
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._take: Callable[[bytes], bool] | None = None
@@ -67,6 +72,7 @@ class Connection(asyncio.Protocol):
     async def ask(self, data: bytes) -> None:
         """Send a request and wait for the head of its answer."""
         self.transport.write(data)
+        self.sent = not self.transport.is_closing()  # it closes at once if nothing could be written at all
         try:
             while not self._ready:
                 await self._wait_for_more()
@@ -76,13 +82,15 @@ class Connection(asyncio.Protocol):
 
     async def all(self) -> bytes:
         """All that has come, waiting for something to come; nothing at the end."""
-        while not self._chunks:
+        while not self._chunks and not (self._packed and self._unpacked()):
             if self._complete:
-                return b""
+                return self._ended()
             await self._wait_for_more()
         chunks = self._chunks
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
+        if self._packed:
+            return data
         self._size = 0
         if self._paused and not self.lost:
             self._paused = False
@@ -94,7 +102,7 @@ class Connection(asyncio.Protocol):
 
         A reader that waits costs a future, a task's step and a round of the loop for every chunk; this one a call.
         """
-        if self._chunks or self._complete or self._error is not None:
+        if self._chunks or self._complete or self._error is not None or self._unpack is not None:
             return
         self._take = take
         try:
@@ -107,7 +115,7 @@ class Connection(asyncio.Protocol):
         return await self.all()
 
     def at_eof(self) -> bool:
-        return self._complete and not self._chunks
+        return self._complete and not self._chunks and not self._packed
 
     def set_exception(self, error: BaseException) -> None:
         """Somebody has waited too long."""
@@ -127,6 +135,31 @@ class Connection(asyncio.Protocol):
         self._answering = False
         if self.transport is not None:
             self.transport.abort()
+
+    def _unpacked(self) -> bool:
+        """Unpack a piece of what has come; False where that gives nothing."""
+        while self._packed:
+            data = self._packed.pop(0)
+            try:
+                piece: bytes = self._unpack.decompress(data, PIECE)
+            except zlib.error as error:
+                raise self._ways.web.http_exceptions.ContentEncodingError(str(error)) from None
+            rest: bytes = self._unpack.unconsumed_tail
+            if self._unpack.eof and self._unpack.unused_data[:2] == _GZIP:  # one more behind the first
+                rest = self._unpack.unused_data
+                self._unpack = zlib.decompressobj(_EITHER)
+            if rest or len(piece) == PIECE:  # it may hold more than it was given
+                self._packed.insert(0, rest)
+            if piece:
+                self._chunks.append(piece)
+                return True
+        return False
+
+    def _ended(self) -> bytes:
+        """Nothing more; what is packed says itself where it ends."""
+        if self._unpack is not None and not self._unpack.eof and self.headers.get("content-length") != "0":
+            raise self._ways.web.http_exceptions.ContentEncodingError("it ends too early")
+        return b""
 
     async def _wait_for_more(self) -> None:
         if self._error is not None:
@@ -222,13 +255,11 @@ class Connection(asyncio.Protocol):
         self.status = status
         self._ready = True
         if self.headers.get("content-encoding", "").lower() in _PACKED:
-            self._unpack = zlib.decompressobj(47).decompress  # 32 + 15: gzip or zlib, whichever it is
+            self._unpack = zlib.decompressobj(_EITHER)
 
     def on_body(self, body: bytes) -> None:
-        if self._unpack is not None:
-            body = self._unpack(body)
         if body:
-            self._chunks.append(body)
+            (self._chunks if self._unpack is None else self._packed).append(body)
             self._size += len(body)
 
     def on_message_complete(self) -> None:

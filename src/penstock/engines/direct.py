@@ -6,6 +6,7 @@ Leans on `connection`, and on httptools for parsing; where that is missing, or a
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
 from functools import lru_cache
 from importlib import import_module
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 IDLE = 60.0  # seconds that an unused connection is kept
 MOST = 512  # unused connections to one place
+AGAIN = frozenset({"GET", "HEAD", "OPTIONS"})  # what may be sent twice: it changes nothing, and costs nothing
 
 
 def parsing() -> Any:
@@ -40,6 +42,20 @@ def place_of(url: str) -> tuple[str, int, bool, str, str] | None:
     secure = parts.scheme == "https"
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return host, parts.port or (443 if secure else 80), secure, target, parts.netloc
+
+
+def _spoken(transport: Any) -> bool:
+    """Whether an idle connection is closed, or has something to read: nobody asked, so it can only be its end."""
+    if transport.is_closing():
+        return True
+    socket = transport.get_extra_info("socket")
+    if socket is None:
+        return False
+    if not hasattr(select, "poll"):
+        return bool(select.select([socket.fileno()], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(socket.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Direct:
@@ -71,7 +87,7 @@ class Direct:
             try:
                 await made.ask(head + body)
             except (self.web.ServerDisconnectedError, ConnectionError):
-                if made.heard:
+                if made.heard or (made.sent and method not in AGAIN):
                     raise
                 made = self._used(at)  # it was closed while nobody used it: the request has met no one
             else:
@@ -84,7 +100,7 @@ class Direct:
         waiting = self._idle.get(at)
         while waiting:
             made = waiting.pop()
-            if not made.lost and not made.transport.is_closing() and made.loop.time() - made.since < IDLE:
+            if not made.lost and made.loop.time() - made.since < IDLE and not _spoken(made.transport):
                 made.begin()
                 return made
             made.close()

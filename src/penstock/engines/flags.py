@@ -7,6 +7,7 @@ things back at once, whatever a file says.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
@@ -20,6 +21,7 @@ ENGINES = ("native", "sdk")
 FLAG = "PENSTOCK_ENGINE"
 
 
+@lru_cache(1000)
 def variable(provider: str) -> str:
     """The name of a provider's own flag."""
     return f"{FLAG}_{re.sub('[^A-Z0-9]+', '_', provider.upper())}"

@@ -44,7 +44,9 @@ class Incoming:
         self._begun = False
         self._since: float | None = None  # when the wait that is going on began
         self._late = ""
-        self._timer: asyncio.TimerHandle | None = loop.call_at(min(self._first, self._total), self._watch)
+        # It rings no later than the shortest limit would: from the first byte on another one holds.
+        soon = min(self._first, self._total, started + limits.between_bytes)
+        self._timer: asyncio.TimerHandle | None = loop.call_at(soon, self._watch)
 
     async def read(self) -> bytes:
         """All that has come, waiting for something to come."""
@@ -56,8 +58,7 @@ class Incoming:
             raise
         self._since = None
         if data:
-            if not self._begun:
-                self._begin()
+            self._begun = True
         else:
             self._stop()
             self._response.release()
@@ -91,13 +92,6 @@ class Incoming:
             if self._late:
                 raise provider_error(Fault("timeout", self._late)) from None
             raise broken(error) from error
-
-    def _begin(self) -> None:
-        """The first bytes have come: from here on another limit holds, which may be shorter."""
-        self._begun = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = self._loop.call_at(self._due(self._loop.time()), self._watch)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The answer, chunk by chunk."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from penstock.engines.surroundings import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,23 +18,30 @@ if TYPE_CHECKING:
 _PORT = re.compile(r"(\[.+\]|[^:]+):(\d+)")
 
 
-def proxy_for(url: str, options: RequestOptions, env: Mapping[str, str] = os.environ) -> str | None:
+def proxy_for(url: str, options: RequestOptions, env: Mapping[str, str] = LIVE) -> str | None:
     """The proxy's address, or None for the straight way."""
     if options.proxy == "none":
         return None
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    scheme, host, port = _place(url)
     if options.proxy != "environment":
         return None if bypassed(host, port, options.no_proxy) else options.proxy
-    found = _said(f"{parts.scheme}_proxy", env) or _said("all_proxy", env)
+    found = _said(f"{scheme}_proxy", env) or _said("all_proxy", env)
     if not found or not found.lower().startswith(("http://", "https://")):
         return None  # no other kind is spoken here
     without = (*options.no_proxy, *_said("no_proxy", env).split(","))
     return None if bypassed(host, port, without) else found
 
 
+@lru_cache(1000)
+def _place(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
 def _said(name: str, env: Mapping[str, str]) -> str:
     value = env.get(name) or env.get(name.upper()) or ""
+    if not value:
+        return ""
     # HTTP_PROXY in capitals is what a web server makes of a request's header Proxy: where one runs us, it is not ours.
     return "" if name == "http_proxy" and not env.get(name) and "REQUEST_METHOD" in env else value
 

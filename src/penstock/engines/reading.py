@@ -37,6 +37,7 @@ class Decoding:
     def __init__(self, job: Job) -> None:
         self.decoder = protocols.decoder(job.protocol)
         self._after: Stage[Any, Any] = Pipe(Guard(), *job.shaping) if job.shaping else Guard()
+        self.after = self._after.feed
         self._shaping = job.shaping
 
     @property
@@ -102,11 +103,14 @@ class Reading:
         """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there."""
         if self._done or self._whole:
             return
-        feed, decode, events = self._parser.feed, self._decoding.decoder.feed, self._decoding.events
+        parser: Any = getattr(self._parser, "settled", None) or self._parser
+        feed, decode, events = parser.feed, self._decoding.decoder.feed, self._decoding.after
 
         def take(chunk: bytes) -> bool:
             try:
-                made = events(decode(feed([chunk])))
+                made = decode(feed([chunk]))
+                if made:
+                    made = events(made)
             except InputError as error:
                 self._wrong = error
                 return False

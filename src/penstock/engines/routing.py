@@ -7,7 +7,6 @@ A request is tried again, or elsewhere, only before its first content; from ther
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections import Counter
@@ -26,6 +25,7 @@ from penstock.engines.record import Decision, Record, Recorder
 from penstock.engines.reply import Reply
 from penstock.engines.retrying import Wait, elsewhere, passing, pause
 from penstock.engines.signing import Signing
+from penstock.engines.surroundings import live
 from penstock.errors import InputError, InvalidRequest, ProviderError, provider_error
 from penstock.events import Fault
 
@@ -54,7 +54,7 @@ class Router:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, chance: Callable[[], float] = random.random,
     ) -> None:  # fmt: skip
         self.config = Config.read(config)
-        self.env: Mapping[str, str] = os.environ if env is None else env
+        self.env = live(env)
         self.counts: Counter[tuple[str, str, str]] = Counter()
         self.breakers = Breakers(time.monotonic, self.config.breaker)
         self._engines: dict[str, Engine] = dict(engines or {})

@@ -33,6 +33,8 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ClientConnectorSSLError", "network", "TLS failed"),
     ("SSLError", "network", "TLS failed"),
     ("ServerDisconnectedError", "network", "it closed the connection without an answer"),
+    ("DecompressSizeError", "malformed", "the answer is too large when it is unpacked"),
+    ("ContentEncodingError", "malformed", "the answer is not packed as it says"),
     ("ClientPayloadError", "network", "the connection broke in the middle of the answer"),
     ("RemoteProtocolError", "network", "the connection broke in the middle of the answer"),
     ("ConnectionRefusedError", "network", "nothing listens there"),

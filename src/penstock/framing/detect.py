@@ -73,6 +73,11 @@ class AutoParser:
         name = detect(self._head)
         return self._begin(name).feed([self._head]) if name else []
 
+    @property
+    def settled(self) -> Parser | None:
+        """The parser that does the work, once it is known: whoever feeds often may feed that one."""
+        return self._parser
+
     def finish(self) -> list[Frame]:
         if self._parser is not None:
             return self._parser.finish()

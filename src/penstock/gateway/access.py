@@ -7,6 +7,7 @@ that no page on the web can talk to a gateway that listens on loopback. Leans on
 from __future__ import annotations
 
 import ipaddress
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -61,9 +62,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     def may(self, *models: str) -> bool:
         """Whether one of these names of a model is among those it may use."""
-        from fnmatch import fnmatchcase  # noqa: PLC0415
-
-        return any(fnmatchcase(model, pattern) for model in models for pattern in self.models)
+        return "*" in self.models or any(fnmatchcase(model, pattern) for model in models for pattern in self.models)
 
     def check(self, *models: str) -> None:
         """Raise where it may not use a model under any of these names."""

@@ -33,6 +33,10 @@ class Keeping:
         if len(self._fresh) > FRESH:
             self._squeeze()
 
+    def has(self, kinds: frozenset[type]) -> bool:
+        """Whether there is an event of these kinds."""
+        return not (kinds.isdisjoint(map(type, self._fresh)) and kinds.isdisjoint(map(type, self._kept)))
+
     def events(self) -> list[ev.AnyEvent]:
         """All of them, in order; none where they were too many."""
         self._squeeze()

@@ -10,16 +10,17 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from penstock.gateway.access import Caller, refused
+from penstock.gateway.config import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.events import Usage
-    from penstock.gateway.config import Limit
 
 MINUTE, DAY = 60.0, 86_400.0
 CENT = 0.01  # a request is not let in for less
 NEARLY = 1e-6  # what a division may leave over
+UNLIMITED = Limit()
 CALLERS = 10_000  # remembered at once; those idle longest are forgotten
 
 
@@ -107,6 +108,9 @@ class Limits:
 
     def _check(self, limit: Limit, spent: Spent, key: str) -> None:
         now = self._clock()
+        if limit == UNLIMITED:
+            spent.at = now
+            return
         gone, spent.at = max(now - spent.at, 0.0), now
         spent.requests = max(spent.requests - gone * limit.requests / MINUTE, 0.0)
         spent.tokens = max(spent.tokens - gone * limit.tokens / MINUTE, 0.0)

@@ -112,7 +112,7 @@ class Turn:
                 services.metrics.closed()
         else:
             await self._whole(asked, reply)
-        if self._kept is not None:
+        if self._kept is not None and self._kept.has(STATE):  # most turns have none
             self._remember(self._kept.events())
 
     # ── the answer ────────────────────────────────────────────────────────────────────────────────

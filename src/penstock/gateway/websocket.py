@@ -102,6 +102,13 @@ class Sockets:
         return None
 
 
+OTHERWISE = {  # what is not served, and what to do in its place
+    "response.steer": ": a response is not steered here; say more in the next response.create, with its id as "
+    "previous_response_id",
+    "response.cancel": ": to call a response off, close the connection",
+}
+
+
 class Connection:
     """One client. `visit` is how it came: each request is a visit of its own, by the same caller."""
 
@@ -174,8 +181,9 @@ class Connection:
 
     def _read(self, visit: Visit) -> Object:
         body = visit.body()
-        if body.get("type") != "response.create":
-            raise refused(f"type: expected response.create, found {str(body.get('type'))[:100]!r}", param="type")
+        kind = str(body.get("type"))[:100]
+        if kind != "response.create":
+            raise refused(f"type: expected response.create, found {kind!r}{OTHERWISE.get(kind, '')}", param="type")
         if body.get("background"):
             raise refused("background: not on a WebSocket, which is a stream by itself", param="background")
         return {**body, "stream": True}

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock import protocols
 from penstock.bridge import encoding, parser
+from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.events import Fault
 from penstock.grammar import Guard
@@ -20,7 +21,7 @@ from penstock.inspector import forms
 from penstock.secrecy import MARK
 from penstock.stage import Pipe
 from penstock.store import recordings
-from penstock.tracing import Tracer, Whole
+from penstock.tracing import Finding, Tracer, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -94,14 +95,22 @@ class Reading:
     def end(self) -> None:
         """No more bytes."""
         if self.source.left:
+            self._half()
             return
         try:
-            if self._broken is None:
-                self.tracer.finish(self.source.end)
-        except InputError as error:  # a parser's, or nobody's protocol
+            if self._broken is None and (self.source.end is None or self.source.end.kind == "truncated"):
+                self.tracer.finish()
+                return
+        except InputError as error:
             self._broken = Fault("malformed", str(error))
-        if self._broken is not None:
-            self.tracer.finish(self._broken, broken=True)
+        self._half()
+        self.tracer.finish(self._broken or self.source.end, broken=True)
+
+    def _half(self) -> None:
+        step = self.tracer.half()
+        if step is not None:
+            row = Diagnostic("cut-frame", "the bytes ended in the middle of this frame: nobody has read it")
+            self.tracer.findings.append(Finding(step, row))
 
     def more(self, *, done: bool = False) -> forms.Additions:
         made = self.shown.more(done=done)

@@ -6,7 +6,7 @@ goes before them (`listing`); `source` tells for each field which it was.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -95,6 +95,7 @@ def model(provider: Provider | str, id: str) -> Model:
     return found if found is not None else _elsewhere(row.name, id)
 
 
+@lru_cache(1000)
 def _elsewhere(provider: str, id: str) -> Model:
     """A model that only its maker tells about. Limits and abilities go with it, the price does not."""
     who = identify(id)

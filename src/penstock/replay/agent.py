@@ -1,11 +1,13 @@
 """A model that plays an agent: it calls a tool that the client offers, and then says what the tool gave.
 
-No model thinks here. The command for a shell is what stands in backticks in the user's last message.
+No model thinks here. The command for a shell is what stands in backticks in the user's last message: in what the user
+typed, where the client says which words those are (the tags are data, in `scripts.toml`), else outside of all tags.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from penstock import request as rq
@@ -97,6 +99,14 @@ def _commands(request: Request) -> Iterator[str]:
     for message in reversed(request.messages):
         if message.role != "user":
             continue
-        said = "\n".join(part.text for part in message.parts if isinstance(part, rq.Text))
-        for found in _QUOTED.finditer(_ASIDE.sub("", said[-_SEARCHED:])):
+        said = "\n".join(part.text for part in message.parts if isinstance(part, rq.Text))[-_SEARCHED:]
+        typed = [found[2] for found in _typed().finditer(said)]
+        for found in _QUOTED.finditer(_ASIDE.sub("", "\n".join(typed) if typed else said)):
             yield (found[1] or found[2]).strip()
+
+
+@cache
+def _typed() -> re.Pattern[str]:
+    """What a user typed, between the tags that tell so."""
+    tags = "|".join(map(re.escape, scripts()["agent"]["typed"]))
+    return re.compile(rf"<({tags})(?:\s[^>]*)?>(.*?)</\1>", re.DOTALL | re.IGNORECASE)

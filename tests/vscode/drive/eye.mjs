@@ -51,6 +51,20 @@ const LOOKS = {
   },
   key: ({ page }, name) => page.keyboard.press(name),
   shot: ({ page, shots }, name) => page.screenshot({ path: path.join(shots, `${name}.png`) }),
+  /** Go to another window, and come back; a browser without a screen has to be told. */
+  leave: ({ page }) =>
+    page.evaluate(async () => {
+      const has = document.hasFocus;
+      for (const [focused, event] of [
+        [false, "blur"],
+        [true, "focus"],
+      ]) {
+        document.hasFocus = () => focused;
+        window.dispatchEvent(new Event(event));
+        await new Promise((wake) => setTimeout(wake, 300));
+      }
+      document.hasFocus = has;
+    }),
   /** Another window of the same folder; gives when its extension is up. */
   open: async (at) => {
     at.other = await at.page.context().newPage();

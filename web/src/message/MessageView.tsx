@@ -33,13 +33,14 @@ export function MessageView({ events, upto, live = false }: Props) {
   return (
     <div class="messages">
       {messages.map((message, number) => (
-        <OneMessage key={number} message={message} live={live && number === messages.length - 1} />
+        <OneMessage key={number} message={message} upto={upto} live={live && number === messages.length - 1} />
       ))}
     </div>
   );
 }
 
-function OneMessage({ message, live }: { message: Message; live: boolean }) {
+/** `upto` says that the message may have grown: the fold goes on with the same object. */
+function OneMessage({ message, live }: { message: Message; upto: number; live: boolean }) {
   const place = useRef<HTMLElement>(null);
   const [chosen, setChosen] = useState<number | null>(null);
   const toSource = useCallback((number: number) => {

@@ -18,10 +18,10 @@ export interface ListColumn {
 
 export const LIST_COLUMNS: ListColumn[] = [
   { id: "time", title: "Time", width: "74px", from: 0, show: (row) => formatTime(row.time) },
-  { id: "client", title: "Client", width: "minmax(76px, 1fr)", from: 0, show: (row) => row.client || "–" },
+  { id: "client", title: "Client", width: "minmax(84px, 1.05fr)", from: 0, show: (row) => row.client || "–" },
   { id: "route", title: "Route", width: "minmax(90px, 1.2fr)", from: 1240, show: (row) => row.route },
   { id: "model", title: "Model", width: "minmax(140px, 1.9fr)", from: 0, show: (row) => <Model row={row} /> },
-  { id: "provider", title: "Provider", width: "minmax(76px, 0.9fr)", from: 900, show: (row) => row.provider || "–" },
+  { id: "provider", title: "Provider", width: "minmax(84px, 1fr)", from: 900, show: (row) => row.provider || "–" },
   {
     id: "engine",
     title: "Engine",
@@ -40,7 +40,7 @@ export const LIST_COLUMNS: ListColumn[] = [
     right: true,
     show: (row) => formatDuration(row.ttft),
   },
-  { id: "took", title: "Took", width: "66px", from: 820, right: true, show: (row) => formatDuration(row.duration) },
+  { id: "took", title: "Took", width: "66px", from: 1500, right: true, show: (row) => formatDuration(row.duration) },
   {
     id: "rate",
     title: "Tok/s",
@@ -50,8 +50,15 @@ export const LIST_COLUMNS: ListColumn[] = [
     right: true,
     show: (row) => formatRate(row.rate),
   },
-  { id: "input", title: "In", width: "62px", from: 860, right: true, show: (row) => <Input row={row} /> },
-  { id: "output", title: "Out", width: "56px", from: 860, right: true, show: (row) => formatCount(row.output) },
+  {
+    id: "usage",
+    title: "In → out",
+    hint: "Tokens of the prompt and of the answer",
+    width: "92px",
+    from: 860,
+    right: true,
+    show: (row) => <Usage row={row} />,
+  },
   { id: "cost", title: "Cost", width: "68px", from: 820, right: true, show: (row) => formatCost(row.cost) },
   { id: "fault", title: "Fault", width: "minmax(90px, 1.4fr)", from: 1000, show: (row) => <Fault row={row} /> },
 ];
@@ -90,9 +97,16 @@ function Engine({ row }: { row: Row }) {
   );
 }
 
-function Input({ row }: { row: Row }) {
+function Usage({ row }: { row: Row }) {
+  if (row.input === null && row.output === null) return "–";
+  const parts = [
+    row.cached ? `${formatCount(row.cached)} cached` : "",
+    row.reasoning ? `${formatCount(row.reasoning)} reasoning` : "",
+  ];
   return (
-    <span title={row.cached ? `${formatCount(row.cached)} of it cached` : undefined}>{formatCount(row.input)}</span>
+    <span title={parts.filter(Boolean).join(", ")}>
+      {formatCount(row.input)} <span class="faint">→</span> {formatCount(row.output)}
+    </span>
   );
 }
 

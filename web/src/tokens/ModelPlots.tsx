@@ -4,7 +4,7 @@ import type uPlot from "uplot";
 import { formatCount } from "../ui/format.ts";
 import { axis, fullMoment, type Look, moment } from "../ui/plot/look.ts";
 import { type Build, Plot } from "../ui/plot/Plot.tsx";
-import { bySize, type ModelTokens, offBy, type Point, shareRange, signed, within } from "./estimates.ts";
+import { bySize, type ModelTokens, offBy, type Point, shareRange, signed, WHOLE, within } from "./estimates.ts";
 
 const STILL: uPlot.Cursor = { y: false, drag: { x: false, y: false } };
 
@@ -45,6 +45,28 @@ function band(look: Look, upper: number): uPlot.Band {
   return { series: [upper, upper + 1], fill: `${look.accent}33` };
 }
 
+const FEW = 40; // points between which a band says little by itself
+
+/** With few points, a line from bound to bound at each. */
+function whiskers(look: Look, low: number, high: number): (plot: uPlot) => void {
+  return (plot) => {
+    const [xs, lows, highs] = [plot.data[0], plot.data[low], plot.data[high]];
+    if (!lows || !highs || xs.length > FEW) return;
+    const { ctx } = plot;
+    ctx.save();
+    ctx.strokeStyle = `${look.accent}88`;
+    ctx.lineWidth = devicePixelRatio;
+    ctx.beginPath();
+    for (const [n, x] of xs.entries()) {
+      const left = Math.round(plot.valToPos(x, "x", true)) + 0.5;
+      ctx.moveTo(left, plot.valToPos(lows[n] ?? 0, "y", true));
+      ctx.lineTo(left, plot.valToPos(highs[n] ?? 0, "y", true));
+    }
+    ctx.stroke();
+    ctx.restore();
+  };
+}
+
 function BySize({ points }: { points: Point[] }) {
   const order = useMemo(() => bySize(points), [points]);
   const data = useMemo(() => {
@@ -67,6 +89,7 @@ function BySize({ points }: { points: Point[] }) {
         dot(look.accent),
       ],
       cursor: STILL,
+      hooks: { draw: [whiskers(look, 2, 1)] },
     }),
     [order],
   );
@@ -109,12 +132,13 @@ function TurnByTurn({ points }: { points: Point[] }) {
     () => (look) => ({
       scales: { x: { time: false, range: [0.5, points.length + 0.5] }, y: { range: shareRange(points) } },
       axes: [
-        axis(look, { label: "turn", labelSize: 16, size: 30, grid: { show: false }, values: whole }),
+        axis(look, { label: "turn", labelSize: 16, size: 30, grid: { show: false }, incrs: WHOLE }),
         axis(look, { size: 48, values: (_, splits) => splits.map(signed) }),
       ],
       bands: [band(look, 1)],
       series: [{}, edge(), edge(), dot(look.good), dot(look.bad)],
       cursor: STILL,
+      hooks: { draw: [whiskers(look, 2, 1)] },
     }),
     [points],
   );
@@ -129,10 +153,6 @@ function TurnByTurn({ points }: { points: Point[] }) {
   );
 }
 
-function whole(_: uPlot, splits: number[]): string[] {
-  return splits.map((split) => (Number.isInteger(split) ? String(split) : ""));
-}
-
 function Factors({ history }: { history: ModelTokens["history"] }) {
   const data = useMemo(
     () => [history.map((_, n) => n + 1), history.map(({ factor }) => factor)] as uPlot.AlignedData,
@@ -145,7 +165,7 @@ function Factors({ history }: { history: ModelTokens["history"] }) {
         y: { range: (_, min, max) => [Math.min(0.98, min - 0.01), Math.max(1.02, max + 0.01)] },
       },
       axes: [
-        axis(look, { label: "turn", labelSize: 16, size: 30, grid: { show: false }, values: whole }),
+        axis(look, { label: "turn", labelSize: 16, size: 30, grid: { show: false }, incrs: WHOLE }),
         axis(look, { size: 48, values: (_, splits) => splits.map((split) => `×${split.toFixed(2)}`) }),
       ],
       series: [

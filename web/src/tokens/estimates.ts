@@ -36,6 +36,9 @@ export function bySize(points: readonly Point[]): Point[] {
   return [...points].sort((a, b) => a.actual - b.actual || a.estimate - b.estimate);
 }
 
+/** Steps of an axis of turns: there is no half of one. */
+export const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+
 export function percent(share: number, digits = 0): string {
   return `${(share * 100).toFixed(digits)}%`;
 }
@@ -49,7 +52,10 @@ export function signed(share: number): string {
 export function inWords(one: ModelTokens): string[] {
   const turns = one.samples === 1 ? "One request was" : `${one.samples.toLocaleString("en")} requests were`;
   const said = [`${turns} estimated and then counted by the provider.`];
-  said.push(`Half of the estimates were off by less than ${percent(one.median_error, 1)}.`);
+  const off = percent(one.median_error, 1);
+  said.push(
+    one.samples === 1 ? `The estimate was off by ${off}.` : `Half of the estimates were off by less than ${off}.`,
+  );
   said.push(coverageWords(one));
   said.push(factorWords(one.factor));
   return said;

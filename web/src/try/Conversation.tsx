@@ -10,7 +10,10 @@ interface Props {
   exchanges: Exchange[];
   model: string;
   way: Way;
-  onPrompt: (text: string) => void;
+  /** Models that play packaged answers. */
+  packaged: string[];
+  /** Says something to the chosen model, or to another one. */
+  onPrompt: (text: string, model?: string) => void;
 }
 
 const PROMPTS = [
@@ -20,7 +23,7 @@ const PROMPTS = [
 ];
 const NEAR = 60; // pixels from the end that count as being there
 
-export function Conversation({ exchanges, model, way, onPrompt }: Props) {
+export function Conversation({ exchanges, ...rest }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   const noted = () => {
@@ -34,23 +37,22 @@ export function Conversation({ exchanges, model, way, onPrompt }: Props) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keys
     <section class="conversation" ref={place} onScroll={noted} aria-label="The talk" tabIndex={0}>
-      {exchanges.length === 0 && <Welcome model={model} way={way} onPrompt={onPrompt} />}
-      {exchanges.map((exchange, number) => (
-        <One key={number} exchange={exchange} />
+      {exchanges.length === 0 && <Welcome {...rest} />}
+      {exchanges.map((exchange) => (
+        <One key={exchange.number} exchange={exchange} />
       ))}
     </section>
   );
 }
 
-function Welcome({ model, way, onPrompt }: Omit<Props, "exchanges">) {
+function Welcome({ model, way, packaged, onPrompt }: Omit<Props, "exchanges">) {
   return (
     <div class="welcome">
       <h1>See a stream</h1>
       <p>
         {"What you say goes to "}
         <code>{model || "the gateway's first model"}</code>
-        {` the way a client of ${way.label} asks (${way.note}). `}
-        {model.startsWith("replay/") && "replay models play packaged answers: they need no key and no network."}
+        {`, the way clients of ${way.label} ask (${way.note}).`}
       </p>
       <div class="prompts">
         {PROMPTS.map((prompt) => (
@@ -59,6 +61,18 @@ function Welcome({ model, way, onPrompt }: Omit<Props, "exchanges">) {
           </button>
         ))}
       </div>
+      {packaged.length > 0 && (
+        <>
+          <p>Or play a packaged answer, which needs no key and no network:</p>
+          <div class="packaged">
+            {packaged.map((id) => (
+              <button key={id} type="button" onClick={() => onPrompt(`Show me ${id}.`, id)}>
+                {id.replace("replay/", "")}
+              </button>
+            ))}
+          </div>
+        </>
+      )}
     </div>
   );
 }

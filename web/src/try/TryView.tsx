@@ -25,18 +25,19 @@ export function TryView() {
     setWay(WAYS.find((one) => one.id === id) ?? way);
     remember(WAY, id);
   };
-  const say = (text: string) => void send(text, chosen, way);
+  const chooseModel = (id: string) => {
+    setModel(id);
+    remember(MODEL, id);
+  };
+  const say = (text: string, other = chosen) => {
+    if (other !== chosen) chooseModel(other);
+    void send(text, other, way);
+  };
+  const packaged = models.map(({ id }) => id).filter((id) => id.startsWith("replay/"));
   return (
     <div class="try">
       <div class="try-head">
-        <ModelChoice
-          models={models}
-          chosen={chosen}
-          onChoose={(id) => {
-            setModel(id);
-            remember(MODEL, id);
-          }}
-        />
+        <ModelChoice models={models} chosen={chosen} onChoose={chooseModel} />
         <Segments name="way" legend="Client protocol" options={WAYS} chosen={way.id} onChoose={chooseWay} />
         <button type="button" onClick={forget} disabled={talk.value.length === 0}>
           New talk
@@ -49,7 +50,7 @@ export function TryView() {
       )}
       <div class="try-panes">
         <div class="try-left">
-          <Conversation exchanges={talk.value} model={chosen} way={way} onPrompt={say} />
+          <Conversation exchanges={talk.value} model={chosen} way={way} packaged={packaged} onPrompt={say} />
           <Composer busy={busy} onSend={say} onStop={stop} />
         </div>
         <RawPane exchange={talk.value.at(-1) ?? null} />

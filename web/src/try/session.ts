@@ -10,6 +10,7 @@ import { begun } from "../streams/live.ts";
 import { type Asked, refusalWords, type Said, type Way } from "./asking.ts";
 
 export interface Exchange {
+  number: number;
   said: string;
   model: string;
   way: Way;
@@ -74,7 +75,7 @@ export async function send(text: string, model: string, way: Way): Promise<void>
   if (abort) return;
   const asked = way.ask(model, [...spoken(talk.value), { role: "user", text }]);
   const now: Exchange = {
-    ...{ said: text, model, way, asked, state: "sending", id: "", status: 0, error: "" },
+    ...{ number: numbers++, said: text, model, way, asked, state: "sending", id: "", status: 0, error: "" },
     ...{ events: [], raw: "", bytes: 0, first: null, took: null },
   };
   talk.value = [...talk.value, now];
@@ -89,19 +90,20 @@ export async function send(text: string, model: string, way: Way): Promise<void>
   } finally {
     abort = null;
     now.took = performance.now() - sent;
-    redraw();
+    redraw(now);
   }
 }
 
+let numbers = 0;
 let waiting = false;
 
-/** Once a frame at most, however fast a stream comes; at once where no frames are drawn. */
-function redraw(): void {
+/** Shows how an exchange stands: once a frame at most, however fast a stream comes. */
+function redraw(now: Exchange): void {
   if (waiting) return;
   waiting = true;
   const draw = () => {
     waiting = false;
-    talk.value = [...talk.value];
+    talk.value = talk.value.map((one) => (one.number === now.number ? { ...now } : one));
   };
   if (document.hidden) setTimeout(draw);
   else requestAnimationFrame(draw);
@@ -134,7 +136,7 @@ class Running {
     try {
       await this.#read(response);
       this.#now.state = "done";
-      redraw();
+      redraw(this.#now);
     } finally {
       await Promise.race([following, pause(PATIENCE)]);
     }
@@ -159,7 +161,7 @@ class Running {
       this.#now.bytes += chunk.length;
       if (this.#now.bytes <= MOST_BYTES) this.#chunks.push(chunk);
       if (this.#now.raw.length < MOST_RAW) this.#now.raw += decoder.decode(chunk, { stream: true });
-      redraw();
+      redraw(this.#now);
     }
   }
 
@@ -173,7 +175,7 @@ class Running {
         if (event === "trace") this.#now.events = more.events;
         else this.#now.events.push(...more.events);
         this.#followed ||= more.done;
-        redraw();
+        redraw(this.#now);
       }
     } catch {
       // stopped, or not kept: the bytes are traced in the end

@@ -39,7 +39,7 @@ export function TurnPage({ id, query }: Props) {
     >
       {error && <span class="error">{error}</span>}
       <ShareButton path={`${base}/export?as=${encodeURIComponent(trace.consumer)}`} name={trace.title} />
-      <a class="button" href={formatRoute("streams")}>
+      <a class="button turn-back" href={formatRoute("streams")}>
         <Icon name="left" /> Streams
       </a>
     </TurnView>

@@ -40,7 +40,8 @@ def read_responses(visit: Visit) -> Asked:
 def known_of(visit: Visit, body: Object, memory: Memory | None = None) -> Told:
     """A request with all that was said before it, or the refusal of what is not served."""
     if body.get("conversation") is not None:
-        raise refused("conversations are not served here: use previous_response_id", param="conversation")
+        said = "conversation: conversations are not served here; leave it out and go on with previous_response_id"
+        raise refused(said, param="conversation")
     if str(body.get("model", "")).startswith(PLAYED):
         body.setdefault("input", [])
     return told(visit, {key: value for key, value in body.items() if key not in OURS}, memory)
