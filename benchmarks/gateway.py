@@ -257,9 +257,12 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--load", action="store_true", help="500 streams of 25 events a second, for a minute")
     options.add_argument("--seconds", type=float, default=60.0)
+    options.add_argument("--watched", action="store_true", help="with somebody at the inspector beside with nobody")
     chosen = options.parse_args()
     if chosen.load:
         soak(seconds=chosen.seconds)
     else:
+        if chosen.watched:
+            from benchmarks.watched import report
         made = report()
         print(made.text, *(f"\nLimit broken: {limit}." for limit in made.broken))

@@ -82,7 +82,7 @@ def test_text_that_breaks_bytes_is_no_text() -> None:
 def test_frames_that_are_never_alike_are_soon_only_read() -> None:
     decoder = protocols.decoder("openai-chat")
     decoder.feed([(b"", frame("word", created=number)) for number in range(5 * LESSONS)])
-    assert decoder._like is None
+    assert decoder.like is None
     decoder.feed([(b"", frame("word", created=7)), (b"", frame("more", created=7))])
     assert decoder._hits == 0
 

@@ -60,12 +60,12 @@ class Decoder:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")
         self.ledger = Ledger(self.diagnostics)
         self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
-        self._like: Like | None = None
+        self.like: Like | None = None  # what the frame before this one was, if that only said more text
         self._lessons = self._hits = 0
 
     def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
         table = self.table
-        like = self._like
+        like = self.like
         alike = self._alike(frames, 0, like) if like is not None else 0
         for number, frame in enumerate(frames):
             if number < alike:
@@ -75,12 +75,12 @@ class Decoder:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._odd(frame[0], frame[1])
                 continue
-            self.frame, self._like = frame, None
+            self.frame, self.like = frame, None
             try:
                 table[type(payload)](self, payload)
             except ILL_SHAPED as error:
                 self._ill(error)
-            like = self._like
+            like = self.like
             if like is not None:
                 alike = self._alike(frames, number + 1, like)
         return self.ledger.drain()
@@ -98,7 +98,7 @@ class Decoder:
         said = b'"%b"' % text.encode("utf-8", "replace")
         at = data.find(said) + 1
         if at and data.find(said, at) < 0 and b"\\" not in data:
-            self._like = (name, data[:at], data[at + len(said) - 2 :], part)
+            self.like = (name, data[:at], data[at + len(said) - 2 :], part)
 
     def _alike(self, frames: Sequence[Frame], number: int, like: Like) -> int:
         """Tell the texts of the frames from that one on that are like the one learnt from; the number of the next."""
@@ -221,6 +221,11 @@ class Encoder:
             except ILL_SHAPED as error:
                 self._ill(event, error)
         return out
+
+    def word(self, event: TextDelta) -> Frame | None:
+        """The one frame of one more word of the text that is open; None where it takes more than that."""
+        part, name, line = self.more
+        return (name, line % _encode(event.text)) if event.index == part and event.logprobs is None else None
 
     def finish(self) -> list[Frame]:
         return []

@@ -104,6 +104,10 @@ class Guard:
                 return self._examine(events)
         return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
 
+    def passing(self, delta: type[ev.Event], index: int) -> bool:
+        """Whether more of that part would pass without a second look."""
+        return delta is self._delta and index == self._index and not self._dead
+
     def _examine(self, events: Sequence[Any]) -> list[Any]:
         """Judge a batch that is not all more of the same."""
         delta, index = self._delta, self._index

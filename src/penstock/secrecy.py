@@ -14,23 +14,25 @@ if TYPE_CHECKING:
 
 MARK = "[secret]"
 _SHORT = 4  # a value of fewer letters is no secret, and would be found everywhere
+# What keys begin with, before a dash.
+_MAKERS = (
+    "sk", "rk", "pk", "gsk", "hf", "r8", "pa", "jina", "xai", "pplx", "nvapi", "csk", "fw", "key", "tvly", "vck",
+    "sess", "ghp", "gho", "ghu", "ghs", "github_pat", "glpat",
+)  # fmt: skip
+_BEGINNINGS = ("AIza", "ya29.", "AKIA", "ASIA", "eyJ")  # and those without one
 # A word's beginning, also behind an escape of JSON, whose last letter would otherwise be taken for a part of it.
 _EDGE = r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))"
 _TOKENS = re.compile(
     rf"""(?x)
-    {_EDGE}(?:sk|rk|pk|gsk|hf|r8|pa|jina|xai|pplx|nvapi|csk|fw|key|tvly|vck|sess|ghp|gho|ghu|ghs|github_pat|glpat)
-        [-_][A-Za-z0-9_\-*.]{{6,}}
+    {_EDGE}(?:{"|".join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}
     | {_EDGE}AIza[A-Za-z0-9_\-]{{20,}}
     | {_EDGE}ya29\.[A-Za-z0-9_\-.]{{10,}}
     | {_EDGE}(?:AKIA|ASIA)[A-Z0-9]{{12,}}
     | {_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}\.[A-Za-z0-9_\-]{{8,}}(?:\.[A-Za-z0-9_\-]*)?
     """
 )
-# Where to look for those in a long text, several times as fast as looking everywhere: behind the last letter of one of
-# the beginnings with a dash, and at the others.
-_DASH = re.compile(r"(?<=[kf8aixwyspout])[-_](?=[A-Za-z0-9_\-*.]{6})")
-_BEGINNINGS = ("AIza", "ya29.", "AKIA", "ASIA", "eyJ")
-_LONGEST = len("github_pat")
+_DASH = re.compile(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
+_LONGEST = max(map(len, _MAKERS))
 _BEARER = re.compile(r"(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9_\-.~+/=]{6,}")
 _NAMED = re.compile(
     r"""(?ix)
@@ -104,9 +106,12 @@ def find(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
 
 
 def _places(text: str) -> Iterator[int]:
-    """Where a token may begin."""
-    for dash in _DASH.finditer(text):
-        yield from range(max(dash.start() - _LONGEST, 0), dash.start())
+    """Where a token may begin: looked for this way, a long text takes a fraction of the time."""
+    for found in _DASH.finditer(text):
+        dash = found.start()
+        first = max(dash - _LONGEST, 0)
+        if text.endswith(_MAKERS, first, dash):
+            yield from range(first, dash)
     for beginning in _BEGINNINGS:
         place = text.find(beginning)
         while place >= 0:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 from penstock import protocols
 from penstock.bridge import encoding, parser
 from penstock.diagnostics import Diagnostics
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["frame", "event", "output"]
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """A frame that came, an event, or a frame that left. `cause`: the step it followed upon; None is the end of input.
 
     `of`: the event that an output says; another than its cause where it was held back. `at`: when the chunk came.
@@ -168,14 +170,15 @@ class Tracer:
 
     def _visit(self, stage: int, cause: int | None, item: Any) -> int | None:
         """Note an item that is one to show; gives the step that is the cause of what comes of it."""
-        self._note()
         if stage == 1:
             self._settle()
             self._open = (len(self.steps), [])
             return self._step("frame", None, item)
         if stage == self._event:
+            self._note()
             return self._told_event(cause, item)
         if stage == self._last and stage > self._event:
+            self._note()
             of = cause if cause is None or self._held is None else self._held
             return self._step("output", cause, item, of)
         if stage > self._event:

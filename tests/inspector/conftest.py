@@ -49,11 +49,11 @@ class Inspected(Running):
 
 
 @contextmanager
-def inspected(*replies: Any, env: Mapping[str, str] | None = None, **more: Any) -> Iterator[Inspected]:
-    """A gateway with these replies behind it; options are those of the configuration."""
+def inspected(*replies: Any, env: Mapping[str, str] | None = None, at: str = "", **more: Any) -> Iterator[Inspected]:
+    """A gateway with these replies behind it, or another upstream (`at`); options are those of the configuration."""
     with scripted(*(replies or (answer,))) as up:
         serve = more.pop("serve", Serve(pace=0.0))
-        app: Any = Inspector(App(config(up.url, serve=serve, **more), env=env or {}))
+        app: Any = Inspector(App(config(at or up.url, serve=serve, **more), env=env or {}))
         with Inspected(app) as running:
             running.up = up
             try:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-import urllib.error
-import urllib.request
+from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 from penstock.testing import Reply
@@ -18,7 +17,10 @@ if TYPE_CHECKING:
 
 LIMIT = 30.0
 SSE = {"content-type": "text/event-stream"}
-STREAMS = {"interleaved": wires.interleaved, "hostile": wires.hostile, "many": wires.many}
+STREAMS = {
+    "interleaved": wires.interleaved, "hostile": wires.hostile, "many": wires.many,
+    "claude-opus-4-5": wires.interleaved, "claude-sonnet-4-5": wires.interleaved,
+}  # fmt: skip
 PACES = {"slow": 0.02, "live": 0.06}
 CLIENTS = {
     "anthropic": ("/v1/messages", "claude-cli/9.9"), "openai-chat": ("/v1/chat/completions", "OpenAI/Python 9.9"),
@@ -29,12 +31,12 @@ CLIENTS = {
 def wired(seen: Seen) -> Reply:
     """What the upstream says: `interleaved`, `slow-interleaved` …; anything else is a packaged script."""
     model = str(seen.json.get("model", "")) if seen.body else ""
-    pace, _, name = model.rpartition("-")
+    pace, _, name = model.partition("-")
     if model in ("overloaded", "limited"):
         return Reply.refusing("anthropic", 529 if model == "overloaded" else 429, "the provider has too much to do")
     if model == "broken":
         return Reply(tuple(wires.interleaved()), headers=SSE).cut(after=20_000)
-    make = STREAMS.get(name or model)
+    make = STREAMS.get(model) or STREAMS.get(name)
     if make is None:
         return answer(seen)
     return Reply(tuple(make()), headers=SSE, pace=PACES.get(pace, 0))
@@ -51,12 +53,12 @@ def send(
     if client == "responses":
         body.pop("max_tokens")
     headers = {"content-type": "application/json", "user-agent": name}
-    request = urllib.request.Request(running.url + path, json.dumps(body).encode(), headers)
+    connection = HTTPConnection(running.url.removeprefix("http://"), timeout=LIMIT)
     try:
-        with urllib.request.urlopen(request, timeout=LIMIT) as reply:
-            return bytes(reply.read())
-    except urllib.error.HTTPError as refused:
-        return refused.read()
+        connection.request("POST", path, json.dumps(body), headers)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
 
 
 def sending(running: Inspected, model: str, client: str = "anthropic") -> threading.Thread:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from penstock.testing import Reply
 from tests.gateway.asking import ASKING, ask, get, post
 from tests.gateway.openresponses import socket as web_socket
 from tests.inspector.conftest import inspected
-from tests.inspector.watching import Reader, watching
+from tests.inspector.watching import Reader, ended, watching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,17 +43,6 @@ def trace_of(gateway: Inspected, name: str, query: str = "") -> dict[str, Any]:
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = reply.json()
     return found
-
-
-def ended(gateway: Inspected, name: str) -> None:
-    """Wait until the gateway is through with a turn: it is a moment later than the client."""
-
-    async def over() -> None:
-        async with asyncio.timeout(10):
-            while not gateway.inspector.watch.taps[name].over:  # noqa: ASYNC110 — it is the next thing that happens
-                await asyncio.sleep(0)
-
-    gateway.call(over())
 
 
 def got(data: bytes, *, stream: bool) -> list[list[str]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -14,9 +16,11 @@ from penstock.inspector import watch as watches
 from penstock.testing import Reply
 from tests.gateway.asking import ask, get
 from tests.inspector.conftest import inspected
-from tests.inspector.watching import Reader, watching
+from tests.inspector.watching import Reader, ended, watching
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.inspector.conftest import Inspected
 
 SSE = {"content-type": "text/event-stream"}
@@ -27,22 +31,57 @@ TEXT: list[ev.AnyEvent] = [
 
 
 class Gate:
-    """An upstream that says its first words and waits to be told to go on."""
+    """An upstream that says its first words, and the rest when it is told to."""
 
     def __init__(self) -> None:
-        self.open = threading.Event()
+        data = b"".join(Reply.of("openai-chat", TEXT).chunks)
+        cut = data.rindex(b"\n\n", 0, data.index(b"word20")) + 2
+        self.open = gate = threading.Event()
 
-    def __call__(self, _: Any) -> Reply:
-        whole = Reply.of("openai-chat", TEXT)
-        data = b"".join(whole.chunks)
-        at = data.index(b"word20")
-        cut = data.rindex(b"\n\n", 0, at) + 2
+        class Answer(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.end_headers()
+                self.wfile.write(data[:cut])
+                gate.wait(20)
+                self.wfile.write(data[cut:])
 
-        async def rest() -> bytes:
-            await asyncio.to_thread(self.open.wait, 20)
-            return data[cut:]
+            def log_message(self, *_: object) -> None: ...
 
-        return Reply((data[:cut], rest), headers=SSE)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextmanager
+def waiting() -> Iterator[tuple[Inspected, Gate]]:
+    """A gateway before a gate."""
+    with Gate() as gate, inspected(at=gate.url) as running:
+        yield running, gate
+
+
+@contextmanager
+def going(gateway: Inspected, gate: Gate, reader: Reader) -> Iterator[dict[str, Any]]:
+    """A turn that goes on, as a row; it is over when this is left."""
+    asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
+    asking.start()
+    (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["state"] == "streaming"])
+    try:
+        yield row
+    finally:
+        gate.open.set()
+        asking.join(20)
+    assert not asking.is_alive()
 
 
 def over(reader: Reader, name: str) -> dict[str, Any]:
@@ -66,15 +105,10 @@ def in_loop(gateway: Inspected, work: Any) -> Any:
 
 @pytest.mark.row("G3")
 def test_a_turn_is_seen_from_its_beginning_to_its_end() -> None:
-    gate = Gate()
-    with inspected(gate) as gateway, watching(gateway.url) as reader:
-        asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
-        asking.start()
-        (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["state"] == "streaming"])
-        assert (row["asked"], row["provider"], row["engine"]) == ("openai-chat/text", "openai-chat", "native")
-        assert (row["duration"], row["held"]) == (None, True)
-        gate.open.set()
-        asking.join(20)
+    with waiting() as (gateway, gate), watching(gateway.url) as reader:
+        with going(gateway, gate, reader) as row:
+            assert (row["asked"], row["provider"], row["engine"]) == ("openai-chat/text", "openai-chat", "native")
+            assert (row["duration"], row["held"]) == (None, True)
         found = over(reader, row["id"])
         assert reader.states(row["id"])[-2:] == ["streaming", "finish"]
         assert (found["input"], found["output"], found["finish"]) == (11, 40, "stop")
@@ -138,17 +172,13 @@ def left(gateway: Inspected) -> None:
 
 
 def test_a_turn_ends_though_its_watcher_has_gone() -> None:
-    gate = Gate()
-    with inspected(gate) as gateway:
-        with watching(gateway.url) as reader:
-            asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
-            asking.start()
-            reader.until(lambda: [row for row in reader.rows.values() if row["state"] == "streaming"])
-        left(gateway)
-        gate.open.set()
-        asking.join(20)
+    with waiting() as (gateway, gate):
+        reader = watching(gateway.url)
+        with reader, going(gateway, gate, reader):
+            reader.leave()
+            left(gateway)
         (tap,) = gateway.inspector.watch.taps.values()
-        assert tap.over
+        ended(gateway, tap.id)
         assert tap.turn is None
         assert get(f"{gateway.url}/inspector/turns/{tap.id}").json()["events"][-1]["type"] == "finish"
 
@@ -159,26 +189,23 @@ def test_a_turn_ends_though_its_watcher_has_gone() -> None:
 @pytest.mark.row("G3")
 @pytest.mark.parametrize("consumer", ["", "vscode"])
 def test_a_turn_is_followed_to_its_end(consumer: str) -> None:
-    gate = Gate()
-    with inspected(gate) as gateway, watching(gateway.url) as reader:
-        asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
-        asking.start()
-        (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["state"] == "streaming"])
-        place = f"{gateway.url}/inspector/turns/{row['id']}"
-        with Reader(f"{place}/follow?as={consumer}") as follower:
+    with waiting() as (gateway, gate), watching(gateway.url) as reader:
+        with going(gateway, gate, reader) as row, Reader(_at(gateway, row, f"/follow?as={consumer}")) as follower:
             (first,) = follower.named("trace")
             assert (first["done"], first["row"]["state"]) == (False, "streaming")
             assert "word1" in str(first["events"])
             assert "word20" not in str(first["events"])
             gate.open.set()
             follower.until(lambda: follower.over)
-        asking.join(20)
-        over(reader, row["id"])
         more = follower.named("more")
         assert more[-1]["done"] is True
-        whole = get(f"{place}?as={consumer}").json()
+        whole = get(_at(gateway, row, f"?as={consumer}")).json()
         for kind in ("frames", "events", "outputs", "marks"):
             assert [*first[kind], *(one for part in more for one in part[kind])] == whole[kind]
+
+
+def _at(gateway: Inspected, row: dict[str, Any], rest: str = "") -> str:
+    return f"{gateway.url}/inspector/turns/{row['id']}{rest}"
 
 
 def test_a_turn_that_is_over_is_followed_too(gateway: Inspected) -> None:
@@ -191,13 +218,13 @@ def test_a_turn_that_is_over_is_followed_too(gateway: Inspected) -> None:
 
 
 def test_who_leaves_is_forgotten() -> None:
-    gate = Gate()
-    with inspected(gate) as gateway, watching(gateway.url) as reader:
-        asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
-        asking.start()
-        (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["state"] == "streaming"])
+    with (
+        waiting() as (gateway, gate),
+        watching(gateway.url) as reader,
+        going(gateway, gate, reader) as row,
+    ):
         tap = gateway.inspector.watch.taps[row["id"]]
-        with Reader(f"{gateway.url}/inspector/turns/{row['id']}/follow"):
+        with Reader(_at(gateway, row, "/follow")):
             assert len(tap.followers) == 1
 
         async def gone() -> None:
@@ -206,8 +233,6 @@ def test_who_leaves_is_forgotten() -> None:
                     await asyncio.sleep(0.005)
 
         gateway.call(gone())
-        gate.open.set()
-        asking.join(20)
 
 
 # ── bounds ────────────────────────────────────────────────────────────────────────────────────────

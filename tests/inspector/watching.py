@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
@@ -12,6 +13,8 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.inspector.conftest import Inspected
 
 LIMIT = 20.0
 
@@ -96,3 +99,14 @@ class Reader:
 def watching(url: str, headers: dict[str, str] | None = None) -> Reader:
     """Somebody who looks at the list."""
     return Reader(f"{url}/inspector/live", headers)
+
+
+def ended(gateway: Inspected, name: str) -> None:
+    """Wait until the gateway is through with a turn: it is a moment later than the client."""
+
+    async def over() -> None:
+        async with asyncio.timeout(10):
+            while not gateway.inspector.watch.taps[name].over:  # noqa: ASYNC110 — it is the next thing that happens
+                await asyncio.sleep(0)
+
+    gateway.call(over())

@@ -133,7 +133,7 @@ def test_the_extension_starts_its_own_gateway(tmp_path: Path) -> None:
         file.write_text(config(upstream).replace(key, f'key = "made-up"\n{key}'))
         commands = {
             **looking_at(upstream), "machine": machine, "running": running, "config": lambda _: str(file),
-            "taken": lambda _: taken.getsockname()[1], "restart": lambda _: os.kill(running(None)["pid"], signal.SIGKILL),
+            "taken": lambda _: taken.getsockname()[1], "restart": lambda _: ended(running(None)["pid"], signal.SIGTERM),
         }  # fmt: skip
         with Control(commands) as control:
             right(editor.suites(["own", "first", "second"], control), least=16)
@@ -142,8 +142,10 @@ def test_the_extension_starts_its_own_gateway(tmp_path: Path) -> None:
         ended(pid)
 
 
-def ended(pid: int) -> None:
-    """The windows are gone: so is their gateway, soon."""
+def ended(pid: int, by: signal.Signals | None = None) -> None:
+    """The windows are gone: so is their gateway, soon; or it was told to."""
+    if by is not None:
+        os.kill(pid, by)
     deadline = time.monotonic() + 60
     while lives(pid) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -22,6 +22,8 @@ export interface Choice {
   readonly few: number;
   /** The id behind the utility alias; empty: the cheapest. */
   readonly utility: string;
+  /** Ids that another setting names: they are listed, or the host could not be asked for them. */
+  readonly named?: readonly string[];
 }
 
 export interface Listed {
@@ -56,7 +58,9 @@ export function honestName(name: string, family: string): string {
 /** `suffix` tells the models of one gateway from those of another. */
 export function listed(models: readonly Model[], choice: Choice, suffix = ""): Listed[] {
   const unique = [...new Map(models.map((model) => [model.id, model] as const).reverse()).values()].reverse();
-  const rows: Listed[] = chosen(unique, choice).map((model) => ({ model, information: information(model, suffix) }));
+  const shown = new Set(chosen(unique, choice));
+  const wanted = unique.filter((model) => shown.has(model) || choice.named?.includes(model.id));
+  const rows: Listed[] = wanted.map((model) => ({ model, information: information(model, suffix) }));
   const cheap = utilityOf(unique, choice.utility);
   return cheap && !unique.some(({ id }) => id === UTILITY) ? [...rows, alias(cheap, suffix)] : rows;
 }

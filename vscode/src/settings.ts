@@ -30,7 +30,12 @@ export function settings(): Settings {
     config: of("gateway.config", ""),
     arguments: of<string[]>("gateway.arguments", []),
     reasoning: of<Reasoning>("reasoning", "thinking"),
-    models: { show: of<string[]>("models.show", []), few: FEW, utility: of("models.utility", "") },
+    models: {
+      show: of<string[]>("models.show", []),
+      few: FEW,
+      utility: of("models.utility", ""),
+      named: [of("commitMessage.model", "")],
+    },
     completions: {
       enabled: of("completions.enabled", false),
       model: of("completions.model", ""),

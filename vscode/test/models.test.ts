@@ -99,6 +99,13 @@ test("of a long list the newest of each line, and the most able, are shown", () 
   assert.equal(chosen(played, choice({ few: 2 })).length, 2);
 });
 
+test("what another setting names is listed in any case", () => {
+  const rows = [1, 2, 3].map((number) => model({ id: `a/${number}` }));
+  const ids = (more: Partial<Choice>) => listed(rows, choice(more)).map(({ information }) => information.id);
+  assert.deepEqual(ids({ few: 1, named: ["a/3", ""] }), ["a/1", "a/3", "utility"]);
+  assert.deepEqual(ids({ show: ["a/2"], named: ["a/2", "b/1"] }), ["a/2", "utility"]);
+});
+
 test("patterns are no regular expressions", () => {
   assert.equal(matches("a.b*", "axb"), false);
   assert.equal(matches("a.b*", "a.b/c(1)"), true);

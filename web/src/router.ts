@@ -46,7 +46,7 @@ export function go(view: View, id = "", query: Record<string, string> = {}): voi
 
 /** Changes the address without a step in the history: filters and steps are not places to go back to. */
 export function adjust(query: Record<string, string>): void {
-  const { view, id } = route.value;
-  history.replaceState(null, "", formatRoute(view, id, query));
-  route.value = { view, id, query };
+  const address = formatRoute(route.value.view, route.value.id, query);
+  history.replaceState(null, "", address);
+  route.value = parseRoute(address);
 }

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from penstock import protocols
 from penstock.bridge import parser
+from penstock.engines.express import express
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Start
 from penstock.grammar import Guard
@@ -36,8 +37,7 @@ class Decoding:
 
     def __init__(self, job: Job) -> None:
         self.decoder = protocols.decoder(job.protocol)
-        self._after: Stage[Any, Any] = Pipe(Guard(), *job.shaping) if job.shaping else Guard()
-        self.after = self._after.feed
+        self.after: Stage[Any, Any] = Pipe(Guard(), *job.shaping) if job.shaping else Guard()
         self._shaping = job.shaping
 
     @property
@@ -46,11 +46,11 @@ class Decoding:
         return any(getattr(stage, "over", False) for stage in self._shaping)
 
     def events(self, decoded: list[Any]) -> list[AnyEvent]:
-        return self._after.feed(decoded) if decoded else decoded
+        return self.after.feed(decoded) if decoded else decoded
 
     def finish(self, decoded: list[Any] | None = None) -> list[AnyEvent]:
         tail = [*(decoded or ()), *self.decoder.finish()]
-        return [*self._after.feed(tail), *self._after.finish()]
+        return [*self.after.feed(tail), *self.after.finish()]
 
     def broken(self, fault: Fault) -> list[AnyEvent]:
         """The last events; where the decoder can only say that the answer was cut short, the fault says why."""
@@ -58,11 +58,11 @@ class Decoding:
         told = [fault if type(event) is Fault and event.kind == "truncated" else event for event in tail]
         if not told and not self.decoder.ledger.turns:
             told = [Start(), fault]
-        return [*self._after.feed(told), *self._after.finish()]
+        return [*self.after.feed(told), *self.after.finish()]
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        return [*self.decoder.diagnostics, *getattr(self._after, "diagnostics", ())]
+        return [*self.decoder.diagnostics, *getattr(self.after, "diagnostics", ())]
 
 
 class Reading:
@@ -104,9 +104,12 @@ class Reading:
         if self._done or self._whole:
             return
         parser: Any = getattr(self._parser, "settled", None) or self._parser
-        feed, decode, events = parser.feed, self._decoding.decoder.feed, self._decoding.after
+        feed, decode, events = parser.feed, self._decoding.decoder.feed, self._decoding.after.feed
+        short = express(parser, self._decoding.decoder, self._decoding.after)
 
         def take(chunk: bytes) -> bool:
+            if short is not None and (told := short.read(chunk)) is not None:
+                return step(chunk, told)
             try:
                 made = decode(feed([chunk]))
                 if made:

@@ -89,6 +89,11 @@ class SseParser(FailsLate):
             frames = self._parse(whole) if len(whole) <= self._limit else self._parse_bounded(whole)
         return frames if len(tail) <= self._limit else self._too_large(frames)
 
+    @property
+    def idle(self) -> bool:
+        """Whether all that was fed has come out: what comes next begins a frame."""
+        return not self._tail and self._begun and not self._after_cr and self._late is None
+
     def finish(self) -> list[Frame]:
         if self._late is not None:
             raise self._late

@@ -65,7 +65,8 @@ def _home(host: str) -> str:
         f"<style>{_STYLE}</style><h1>penstock</h1><p>This gateway answers over Chat Completions, Messages, Responses, "
         f"Gemini, Ollama's API, the UI message stream and VS Code parts, whatever its providers speak. The models it "
         f"has are listed at <a href=/v1/models>/v1/models</a>. These need no key, no network and no model:</p>"
-        f"<table>{rows}</table>"
+        f"<table>{rows}</table><p>The inspector, which shows streams as they pass, belongs here and is not built: "
+        f"<code>make web</code> builds it, and a released wheel has it.</p>"
         f"<h2>See one</h2><pre>curl -N {address}/v1/chat/completions -d "
         f'\'{{"model":"replay/tools","stream":true}}\'\n'
         f'curl -N {address}/v1/messages -d \'{{"model":"replay/reasoning","stream":true}}\'\n'

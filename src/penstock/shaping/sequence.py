@@ -38,6 +38,10 @@ class Sequence:
                 self._place(kind, event, out)
         return out
 
+    def passing(self, delta: type[ev.Event], index: int) -> bool:
+        """Whether more of that part would pass as it is."""
+        return delta is self._delta and index == self._current and not self._held
+
     def _lone(self, events: Batch[Any]) -> bool:
         """Nine batches in ten are more of the part that is open, and pass as they are."""
         delta: Any = self._delta

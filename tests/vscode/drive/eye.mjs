@@ -27,11 +27,14 @@ export async function openEye() {
   };
 }
 
+const ITEM = ".statusbar-item:has-text('Penstock')";
+
 const LOOKS = {
   suite: ({ suite }) => suite,
   /** The extension's item in the status bar. */
-  status: async ({ page }) =>
-    (await page.locator(".statusbar-item[id='penstock.penstock.penstock.status']").innerText()).trim(),
+  status: async ({ page }) => (await page.locator(ITEM).first().innerText()).trim(),
+  /** All that it says to somebody who cannot see it: its text, and what it says to a mouse that rests on it. */
+  tip: async ({ page }) => page.locator(`${ITEM} a`).first().getAttribute("aria-label"),
   /** Messages to the user that are shown just now. */
   notices: ({ page }) => page.locator(".notification-list-item").allInnerTexts(),
   /** Press a button of a message. */
@@ -49,6 +52,13 @@ const LOOKS = {
     await rows.first().waitFor({ timeout: LIMIT });
     return page.locator(".quick-input-widget").first().innerText();
   },
+  /** Narrow the list down to one row, and tick or untick it. */
+  toggle: async ({ page }, text) => {
+    await page.keyboard.type(text);
+    await page.locator(`.quick-input-list .monaco-list-row:has-text('${text}')`).first().click({ timeout: LIMIT });
+    await page.locator(".quick-input-widget input[type=text]").first().focus();
+    await page.keyboard.press("Enter");
+  },
   key: ({ page }, name) => page.keyboard.press(name),
   shot: ({ page, shots }, name) => page.screenshot({ path: path.join(shots, `${name}.png`) }),
   /** Go to another window, and come back; a browser without a screen has to be told. */
@@ -65,14 +75,28 @@ const LOOKS = {
       }
       document.hasFocus = has;
     }),
-  /** Another window of the same folder; gives when its extension is up. */
+  /** Another window of the same folder, in which somebody asks for something; gives when its extension is up. */
   open: async (at) => {
     at.other = await at.page.context().newPage();
     await at.other.goto(at.plain);
-    await at.other.waitForSelector(".statusbar-item:has-text('Penstock')", { timeout: LIMIT });
+    await at.other.waitForSelector(".statusbar-item", { timeout: LIMIT });
+    const row = at.other.locator(".quick-input-list .monaco-list-row:has-text('Show Usage and')").first();
+    for (let tries = 0; tries < 20 && !(await row.isVisible()); tries++) {
+      // Commands are there only once the extensions were read.
+      await at.other.keyboard.press("Escape");
+      await at.other.keyboard.press("F1");
+      await at.other.keyboard.type("Penstock: Show Usage");
+      await at.other.waitForTimeout(700);
+    }
+    await row.click();
+    await at.other.waitForSelector(ITEM, { timeout: LIMIT });
   },
   close: async (at) => {
     await at.other?.close();
+  },
+  /** Close whatever was opened beside the editor. */
+  shut: async ({ page }) => {
+    for (const one of page.context().pages()) if (one !== page) await one.close();
   },
   /** The addresses of pages that were opened beside the editor. */
   opened: ({ page }) =>

@@ -6,7 +6,7 @@ import * as fs from "node:fs";
 import * as path from "node:path";
 import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
-import { ask, control, model, until, user, VENDOR } from "./tools.ts";
+import { ask, control, eye, model, taken, until, usage, user, VENDOR } from "./tools.ts";
 
 const ids = async () => (await vscode.lm.selectChatModels({ vendor: VENDOR })).map(({ id }) => id);
 const folder = () => vscode.workspace.workspaceFolders?.[0]?.uri.fsPath ?? "";
@@ -34,7 +34,7 @@ async function repository(): Promise<Repository> {
 
 export const extras: Suite = {
   "a further gateway is a configuration group, and its models have ids of their own": async () => {
-    const other = await control<string>("other");
+    const [other] = await control<string[]>("hosts");
     const found = await until("its models", async () => {
       const all = await ids();
       return all.includes(`replay/text@${other}`) ? all : undefined;
@@ -43,16 +43,58 @@ export const extras: Suite = {
     assert.ok(found.includes("replay/text"));
     assert.match((await ask(`replay/text@${other}`, [user("Hello")])).text, /^A penstock/);
   },
+  "a gateway of a later version is understood as far as it goes": async () => {
+    const [, later] = await control<string[]>("hosts");
+    const reply = await ask(`later/one@${later}`, [user("Hello")]);
+    assert.equal(reply.text, "Later.");
+    const kinds = reply.data.map(({ mimeType }) => mimeType);
+    assert.deepEqual(kinds.slice(0, 4), [
+      "application/vnd.vercel.gauge+json",
+      "text/plain",
+      "application/json",
+      "application/octet-stream",
+    ]);
+    assert.deepEqual(JSON.parse(reply.data[0]?.bytes.toString() ?? ""), { level: 3.2 });
+    assert.deepEqual([...(reply.data[3]?.bytes ?? [])], [0, 1]);
+    assert.ok(usage(reply).total_tokens > 0, "an estimate, where the gateway sent none");
+  },
+  "of hundreds of models a few are listed, and the others can be chosen": async () => {
+    const own = async () => (await ids()).filter((id) => !id.includes("@"));
+    const shown = await own();
+    assert.equal(shown.length, 26, "24, the one that writes commit messages, and the utility model");
+    assert.ok(shown.includes("mistral/codestral-latest"), "some of each provider");
+    const last = ["many/delta-17", "many/delta-170"].find((id) => !shown.includes(id)) ?? "";
+    void vscode.commands.executeCommand("penstock.chooseModels");
+    assert.match(await eye<string>("rows"), /Models to show, of 3\d\d/);
+    await eye("shot", "choose");
+    await eye("toggle", last);
+    await until("the choice to be seen", async () => (await own()).includes(last));
+    assert.equal((await own()).length, 27);
+    await vscode.workspace
+      .getConfiguration("penstock")
+      .update("models.show", undefined, vscode.ConfigurationTarget.Global);
+    await until("a few again", async () => (await own()).length === 26);
+  },
+  "a prompt that is too long is refused with numbers, and nobody is asked": async () => {
+    const before = await control<number>("asked");
+    const [chat] = await vscode.lm.selectChatModels({ vendor: VENDOR, id: "many/gpt-4" });
+    assert.ok(chat);
+    await assert.rejects(
+      async () => taken(await chat.sendRequest([user("Every word counts. ".repeat(4_000))])),
+      /The prompt is about 1\d,\d{3} tokens and GPT-4 takes 4,096: start a new chat or attach less\.$/,
+    );
+    assert.equal(await control<number>("asked"), before);
+  },
   "the user chooses which models are shown": async () => {
     const settings = vscode.workspace.getConfiguration("penstock");
     await settings.update("models.show", ["replay/ref*", "replay/image"], vscode.ConfigurationTarget.Global);
-    const chosen = ["replay/image", "replay/refusal", "utility"];
+    const chosen = ["replay/image", "replay/refusal", "replay/text", "utility"];
     await until("the choice to be seen", async () => {
       const own = (await ids()).filter((id) => !id.includes("@")).sort();
       return JSON.stringify(own) === JSON.stringify(chosen) || undefined;
     });
     await settings.update("models.show", undefined, vscode.ConfigurationTarget.Global);
-    await until("all to come back", async () => (await ids()).includes("replay/text") || undefined);
+    await until("the others to come back", async () => (await ids()).includes("mistral/codestral-latest") || undefined);
   },
   "the utility model is one that was named": async () => {
     const settings = vscode.workspace.getConfiguration("penstock");
@@ -80,6 +122,7 @@ export const extras: Suite = {
     await settings.update("completions.enabled", true, vscode.ConfigurationTarget.Global);
     const document = await vscode.workspace.openTextDocument({ content: "a gate is \nend\n" });
     const editor = await vscode.window.showTextDocument(document);
+    const before = await control<number>("asked");
     const at = new vscode.Position(0, 10);
     editor.selection = new vscode.Selection(at, at);
     await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger");
@@ -87,6 +130,14 @@ export const extras: Suite = {
       await vscode.commands.executeCommand("editor.action.inlineSuggest.commit");
       return document.getText().startsWith("a gate is 42 cm high\nend") || undefined;
     });
+    await editor.edit((change) => change.delete(new vscode.Range(at, at.translate(0, 10))));
+    editor.selection = new vscode.Selection(at, at);
+    await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger");
+    await until("it to be taken again", async () => {
+      await vscode.commands.executeCommand("editor.action.inlineSuggest.commit");
+      return document.getText().startsWith("a gate is 42 cm high\nend") || undefined;
+    });
+    assert.equal((await control<number>("asked")) - before, 1, "what was given once is remembered");
     await settings.update("completions.enabled", false, vscode.ConfigurationTarget.Global);
   },
 };

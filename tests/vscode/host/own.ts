@@ -1,22 +1,23 @@
 // No gateway in the settings: the extension starts one, brings it back when it is killed, and shares it with all windows.
 
 import assert from "node:assert/strict";
-import * as fs from "node:fs";
-import * as path from "node:path";
 import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
-import { ask, control, until, user, VENDOR } from "./tools.ts";
+import { ask, control, eye, taken, until, user, VENDOR } from "./tools.ts";
 
 interface Running {
   readonly url: string;
   readonly key: string;
   readonly pid: number;
+  readonly windows: number;
 }
 
-async function running(): Promise<Running> {
-  const folder = await control<string>("state");
-  return JSON.parse(fs.readFileSync(path.join(folder, "gateway.json"), "utf8"));
-}
+const running = () => control<Running>("running");
+const restarted = async (...settings: [string, unknown][]): Promise<void> => {
+  await control("machine", Object.fromEntries(settings));
+  await vscode.commands.executeCommand("notifications.showList");
+  await eye("press", "Restart Gateway");
+};
 
 export const own: Suite = {
   "a gateway is started on a free port with a key of its own": async () => {
@@ -26,7 +27,6 @@ export const own: Suite = {
     assert.match(url, /^http:\/\/127\.0\.0\.1:\d+$/);
     assert.ok(key.length > 30 && pid > 1);
     assert.match((await ask("replay/text", [user("Hello")])).text, /^A penstock/);
-    await control("pid", pid);
   },
   "its key opens it, and without one it stays shut": async () => {
     const { url, key } = await running();
@@ -41,14 +41,47 @@ export const own: Suite = {
     assert.match(reply.text, /^A penstock/);
     const back = await running();
     assert.notEqual(back.pid, pid);
-    await control("pid", back.pid);
+  },
+  "it is killed in the middle of an answer: one sentence, and the next question is answered": async () => {
+    const [chat] = await vscode.lm.selectChatModels({ vendor: VENDOR, id: "replay/text" });
+    assert.ok(chat);
+    const { pid } = await running();
+    let killed = false;
+    await assert.rejects(
+      taken(await chat.sendRequest([user("Go")]), () => {
+        if (!killed) process.kill(pid, "SIGKILL");
+        killed = true;
+      }),
+      /The gateway went away in the middle of its answer \(aborted\): try again, or run “Penstock: Restart Gateway”\.$/,
+    );
+    assert.match((await ask("replay/text", [user("And now?")])).text, /^A penstock/);
+    await running();
+  },
+  "two windows share it, and one that closes leaves it to the other": async () => {
+    const { pid, windows } = await running();
+    assert.equal(windows, 1);
+    await eye("open");
+    await until("the other window to want it", async () => (await running()).windows === 2);
+    assert.equal((await running()).pid, pid);
+    await eye("close");
+    await until("it to be gone", async () => (await running()).windows === 1);
+    assert.equal((await running()).pid, pid);
+    assert.match((await ask("replay/text", [user("Still there?")])).text, /^A penstock/);
+  },
+  "the inspector is opened with the key where it is never sent": async () => {
+    const { url, key } = await running();
+    void vscode.commands.executeCommand("penstock.openInspector");
+    const page = await until("its page", async () =>
+      (await eye<string[]>("opened")).find((one) => one.includes(new URL(url).port)),
+    );
+    assert.ok(page.endsWith(`#key=${key}`), page);
+    await eye("shut");
   },
   "a restart by hand": async () => {
     const { pid } = await running();
     await vscode.commands.executeCommand("penstock.restart");
     const fresh = await running();
     assert.notEqual(fresh.pid, pid);
-    await control("pid", fresh.pid);
   },
   "the set-up is checked, and the report has no secret in it": async () => {
     const report = await vscode.commands.executeCommand<string>("penstock.checkSetup");
@@ -86,6 +119,16 @@ export const own: Suite = {
       [],
     );
   },
+  "a port that is taken is said in one sentence, and another one helps": async () => {
+    const port = await control<number>("taken");
+    await restarted(["penstock.gateway.arguments", ["--port", String(port)]]);
+    const said = new RegExp(`The gateway did not start: .*port ${port} on 127\\.0\\.0\\.1 is taken`);
+    await until("the reason", async () => (await eye<string[]>("notices")).find((one) => said.test(one)));
+    assert.match(await eye<string>("tip"), said);
+    await control("machine", { "penstock.gateway.arguments": [] });
+    await until("an answer", () => ask("replay/text", [user("Hello?")]).catch(() => undefined));
+    await running();
+  },
   "the model list says why where nothing can be started, and comes back": async () => {
     await control("machine", { "penstock.gateway.url": "http://127.0.0.1:9" });
     await until("the models to go", async () =>
@@ -95,5 +138,13 @@ export const own: Suite = {
     await until("the models to come back", async () =>
       (await vscode.lm.selectChatModels({ vendor: VENDOR })).length ? true : undefined,
     );
+  },
+  "a setting that a gateway has from its start on is offered as a restart": async () => {
+    const { pid } = await running();
+    await restarted(["penstock.gateway.config", await control<string>("config")]);
+    await until("the models of the configuration", async () =>
+      (await vscode.lm.selectChatModels({ vendor: VENDOR })).some(({ id }) => id === "anthropic/claude-script"),
+    );
+    assert.notEqual((await running()).pid, pid);
   },
 };

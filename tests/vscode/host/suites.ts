@@ -1,6 +1,7 @@
 // The suites by name.
 
 import { extras } from "./extras.ts";
+import { keys } from "./keys.ts";
 import { limits } from "./limits.ts";
 import { nothing } from "./nothing.ts";
 import { own } from "./own.ts";
@@ -9,4 +10,4 @@ import { first, second } from "./state.ts";
 
 export type Suite = Readonly<Record<string, () => Promise<void>>>;
 
-export const suites: Readonly<Record<string, Suite>> = { parts, first, second, limits, own, extras, nothing };
+export const suites: Readonly<Record<string, Suite>> = { parts, first, second, limits, own, keys, extras, nothing };

@@ -2,6 +2,7 @@
 // shown as the text it is, pictures from elsewhere as links. Leans on marked's lexer; pages.ts bounds what it is given.
 import { Lexer, type Token, type Tokens } from "marked";
 import { type ComponentChild, h } from "preact";
+import { breakable } from "../ui/breaking.ts";
 import { linkTarget, pictureData, saysItself } from "./addresses.ts";
 import { type Piece, pieces, unmarked } from "./citing.ts";
 import { decodeReferences } from "./entities.ts";
@@ -26,7 +27,7 @@ export function drawMarkdown(text: string, brush: Brush): ComponentChild[] {
   try {
     return new Drawing(brush).blocks(lex(text));
   } catch {
-    return [h("p", { class: "md-plain" }, brush.marked ? unmarked(text) : text)]; // nested beyond the stack
+    return [h("p", { class: "md-plain" }, breakable(brush.marked ? unmarked(text) : text))]; // nested beyond the stack
   }
 }
 
@@ -80,7 +81,7 @@ class Drawing {
 
   #piece(piece: Piece): ComponentChild {
     if (typeof piece === "string") {
-      const said = decodeReferences(piece);
+      const said = breakable(decodeReferences(piece));
       return this.#cited.size > 0
         ? h("span", { class: "cited", "data-cited": [...this.#cited].join(" ") }, said)
         : said;

@@ -26,7 +26,7 @@ export function StreamsView() {
   };
   const move = (by: number) => {
     const at = shown.findIndex((row) => row.id === chosen);
-    const next = shown[Math.max(0, Math.min(at < 0 && by > 0 ? 0 : at + by, shown.length - 1))];
+    const next = shown[Math.max(0, Math.min(at + by, shown.length - 1))];
     if (next) choose(next.id);
   };
   const filter = (change: { q?: string; state?: string }) => {

@@ -4,7 +4,7 @@ import "./try.css";
 import { useState } from "preact/hooks";
 import { about, aboutError } from "../api/about.ts";
 import { useKeys } from "../ui/keys.ts";
-import { Segments } from "../ui/Segments.tsx";
+import { Switch } from "../ui/Switch.tsx";
 import { firstModel, WAYS, type Way } from "./asking.ts";
 import { Composer } from "./Composer.tsx";
 import { Conversation } from "./Conversation.tsx";
@@ -13,6 +13,7 @@ import { forget, send, stop, talk } from "./session.ts";
 
 const MODEL = "penstock-try-model";
 const WAY = "penstock-try-way";
+const CHOICES = WAYS.map(({ id, label, note }) => ({ value: id, label, title: note }));
 
 export function TryView() {
   const [model, setModel] = useState(() => remembered(MODEL));
@@ -38,7 +39,7 @@ export function TryView() {
     <div class="try">
       <div class="try-head">
         <ModelChoice models={models} chosen={chosen} onChoose={chooseModel} />
-        <Segments name="way" legend="Client protocol" options={WAYS} chosen={way.id} onChoose={chooseWay} />
+        <Switch label="Client protocol" choices={CHOICES} chosen={way.id} onChoose={chooseWay} />
         <button type="button" onClick={forget} disabled={talk.value.length === 0}>
           New talk
         </button>
@@ -74,16 +75,17 @@ interface ModelProps {
 /** A list by provider, and a place for any other name: an alias, or a model that no list has. */
 function ModelChoice({ models, chosen, onChoose }: ModelProps) {
   const listed = models.some(({ id }) => id === chosen);
-  const [other, setOther] = useState(!listed && chosen !== "");
+  const [asked, setAsked] = useState(false);
+  const other = asked || (models.length > 0 && !listed && chosen !== "");
   const providers = [...new Set(models.map(({ provider }) => provider))];
   const pick = (value: string) => {
-    setOther(value === "");
+    setAsked(value === "");
     if (value) onChoose(value);
   };
   return (
-    <label class="try-choice">
-      <span>Model</span>
-      <select value={other ? "" : chosen} onChange={(event) => pick(event.currentTarget.value)}>
+    <div class="try-choice">
+      <label for="try-model">Model</label>
+      <select id="try-model" value={other ? "" : chosen} onChange={(event) => pick(event.currentTarget.value)}>
         {providers.map((provider) => (
           <optgroup key={provider} label={provider || "aliases"}>
             {models
@@ -106,7 +108,7 @@ function ModelChoice({ models, chosen, onChoose }: ModelProps) {
           onInput={(event) => onChoose(event.currentTarget.value.trim())}
         />
       )}
-    </label>
+    </div>
   );
 }
 

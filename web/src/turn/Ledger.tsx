@@ -2,8 +2,8 @@
 // that are seen. With `only`, one column by itself, for narrow windows.
 import "./ledger.css";
 import { useSignalEffect } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { useScroller } from "../ui/useScroller.ts";
+import { useEffect, useRef } from "preact/hooks";
+import { type Scroller, useScroller } from "../ui/useScroller.ts";
 import { Cell, cellId } from "./Cell.tsx";
 import { formatSeconds } from "./clock.ts";
 import type { TurnModel } from "./model.ts";
@@ -29,7 +29,7 @@ export function Ledger({ model, only }: Props) {
   const scroller = useScroller<HTMLDivElement>(size, ROW, HEAD);
   const slotOf = (place: Place) => (only ? place.index : (order.slots[place.column][place.index] ?? 0));
   useShownPlace(model, only, scroller.show);
-  useFollow(model, size, scroller);
+  const scrolled = useFollow(model, size, scroller);
   const place = model.place.value;
   const active = place && columns.includes(place.column) ? cellId(place) : undefined;
   const rows = [];
@@ -46,7 +46,7 @@ export function Ledger({ model, only }: Props) {
       aria-colcount={columns.length + 1}
       aria-activedescendant={active && place && inside(slotOf(place), scroller.seen) ? active : undefined}
       tabIndex={0}
-      onScroll={scroller.onScroll}
+      onScroll={scrolled}
       onClick={(event) => choose(model, event)}
     >
       <Head model={model} columns={columns} top={scroller.top} only={only} />
@@ -81,12 +81,23 @@ function useShownPlace(model: TurnModel, only: Column | undefined, show: (first:
   });
 }
 
-/** A live turn is followed for as long as the reader stands at the end. */
-function useFollow(model: TurnModel, size: number, scroller: { show: (first: number) => void }): void {
+/** A live turn is followed while the reader stands at the end and has not scrolled away from it. */
+function useFollow(model: TurnModel, size: number, scroller: Scroller<HTMLDivElement>): () => void {
   const done = model.trace.value.done;
+  const follows = useRef(!done);
+  const last = useRef(0);
   useEffect(() => {
-    if (!done && model.place.value === null && size) scroller.show(size - 1);
+    if (follows.current && model.place.value === null && size) scroller.show(size - 1);
+    if (done) follows.current = false;
   }, [size, done]);
+  return () => {
+    scroller.onScroll();
+    const top = scroller.ref.current?.scrollTop ?? 0;
+    // Rows may have come since the scrolling that this tells of: only the way back up is the reader's own.
+    if (top < last.current) follows.current = false;
+    else if (!done && scroller.atEnd()) follows.current = true;
+    last.current = top;
+  };
 }
 
 function choose(model: TurnModel, event: MouseEvent): void {

@@ -5,13 +5,15 @@ import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
 import { askJson, explain } from "../api/client.ts";
 import { adjust, formatRoute, route } from "../router.ts";
-import { Segments } from "../ui/Segments.tsx";
+import { Switch } from "../ui/Switch.tsx";
 import { Figures } from "./Figures.tsx";
 import { asked, BYS, type By, largest, RANGES, type Range, type Usage } from "./figures.ts";
 import { Plots } from "./Plots.tsx";
 import { NamesTable, TimesTable } from "./Tables.tsx";
 
 const DAY = RANGES[1];
+const TIMES = RANGES.map(({ id, label }) => ({ value: id, label, title: `The last ${label.toLowerCase()}` }));
+const NAMES = BYS.map(({ id, label }) => ({ value: id, label, title: `By ${label.toLowerCase()}` }));
 
 export function UsageView() {
   const { query } = route.value;
@@ -24,14 +26,8 @@ export function UsageView() {
       <div class="usage">
         <header class="usage-head">
           <h1>Usage</h1>
-          <Segments
-            name="range"
-            legend="Time"
-            options={RANGES}
-            chosen={range.id}
-            onChoose={(id) => choose({ range: id })}
-          />
-          <Segments name="by" legend="Counted by" options={BYS} chosen={by} onChoose={(id) => choose({ by: id })} />
+          <Switch label="Time" choices={TIMES} chosen={range.id} onChoose={(id) => choose({ range: id })} />
+          <Switch label="Counted by" choices={NAMES} chosen={by} onChoose={(id) => choose({ by: id })} />
           <button type="button" onClick={refresh}>
             Refresh
           </button>

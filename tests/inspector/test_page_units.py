@@ -1,0 +1,79 @@
+"""The page without a browser: its own tests, types and lint, what is built, and what its code never does."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.vscode.e2e import script
+
+pytestmark = pytest.mark.node
+WEB = Path(__file__).parents[2] / "web"
+STATIC = WEB.parent / "src/penstock/inspector/static"
+LARGEST = 150_000  # bytes of the whole page, compressed
+# What would let a model's words become markup or code, or ask somebody outside.
+NEVER = re.compile(
+    r"innerHTML|outerHTML|dangerouslySetInnerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser"
+    r"|\beval\(|new Function|setAttribute\(.on|srcdoc|EventSource|WebSocket\(|importScripts"
+)
+# Names of formats, which nobody asks; and marked says where to report an error in it.
+ADDRESS = re.compile(r"https?://(?!www\.w3\.org/|github\.com/markedjs/marked\.)[\w.-]+")
+
+
+@pytest.fixture(autouse=True)
+def _packages() -> None:
+    if not (WEB / "node_modules/vite").is_dir():
+        pytest.skip("the npm packages of web/ are missing (make web installs them)")
+
+
+@pytest.mark.slow
+@pytest.mark.row("G3", "R7")
+def test_its_own_tests_pass() -> None:
+    script("--test", "--test-isolation=none", "--test-timeout=60000", "test/**/*.test.ts", cwd=WEB, limit=300.0)
+
+
+@pytest.mark.slow
+def test_types_and_lint() -> None:
+    script("node_modules/typescript/bin/tsc", "-p", ".", cwd=WEB)
+    script("node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings", ".", cwd=WEB)
+
+
+@pytest.mark.slow
+def test_two_builds_are_the_same_and_small(tmp_path: Path) -> None:
+    """One script and one style sheet, named by what they hold, with nothing inline."""
+    for name in ("one", "two"):
+        script("node_modules/vite/bin/vite.js", "build", "--outDir", tmp_path / name, "--emptyOutDir", cwd=WEB)
+    one, two = (_files(tmp_path / name) for name in ("one", "two"))
+    assert one == two
+    kinds = sorted(Path(name).suffix for name in one if name.startswith("assets/"))
+    assert kinds == [".css", ".js", ".svg"]
+    assert sum(len(gzip.compress(data)) for data in one.values()) < LARGEST
+    page = one["index.html"].decode()
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\son\w+=|\sstyle=", page)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_nothing_becomes_markup_or_code() -> None:
+    for file in (WEB / "src").rglob("*.ts*"):
+        code = re.sub(r"//[^\n]*|/\*.*?\*/", "", file.read_text(), flags=re.DOTALL)
+        assert not (found := NEVER.search(code)), f"{file.name}: {found[0]}"
+
+
+@pytest.mark.usefixtures("built")
+def test_the_page_names_nobody_outside() -> None:
+    for name, data in _files(STATIC).items():
+        assert not (found := ADDRESS.search(data.decode())), f"{name}: {found[0]}"
+
+
+def test_the_lock_has_no_addresses() -> None:
+    lock = (WEB / "package-lock.json").read_text()
+    assert '"resolved"' not in lock
+    pinned = re.findall(r'"[^"]+": "([^"]+)"', (WEB / "package.json").read_text().partition('"devDependencies"')[2])
+    assert all(re.fullmatch(r"[\d.]+|\^24\.0\.0", version) for version in pinned), pinned

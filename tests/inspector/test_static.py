@@ -1,0 +1,146 @@
+"""The page as it is served: its headers, its files, the word in its place where it is not built; and a file by itself."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.inspector.static import INDEX, Pages
+from tests.cli.running import environment
+from tests.gateway.asking import get, post
+from tests.inspector.conftest import inspected
+
+if TYPE_CHECKING:
+    from tests.inspector.conftest import Inspected
+
+EXAMPLE = Path(__file__).parents[2] / "examples/tides.sse"
+LIMIT = 20.0
+POLICY = {
+    "default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "img-src": "'self' data: blob:",
+    "media-src": "data: blob:", "connect-src": "'self'", "base-uri": "'none'", "form-action": "'none'",
+    "frame-ancestors": "'none'",
+}  # fmt: skip
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / INDEX).write_text("<!doctype html><title>a page</title>")
+    (tmp_path / "assets/main-1.js").write_text("1")
+    return tmp_path
+
+
+def put(gateway: Inspected, folder: Path) -> None:
+    gateway.inspector._serving.pages._folder = folder
+    gateway.inspector._serving.pages._files = {}
+
+
+@pytest.mark.row("G3")
+def test_the_page_and_its_files(made: Path) -> None:
+    with inspected() as gateway:
+        put(gateway, made)
+        page, script = get(f"{gateway.url}/"), get(f"{gateway.url}/inspector/assets/main-1.js")
+        assert (page.text, page.headers["cache-control"]) == ("<!doctype html><title>a page</title>", "no-cache")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert "immutable" in script.headers["cache-control"]
+        for name in ("../app.py", "..%2fapp.py", "/etc/passwd", "%2fetc%2fpasswd", "assets/.."):
+            assert get(f"{gateway.url}/inspector/{name}").status_code == 404
+        (made / "assets/main-2.js").write_text("2")  # built anew while it runs
+        assert get(f"{gateway.url}/inspector/assets/main-2.js").text == "2"
+
+
+@pytest.mark.row("G3")
+@pytest.mark.parametrize("path", ["/", "/inspector/about", "/inspector/nothing", "/inspector/live"])
+def test_every_answer_is_held_to_the_policy(made: Path, path: str) -> None:
+    import httpx
+
+    with inspected() as gateway:
+        put(gateway, made)
+        with httpx.stream("GET", f"{gateway.url}{path}", timeout=LIMIT) as reply:
+            found = dict(row.strip().split(" ", 1) for row in reply.headers["content-security-policy"].split(";"))
+            assert found == POLICY
+            assert reply.headers["x-content-type-options"] == "nosniff"
+            assert reply.headers["referrer-policy"] == "no-referrer"
+            assert reply.headers["x-frame-options"] == "DENY"
+            assert "access-control-allow-origin" not in reply.headers
+
+
+@pytest.mark.row("G3")
+def test_without_a_page_there_is_a_word_in_its_place(tmp_path: Path) -> None:
+    with inspected() as gateway:
+        put(gateway, tmp_path / "nothing")
+        page = get(f"{gateway.url}/")
+        assert page.status_code == 200
+        assert "make web" in page.text
+        assert "curl -N" in page.text
+        assert get(f"{gateway.url}/inspector/about").status_code == 200
+
+
+@pytest.mark.usefixtures("built")
+def test_what_is_built_asks_the_world_for_nothing() -> None:
+    folder = Path(str(Pages()._folder))
+    for path in folder.rglob("*"):
+        if path.suffix in {".html", ".css"}:
+            assert not re.search(r"""(?:url\(|src=|href=)["']?(?:https?:)?//""", path.read_text()), path.name
+    html = (folder / INDEX).read_text()
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son[a-z]+=|style=", html)  # the policy allows nothing inline
+
+
+# ── a file by itself ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("G3")
+@pytest.mark.slow
+@pytest.mark.usefixtures("built")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_the_command_shows_a_file() -> None:
+    command = [sys.executable, "-m", "penstock", "inspect", "--web", "--no-browser", str(EXAMPLE)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    stop = threading.Timer(LIMIT, process.kill)
+    stop.start()
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found, line
+        assert line.strip().endswith("/#/file")
+        _looked_at(found[0])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT) in {0, 130}
+    finally:
+        stop.cancel()
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def _looked_at(base: str) -> None:
+    assert get(f"{base}/").text.startswith("<!doctype html>")
+    about = get(f"{base}/inspector/about").json()
+    assert (about["file"], about["live"], about["key"]) == ("tides.sse", False, "none")
+    trace = get(f"{base}/inspector/file?as=openai-chat").json()
+    assert (trace["title"], trace["protocol"], trace["consumer"]) == ("tides.sse", "responses", "openai-chat")
+    assert get(f"{base}/inspector/export").headers["content-disposition"].startswith("attachment")
+    assert post(f"{base}/inspector/trace", content=EXAMPLE.read_bytes()).json()["events"] == trace["events"]
+    assert get(f"{base}/inspector/turns").status_code == 404
+    for headers in ({"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "http://localhost:1"}):
+        assert get(f"{base}/inspector/file", headers=headers).status_code == 403
+
+
+def test_a_port_that_is_taken_is_one_line(built: None, gateway: Inspected) -> None:
+    from tests.cli.running import inside
+
+    assert built is None
+    port = gateway.url.rpartition(":")[2]
+    done = inside("inspect", "--web", "--no-browser", "--port", port, str(EXAMPLE))
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"is taken" in done.stderr
