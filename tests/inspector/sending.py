@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.inspector.conftest import Inspected
 
 LIMIT = 30.0
+SLOWLY = "Take your time."
 SSE = {"content-type": "text/event-stream"}
 STREAMS = {
     "interleaved": wires.interleaved, "hostile": wires.hostile, "many": wires.many,
@@ -29,7 +30,18 @@ CLIENTS = {
 
 
 def wired(seen: Seen) -> Reply:
-    """What the upstream says: `interleaved`, `slow-interleaved` …; anything else is a packaged script."""
+    """What the upstream says: `interleaved`, `slow-interleaved` …; anything else is a packaged script.
+
+    Asked to take its time, it does, as a model would.
+    """
+    reply = _wired(seen)
+    if SLOWLY.encode() not in seen.body:
+        return reply
+    number = len(seen.body) % 7
+    return reply.late(0.3 + 0.13 * number).slow(0.012 + 0.006 * number)
+
+
+def _wired(seen: Seen) -> Reply:
     model = str(seen.json.get("model", "")) if seen.body else ""
     pace, _, name = model.partition("-")
     if model in ("overloaded", "limited"):
@@ -61,8 +73,8 @@ def send(
         connection.close()
 
 
-def sending(running: Inspected, model: str, client: str = "anthropic") -> threading.Thread:
+def sending(running: Inspected, model: str, client: str = "anthropic", text: str = "Open?") -> threading.Thread:
     """The same in a thread of its own: the page is looked at meanwhile."""
-    thread = threading.Thread(target=send, args=(running, model, client), daemon=True)
+    thread = threading.Thread(target=send, args=(running, model, client), kwargs={"text": text}, daemon=True)
     thread.start()
     return thread

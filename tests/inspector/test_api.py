@@ -1,30 +1,21 @@
-"""Who may ask the inspector for what: keys, tenants, Host and Origin; and that no answer ever holds a secret."""
+"""Who may ask the inspector for what: keys, tenants, Host and Origin; and what is said of files that are none."""
 
 from __future__ import annotations
 
-import json
-import re
-import time
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
-from penstock import events as ev
-from penstock.gateway.config import AccessTable, JournalTable, Key, RecordTable
+from penstock.gateway.config import AccessTable, Key
 from penstock.gateway.keys import digest
-from penstock.secrecy import MARK
-from penstock.store.history import Spent
-from penstock.testing import Reply
 from tests.gateway.asking import ask, get, post
 from tests.inspector.conftest import inspected
-from tests.inspector.watching import Reader, ended, watching
+from tests.inspector.watching import bearer, ended, watching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.testing import Seen
     from tests.inspector.conftest import Inspected
 
 OWNER, FIRST, SECOND, SAME = (f"pk-penstock-{word}0123456789" for word in ("owner", "first", "second", "same"))
@@ -39,10 +30,6 @@ ROUTES = (
     "recordings", "recordings/x", "recordings/x/export", "usage", "tokens",
 )  # fmt: skip
 POSTS = ("trace", "export")
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
 
 
 @pytest.fixture(scope="module")
@@ -257,136 +244,3 @@ def test_a_recording_has_its_times(gateway: Inspected, tmp_path: Path) -> None:
     assert [frame["t"] for frame in trace["frames"]] == [0.25, 1.5]
     assert (trace["timed"], trace["request"]) == (True, '{"a":1}')
     assert "cut at its bound" in trace["lost"]
-
-
-# ── history ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_history_has_pages_and_is_searched() -> None:
-    with inspected() as gateway:
-        names = [
-            ask(gateway.url, client, model).headers["x-request-id"]
-            for client in ("anthropic", "openai-chat")
-            for model in ("openai-chat/text", "anthropic/text", "replay/tools")
-        ][::-1]
-        url = f"{gateway.url}/inspector/turns"
-        first = get(f"{url}?limit=4").json()
-        second = get(f"{url}?limit=4&before={first['before']}").json()
-        assert [row["id"] for row in first["rows"] + second["rows"]] == names
-        assert second["before"] is None
-        assert [row["id"] for row in get(f"{url}?q=replay messages").json()["rows"]] == [names[3]]
-        assert get(f"{url}?q=100%25").json()["rows"] == []
-
-
-def test_figures_over_time() -> None:
-    with inspected() as gateway:
-        for model in ("openai-chat/text", "openai-chat/text", "anthropic/text", "openai-chat/nothing"):
-            ask(gateway.url, "openai-chat", model)
-        usage = get(f"{gateway.url}/inspector/usage?bucket=3600").json()
-        assert usage["total"]["requests"] == 4
-        assert len(usage["buckets"]) == len(usage["series"][0]["requests"]) == len(usage["series"][0]["p95"])
-        assert {row["name"]: sum(row["requests"]) for row in usage["series"]}["openai-chat/text"] == 2
-        assert usage["series"][0]["total"]["ttft"] > 0
-        assert [row["name"] for row in get(f"{gateway.url}/inspector/usage?by=key").json()["series"]] == ["anonymous"]
-        none = get(f"{gateway.url}/inspector/usage?since=0&until=1").json()
-        assert (none["series"], none["total"]["requests"]) == ([], 0)
-
-
-def test_without_a_journal_there_is_nothing_to_tell() -> None:
-    with inspected(journal=JournalTable(path="off")) as gateway:
-        assert get(f"{gateway.url}/inspector/about").json()["journal"] is False
-        ask(gateway.url, "openai-chat", "replay/text")
-        assert get(f"{gateway.url}/inspector/turns").json() == {"rows": [], "before": None}
-        assert get(f"{gateway.url}/inspector/tokens").json() == {"models": []}
-        assert get(f"{gateway.url}/inspector/usage").json()["series"] == []
-        with watching(gateway.url) as reader:
-            name = ask(gateway.url, "openai-chat", "replay/text").headers["x-request-id"]
-            reader.until(lambda: reader.rows.get(name, {}).get("state") == "finish")
-            assert get(f"{gateway.url}/inspector/turns/{name}").json()["events"]
-
-
-def test_buckets_are_never_too_many() -> None:
-    from penstock.inspector.figures import BUCKETS, OTHERS, SERIES, step_of, usage
-
-    now = time.time()
-    for span in (60.0, 3600.0, 86_400.0, 86_400.0 * 90, 86_400.0 * 3650):
-        for wanted in (0.0, 0.001, 60.0):
-            rows = [Spent(now - 1, f"m{n}", 1, False, 1, 1, 0.0, None, 1.0) for n in range(40)]
-            made = usage(rows, "model", now - span, now, step_of(now - span, now, wanted))
-            assert len(made.buckets) <= BUCKETS + 1
-            assert len(made.series) <= SERIES
-            assert sum(sum(row.requests) for row in made.series) == 40
-            assert made.series[-1].name == OTHERS
-
-
-# ── secrets ───────────────────────────────────────────────────────────────────────────────────────
-
-ACCOUNT, HALVES = "planted-account-secret", "planted-in-two-halves"
-LOOKS, ESCAPED = "sk-planted0123456789abcdef", "sk-escaped0123456789abcdef"
-
-
-def tells(seen: Seen) -> Reply:
-    """Says every secret it can: the key it was sent, what looks like one, one behind an escape, one in two deltas."""
-    key = seen.headers["authorization"]
-    words = [f"you sent {key} ", f"also {LOOKS} ", f"\n{ESCAPED}\n", HALVES[:9], HALVES[9:], ' "quoted" ']
-    events: list[ev.AnyEvent] = [
-        ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, word) for word in words), ev.TextEnd(0),
-        ev.Usage(input=3, output=2), ev.Finish("stop"),
-    ]  # fmt: skip
-    return Reply.of("openai-chat", events)
-
-
-@pytest.mark.row("G3")
-def test_no_answer_holds_a_secret(tmp_path: Path) -> None:
-    env = {"MY_API_KEY": HALVES, "HUE_SECRET": 'he said "no"\n'}
-    keys = {"owner": Key(env="OWNER_KEY", inspect="all")}
-    with inspected(
-        tells, env={**env, "OWNER_KEY": OWNER}, keys=keys, record=RecordTable(path=str(tmp_path))
-    ) as gateway, watching(gateway.url, bearer(OWNER)) as reader:  # fmt: skip
-        headers = {**bearer(OWNER), "x-custom": LOOKS}
-        ask(gateway.url, "openai-chat", "openai-chat/bad", headers={"x-api-key": OWNER, "user-agent": LOOKS})
-        body = {
-            "model": "openai-chat/text",
-            "stream": True,
-            "messages": [{"role": "user", "content": f'a {LOOKS} he said "no"\n'}],
-        }
-        name = post(f"{gateway.url}/v1/messages", json={**body, "max_tokens": 9}, headers=headers).headers[
-            "x-request-id"
-        ]
-        ended(gateway, name)
-        gateway.app.services.recorder.close()
-        answers = _all_answers(gateway.url, name)
-        with Reader(f"{gateway.url}/inspector/turns/{name}/follow", bearer(OWNER)) as follower:
-            follower.until(lambda: follower.over)
-        answers |= {"live": json.dumps(reader.events), "follow": json.dumps(follower.events)}
-        for place, text in answers.items():
-            for secret in (ACCOUNT, "sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, 'he said \\"no\\"'):
-                assert secret not in text, f"{secret} is in {place}"
-        assert MARK in answers["turn"]
-        assert "you sent" in answers["turn"]
-
-
-def _all_answers(base: str, name: str) -> dict[str, str]:
-    """What every route says about a turn, and about the file that was made of it."""
-    found: dict[str, str] = {}
-    with httpx.Client(base_url=f"{base}/inspector/", headers=bearer(OWNER), timeout=20) as client:
-        for place in ("about", "turns", "usage", "tokens", "recordings"):
-            found[place] = client.get(place).text
-        trace = client.get(f"turns/{name}").json()
-        found["turn"] = json.dumps(trace, ensure_ascii=False)
-        for consumer in trace["consumers"]:
-            found[f"turn as {consumer}"] = client.get(f"turns/{name}?as={consumer}").text
-        for kind in ("frames", "outputs"):
-            for number in range(len(trace[kind])):
-                found[f"{kind} {number}"] = client.get(f"turns/{name}/{kind}/{number}").text
-        tapes = [row["name"] for row in json.loads(found["recordings"])["recordings"]]
-        assert tapes
-        for tape in tapes:
-            found[f"tape {tape}"] = client.get(f"recordings/{tape}").text
-        stream = b"".join(
-            Reply.of("openai-chat", [ev.Start(), ev.TextStart(0), ev.TextDelta(0, f"{LOOKS} {HALVES}")]).chunks
-        )
-        found["file"] = client.post("trace", content=stream).text
-        found["frame of a file"] = client.post("trace?frame=1", content=stream).text
-    assert not [place for place, text in found.items() if re.match(r'\{"error"', text)]
-    return found

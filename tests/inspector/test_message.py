@@ -87,7 +87,7 @@ def test_sources_are_numbered_and_lead_to_each_other(shown: Callable[[bytes], Lo
     source = {"type": "source", "index": 1, "url": "https://tides.test/brest", "title": "Brest", "of": 0}
     message = shown(lines(*said("High water is at 06:12. Low water later."), {**source, "span": [0, 23]}))
     expect(message.locator(".cited")).to_have_text("High water is at 06:12.")
-    message.get_by_role("button", name="Source 1").click()
+    message.get_by_role("button", name="Source 1", exact=True).click()
     expect(page.locator("[data-source='1']")).to_be_focused()
     link = message.get_by_role("link", name="Brest")
     assert [link.get_attribute("href"), link.get_attribute("rel")] == [source["url"], "noopener noreferrer"]

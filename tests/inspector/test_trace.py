@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from tests.inspector.conftest import Inspected
 
 PROVIDERS = (
-    "openai-chat", "anthropic", "replay",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("responses", "gemini", "bedrock", "cohere", "ollama")),
+    "openai-chat", "replay", *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("anthropic", "responses", "gemini", "bedrock", "cohere", "ollama")
+    ),
 )  # fmt: skip
 MADE = re.compile(r'"[a-z_]+(_at|_duration)":("[^"]*"|\d+)')
 SSE = {"content-type": "text/event-stream"}

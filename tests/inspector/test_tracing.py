@@ -49,24 +49,17 @@ def written(target: str, frames: list[Any]) -> bytes:
 
 @pytest.mark.row("R7")
 @pytest.mark.parametrize("target", running.targets())
-def test_a_trace_says_what_a_bridge_does(target: str) -> None:
+def test_a_trace_says_what_a_bridge_does_and_why(target: str) -> None:
     for case in STREAMED:
         made = traced(case, target)
         pipe = bridge(case.source, target, framing=case.framing, source_options=case.options)
         assert written(target, items(made, "output")) == b"".join([*pipe.feed([case.body]), *pipe.finish()]), case.id
         assert sorted(map(str, [row.row for row in made.findings])) == sorted(map(str, pipe.diagnostics)), case.id
-
-
-@pytest.mark.row("R7")
-@pytest.mark.parametrize("target", running.targets())
-def test_every_step_has_its_cause(target: str) -> None:
-    for case in STREAMED:
-        made = traced(case, target)
+        assert items(made, "event") == case.expected(), case.id
         for number, step in enumerate(made.steps):
             assert _kind(made, step.cause) in ORDER[step.kind], case.id
             assert step.cause is None or step.cause < number
             assert _kind(made, step.of) in {"event", None}
-        assert items(made, "event") == case.expected(), case.id
 
 
 def _kind(made: Tracer, number: int | None) -> str | None:

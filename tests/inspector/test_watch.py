@@ -1,87 +1,23 @@
-"""Watching: the list as it changes, one turn as it goes on, bounds that hold, and nothing at all while nobody looks."""
+"""Watching: the list as it changes, one turn as it goes on, and nothing at all while nobody looks."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Self
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import events as ev
-from penstock.inspector import tap as tapping
-from penstock.inspector import watch as watches
-from penstock.testing import Reply
+from tests.gateway import process
 from tests.gateway.asking import ask, get
 from tests.inspector.conftest import inspected
+from tests.inspector.gates import going, waiting
 from tests.inspector.watching import Reader, ended, watching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.inspector.conftest import Inspected
-
-SSE = {"content-type": "text/event-stream"}
-TEXT: list[ev.AnyEvent] = [
-    ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, f"word{n} ") for n in range(40)), ev.TextEnd(0),
-    ev.Usage(input=11, output=40), ev.Finish("stop"),
-]  # fmt: skip
-
-
-class Gate:
-    """An upstream that says its first words, and the rest when it is told to."""
-
-    def __init__(self) -> None:
-        data = b"".join(Reply.of("openai-chat", TEXT).chunks)
-        cut = data.rindex(b"\n\n", 0, data.index(b"word20")) + 2
-        self.open = gate = threading.Event()
-
-        class Answer(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.end_headers()
-                self.wfile.write(data[:cut])
-                gate.wait(20)
-                self.wfile.write(data[cut:])
-
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.open.set()
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@contextmanager
-def waiting() -> Iterator[tuple[Inspected, Gate]]:
-    """A gateway before a gate."""
-    with Gate() as gate, inspected(at=gate.url) as running:
-        yield running, gate
-
-
-@contextmanager
-def going(gateway: Inspected, gate: Gate, reader: Reader) -> Iterator[dict[str, Any]]:
-    """A turn that goes on, as a row; it is over when this is left."""
-    asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
-    asking.start()
-    (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["state"] == "streaming"])
-    try:
-        yield row
-    finally:
-        gate.open.set()
-        asking.join(20)
-    assert not asking.is_alive()
 
 
 def over(reader: Reader, name: str) -> dict[str, Any]:
@@ -235,69 +171,6 @@ def test_who_leaves_is_forgotten() -> None:
         gateway.call(gone())
 
 
-# ── bounds ────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.row("G3")
-def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tapping, "MOST", 4_000)
-    reply = Reply.of("openai-chat", TEXT)
-    slow = Reply(reply.chunks, headers=SSE)
-    with inspected(slow) as gateway, watching(gateway.url):
-        name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
-        tap = gateway.inspector.watch.taps[name]
-        assert tap.cut
-        assert tap.size <= 4_000
-        trace = get(f"{gateway.url}/inspector/turns/{name}").json()
-        assert "only the beginning" in trace["lost"]
-
-
-@pytest.mark.row("G3")
-def test_all_turns_together_take_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "TOTAL", 20_000)
-    with inspected() as gateway, watching(gateway.url):
-        names = [ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"] for _ in range(8)]
-        watch = gateway.inspector.watch
-        assert 0 < watch.size <= 20_000
-        assert watch.size == sum(tap.size for tap in watch.taps.values())
-        assert names[0] not in watch.taps
-        assert get(f"{gateway.url}/inspector/turns/{names[0]}").json()["row"]["held"] is False
-        assert get(f"{gateway.url}/inspector/turns/{names[-1]}").json()["frames"]
-
-
-def test_so_many_turns_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "TURNS", 3)
-    with inspected() as gateway, watching(gateway.url):
-        names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(6)]
-        assert list(gateway.inspector.watch.taps) == names[-3:]
-
-
-def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "TOTAL", 1_000)
-    with inspected() as gateway, watching(gateway.url):
-        name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
-        row = get(f"{gateway.url}/inspector/turns/{name}").json()
-        assert row["row"]["held"] is False
-        assert gateway.inspector.watch.size <= 1_000
-
-
-def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
-    made = watches.Listener(None)
-    for number in range(watches.FRESH + 50):
-        made.told(str(number), "")
-    assert len(made.fetch()) == watches.FRESH
-    assert made.fetch() == {}
-
-
-def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.inspector import turns
-
-    monkeypatch.setattr(turns, "WATCHERS", 1)
-    with inspected() as gateway, watching(gateway.url):
-        refused = get(f"{gateway.url}/inspector/live")
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-
-
 # ── the end ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -309,30 +182,10 @@ def test_when_the_gateway_stops_nobody_is_kept_waiting(gateway: Inspected) -> No
     assert gateway.inspector.watch.closed is False
 
 
-# ── estimates ─────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.row("G3")
-def test_an_estimate_comes_beside_what_was_counted() -> None:
-    with inspected(Reply.of("openai-chat", TEXT)) as gateway, watching(gateway.url) as reader:
-        services = gateway.inspector.services
-        services.estimates._every = 0.0
-        names = [ask(gateway.url, "openai-chat", "openai-chat/text").headers["x-request-id"] for _ in range(3)]
-        services.estimates.flush()
-        row = reader.until(lambda: (found := reader.rows.get(names[0], {})).get("estimate") and found)
-        assert row["low"] <= row["estimate"] <= row["high"]
-        assert row["input"] == 11
-        (model,) = get(f"{gateway.url}/inspector/tokens").json()["models"]
-        assert (model["model"], model["samples"]) == ("openai-chat/text", 3)
-        assert [point["actual"] for point in model["points"]] == [11, 11, 11]
-        assert len({entry["factor"] for entry in model["history"]}) == 3  # it learns
-        assert model["factor"] == model["history"][-1]["factor"]
-
-
-def test_turns_are_estimated_now_and_then() -> None:
-    with inspected(Reply.of("openai-chat", TEXT)) as gateway:
-        estimates = gateway.inspector.services.estimates
-        for _ in range(4):
-            ask(gateway.url, "openai-chat", "openai-chat/text")
-        estimates.flush()
-        assert sum(row.estimate is not None for row in gateway.rows()) == 1
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_server_that_is_stopped_does_not_wait_for_those_who_watch(tmp_path: Path) -> None:
+    """Streams are given half a minute to end; a page that is open for hours is none."""
+    with process.gateway(tmp_path, "[serve]\ndrain = 300\n") as server, watching(server.base) as reader:
+        server.stop()  # within the time that this gives it
+        reader.until(lambda: reader.over)

@@ -110,3 +110,8 @@ def ended(gateway: Inspected, name: str) -> None:
                 await asyncio.sleep(0)
 
     gateway.call(over())
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header in which the page sends its key."""
+    return {"authorization": f"Bearer {key}"}

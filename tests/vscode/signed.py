@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
+from penstock.replay.inputs import filled
 from penstock.testing import Reply
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class Provider:
         body = seen.json
         word = str(body["model"]).rpartition("-")[2]
         if protocol != PROTOCOL:
-            return said("openai-chat", "A short title" if "title" in str(body).lower() else "Understood.")
+            asked = str(body["messages"]).lower()
+            return said("openai-chat", "The water at the gate" if "title" in asked else "Understood.")
         return self._limiting(body) if word == "limited" else WORDS.get(word, insisting)(body)
 
     def _limiting(self, body: dict[str, Any]) -> Reply:
@@ -102,11 +104,9 @@ def said(protocol: str, text: str) -> Reply:
 
 def _tool(body: dict[str, Any]) -> tuple[str, str]:
     """The tool that is called, and with what: the shell where there is one."""
-    names = [tool["name"] for tool in body.get("tools", [])]
-    if "run_in_terminal" not in names:
-        return "read_gauge", "{}"
-    words = '"explanation":"Reads the gauge","goal":"Read the gauge","mode":"sync","timeout":10000,"isBackground":false'
-    return "run_in_terminal", f'{{"command":"echo 3.2 m",{words}}}'
+    tools = {tool["name"]: tool["input_schema"] for tool in body.get("tools", [])}
+    shell = tools.get("run_in_terminal")
+    return ("run_in_terminal", filled(shell, "echo 3.2 m")) if shell else ("read_gauge", "{}")
 
 
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -40,6 +40,15 @@ test("without times there is no duration", () => {
   assert.equal(made.share("time", { column: "frames", index: 1 }), 0);
 });
 
+test("frames that came all at once are known to be", () => {
+  const made = (...times: number[]) => {
+    const list = frames(...times);
+    return new Clock(list, orderOf({ frames: list, events: [], outputs: [] }), true);
+  };
+  assert.equal(made(1, 1, 1, 1.0001, 1.0001).bunched, true);
+  assert.equal(made(0.1, 0.2, 0.3, 0.3, 0.4).bunched, false);
+});
+
 test("ticks are round numbers", () => {
   assert.deepEqual(
     clock.ticks("time", 4).map((tick) => tick.label),

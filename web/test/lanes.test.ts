@@ -66,18 +66,21 @@ test("kinds and lines", () => {
 });
 
 test("a payload's line does not repeat its name", () => {
-  const payload = { name: "delta", data: '{"type": "delta", "index": 0, "text": "a: b"}' };
-  assert.equal(payloadLine(payload), '{index:0, text:"a: b"}');
-  assert.equal(payloadLine({ name: "", data: '{"kind":"text","value":"x"}' }), '{kind:"text",value:"x"}');
-  assert.equal(payloadLine({ name: "", data: "[DONE]" }), "[DONE]");
+  const alone = (name: string, data: string) => payloadLine([{ name, data }], 0);
+  assert.equal(alone("delta", '{"type": "delta", "index": 0, "text": "a: b"}'), '{index:0, text:"a: b"}');
+  assert.equal(alone("", '{"kind":"text","value":"x"}'), '{kind:"text",value:"x"}');
+  assert.equal(alone("", "[DONE]"), "[DONE]");
+  assert.equal(payloadLine([], 3), "");
 });
 
-test("nor what the one before it said", () => {
-  const said = (text: string, name = "") => ({
+test("nor what one shortly before it said", () => {
+  const said = (text: string, part: number, name = "") => ({
     name,
-    data: `{"id":"msg_1","created":7,"delta":{"content":"${text}"}}`,
+    data: `{"id":"msg_1","created":7,"part":${part},"content":"${text}"}`,
   });
-  assert.equal(payloadLine(said(" there"), said(" the")), '…content:" there"}}');
-  assert.equal(payloadLine(said("x", "a"), said("y", "b")), '{id:"msg_1",created:7,delta:{content:"x"}}');
-  assert.equal(payloadLine(said("x"), said("x")), '{id:"msg_1",created:7,delta:{content:"x"}}');
+  const whole = '{id:"msg_1",created:7,part:0,content:" there"}';
+  assert.equal(payloadLine([said(" the", 0), said(" there", 0)], 1), '…content:" there"}');
+  assert.equal(payloadLine([said("a", 0), said("x", 1), said(" there", 0)], 2), '…content:" there"}', "by turns");
+  assert.equal(payloadLine([said("x", 0, "other"), said(" there", 0)], 1), whole, "of another name");
+  assert.equal(payloadLine([said(" there", 0), said(" there", 0)], 1), whole, "nothing is new");
 });

@@ -64,8 +64,9 @@ class Journal:
 
     def _clean(self, row: Turn) -> Turn:
         """What others have written, short and without secrets. In the writer's thread: searching takes its time."""
-        said = _hidden(_BETWEEN.join([getattr(row, name)[:_READ] for name in _SAID]), tuple(self._secrets()))
-        return replace(row, **dict(zip(_SAID, said, strict=True)))
+        told = [getattr(row, name) for name in _SAID]
+        said = _hidden(_BETWEEN.join([text[:_READ] for text in told]), tuple(self._secrets()))
+        return row if said == told else replace(row, **dict(zip(_SAID, said, strict=True)))
 
     @property
     def waiting(self) -> int:

@@ -61,19 +61,23 @@ class Files:
         for kind in ("frame", "output"):
             if kind in query:
                 rows = [step.item[1] for step in reading.tracer.steps if step.kind == kind]
-                return self.one(rows, kind, query[kind])
-        return Said(encoded(reading.trace(), self._secrets()))
-
-    def one(self, rows: list[bytes], kind: str, place: str) -> Said:
-        """The whole text of one frame."""
-        if not place.isdecimal() or int(place) >= len(rows):
-            raise InputError(f"{kind}: there are {len(rows)}, numbered from 0, and none is {place[:20]!r}")
-        return text(hide(rows[int(place)].decode("utf-8", "replace"), self._secrets()))
+                return text(hide(_one(rows, kind, query[kind]), self._known(source)))
+        return Said(encoded(reading.trace(), self._known(source)))
 
     def exported(self, source: Source, query: dict[str, str]) -> Said:
         """A source as a file to keep."""
-        made = exported(source, self._pages, self._secrets(), query.get("as", ""))
+        made = exported(source, self._pages, self._known(source), query.get("as", ""))
         return Said(made, saved(source.title))
+
+    def _known(self, source: Source) -> list[str]:
+        return [*self._secrets(), *source.secrets]
+
+
+def _one(rows: list[bytes], kind: str, place: str) -> str:
+    """The whole text of one frame."""
+    if not place.isdecimal() or int(place) >= len(rows):
+        raise InputError(f"{kind}: there are {len(rows)}, numbered from 0, and none is {place[:20]!r}")
+    return rows[int(place)].decode("utf-8", "replace")
 
 
 def saved(title: str) -> Headers:

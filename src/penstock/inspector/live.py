@@ -55,7 +55,7 @@ async def follow(
         while not tap.engine and not tap.over and not watch.closed:  # nobody has answered yet
             await news.wait()
             news.clear()
-        following = Following(tap, consumer, [*secrets(), tap.secret])
+        following = Following(tap, consumer, secrets())
         yield event("trace", await work.do(following.first))
         while not following.done and not watch.closed:
             with suppress(TimeoutError):
@@ -73,8 +73,9 @@ class Following:
     """A tap being read, as far as it has come."""
 
     def __init__(self, tap: Tap, consumer: str, secrets: Iterable[str]) -> None:
-        self._tap, self._secrets = tap, [secret for secret in secrets if secret]
+        self._tap = tap
         self._source = tap.source()
+        self._secrets = [*secrets, *self._source.secrets]
         self._reading = Reading(self._source, consumer)
         self._place = 0
         self.done = False

@@ -91,7 +91,8 @@ class Tap:
         self.engine, self.raw, self.cleared = reply.engine, reply.raw, reply.cleared
         self.protocol = reply.protocol if reply.raw else "events"
         self.framing = reply.framing if reply.raw else "ndjson"
-        self.shaping = deepcopy(reply.shaping) if reply.raw else ()
+        if reply.raw and reply.shaping:
+            self.shaping = deepcopy(reply.shaping)
         self._store.changed(self)
         self.tell()
 
@@ -171,6 +172,7 @@ class Tap:
             request=self.request.decode("utf-8", "replace"), row=self.shown(), lost=self._lost(),
             note="" if self.raw else _PLAYED.format(engine=self.engine),
             shaping=lambda: deepcopy(self.shaping), end=self.fault, left=self.left,
+            secrets=(self.secret,) if self.secret else (),
             way=lambda: ways.refusal(asked) if refused else ways.way(asked, teed=teed, cleared=cleared),
         )  # fmt: skip
 

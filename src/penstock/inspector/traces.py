@@ -42,7 +42,7 @@ class Source:
     """What is traced. `own`: the consumer there was, `way` what that one got.
 
     `end`: how it ended, where that is known; `left`: nobody was there to get an end. `lost`: what is missing,
-    `note`: what else is worth a word.
+    `note`: what else is worth a word. `secrets`: what must not be seen of it, besides what nobody may see.
     """
 
     protocol: str
@@ -58,6 +58,7 @@ class Source:
     way: Callable[[], tuple[Pipe, Verbatim | None]] | None = None
     end: Fault | None = None
     left: bool = False
+    secrets: tuple[str, ...] = ()
 
     @property
     def consumers(self) -> list[str]:

@@ -144,11 +144,13 @@ class Watch:
 
     def _forget(self) -> None:
         """No more turns than there is room for; those that go on stay."""
-        for old in list(self.taps.values()):
-            if len(self.taps) <= TURNS:
-                return
-            if old.over:
-                self._drop(old)
+        first = next(iter(self.taps.values()))
+        if first.over:  # as most often
+            self._drop(first)
+            return
+        over = next((tap for tap in self.taps.values() if tap.over), None)
+        if over is not None:
+            self._drop(over)
 
     def _drop(self, tap: Tap) -> None:
         self.size -= tap.drop()

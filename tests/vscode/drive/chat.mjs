@@ -1,6 +1,6 @@
 // The Chat view, as a person would use it: node chat.mjs JOB.json
-// A job: {work, settings, env, limit, vsix, shots, results, scenes: [{name, model, prompt, width?}]}. Writes what each scene
-// showed to `results`, and a picture of it to the folder `shots`.
+// A job: {work, settings, env, limit, vsix, control, shots, results, scenes: {name: [[step, argument], …]}}. The steps are the
+// methods of `STEPS`. Writes what each scene showed to `results`, and its pictures to the folder `shots`.
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
@@ -8,21 +8,30 @@ import { SERVER, startBrowser, startCode } from "./code.mjs";
 
 const job = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
 const LIMIT = 60_000;
+const ITEM = ".statusbar-item:has-text('Penstock')";
 install();
 const code = await startCode(job.work, job);
 const browser = await startBrowser();
 const page = await browser.newPage({ viewport: { width: 760, height: 640 }, deviceScaleFactor: 1 });
 const found = {};
 let exit = 1;
+let now = "before the first scene";
 try {
   await withoutSignIn();
   await page.goto(`${code.url}/?${new URLSearchParams({ folder: code.workspace })}`);
-  await page.waitForSelector(".statusbar-item:has-text('Penstock')", { timeout: LIMIT });
-  for (const scene of job.scenes) found[scene.name] = await play(scene);
+  await page.waitForSelector(ITEM, { timeout: LIMIT });
+  for (const [name, steps] of Object.entries(job.scenes)) {
+    found[name] = {};
+    for (const [step, argument] of steps) {
+      now = `${name}: ${step} ${JSON.stringify(argument ?? "")}`;
+      const seen = await STEPS()[step](argument, found[name]);
+      if (seen !== undefined) found[name][step] = seen;
+    }
+  }
   exit = 0;
 } catch (error) {
-  console.log(String(error));
-  await shot("failed");
+  console.log(`${now}: ${error}`);
+  await page.screenshot({ path: path.join(job.work, "failed.png") });
 } finally {
   fs.writeFileSync(job.results, JSON.stringify(found, undefined, 2));
   await browser.close();
@@ -63,46 +72,113 @@ async function withoutSignIn() {
   );
 }
 
-async function play({ name, model, prompt, picker, open }) {
-  await page.keyboard.press("Control+L"); // a chat of its own
-  await pick(model, picker);
-  await page.click(".interactive-input-part .monaco-editor");
-  await page.keyboard.type(prompt);
-  await page.keyboard.press("Enter");
-  const shown = await answered();
-  const unfolded = open ? await unfold(open) : "";
-  await shot(name);
-  return { said: shown, unfolded, status: (await page.textContent(".statusbar-item:has-text('Penstock')"))?.trim() };
+function STEPS() {
+  return {
+    /** A chat of its own, with a model. */
+    chat: async (model) => {
+      await page.keyboard.press("Control+L");
+      await pick(model);
+    },
+    /** The list of models, with what is known of one of them. */
+    picker: async (model) => {
+      const row = await listed(model, false);
+      await row.hover();
+      await page.waitForTimeout(800);
+    },
+    effort,
+    ask: async (prompt) => {
+      await page.click(".interactive-input-part .monaco-editor");
+      await page.keyboard.type(prompt);
+      await page.keyboard.press("Enter");
+    },
+    said: answered,
+    /** What was folded away is looked at, too: the editor folds it a moment after the end. */
+    unfolded: async (labels) => {
+      const last = page.locator(".interactive-response").last();
+      for (const label of labels) {
+        await page.waitForTimeout(1500);
+        const line = last.locator(`text=${label}`).last();
+        if (await visible(line)) await line.click();
+      }
+      return (await last.innerText()).trim();
+    },
+    title: async () => (await page.locator(".chat-view-title-label, .chat-view-title").first().innerText()).trim(),
+    /** Wait until the status bar says something. */
+    status: async (words) => {
+      const item = page.locator(ITEM).first();
+      await page.waitForFunction(
+        ([selector, source]) =>
+          new RegExp(source).test(
+            [...document.querySelectorAll(".statusbar-item")].find((one) => one.innerText.includes(selector))
+              ?.innerText ?? "",
+          ),
+        ["Penstock", words],
+        { timeout: LIMIT },
+      );
+      return (await item.innerText()).trim();
+    },
+    /** Wait until something of the answer can be read. */
+    begun: async (words) => {
+      await page.locator(".interactive-response").last().locator(`text=${words}`).first().waitFor({ timeout: LIMIT });
+    },
+    stop: async () => {
+      await page.keyboard.press("Control+Escape");
+      await page.waitForSelector(".interactive-response.chat-response-loading", { state: "detached", timeout: LIMIT });
+    },
+    reload: async () => {
+      await page.reload();
+      await page.waitForSelector(ITEM, { timeout: LIMIT });
+      await page.waitForSelector(".interactive-input-part .monaco-editor", { timeout: LIMIT });
+      // A question that comes before the editor's own chat extension is up asks for an account.
+      await page.waitForTimeout(6000);
+    },
+    command: async (title) => {
+      await page.keyboard.press("F1");
+      await page.keyboard.type(title);
+      await page.locator(`.quick-input-list .monaco-list-row:has-text('${title}')`).first().click({ timeout: LIMIT });
+    },
+    /** Wait for words anywhere. */
+    shows: async (words) => {
+      await page.locator(`text=${words}`).first().waitFor({ timeout: LIMIT });
+    },
+    keys: async (keys) => {
+      for (const key of keys) await page.keyboard.press(key);
+    },
+    outside: async (command) => {
+      const answer = await fetch(`${job.control}/${command}`, { method: "POST", body: "null" });
+      if (!answer.ok) throw new Error(await answer.text());
+    },
+    size: async ([width, height]) => {
+      await page.setViewportSize({ width, height });
+    },
+    shot,
+  };
 }
 
-/** What was folded away is looked at, too: the editor folds it a moment after the end. */
-async function unfold(labels) {
-  const last = page.locator(".interactive-response").last();
-  for (const label of labels) {
-    await page.waitForTimeout(1500);
-    const line = last.locator(`text=${label}`).last();
-    if (await visible(line)) await line.click();
-  }
-  return said(last);
-}
-
-async function pick(model, picker) {
+/** The row of a model in the list, which is left open. With `search` the list is narrowed down to it first. */
+async function listed(model, search = true) {
   await page.waitForSelector(".model-picker-name", { timeout: LIMIT });
-  const row = `.monaco-list-row.action[aria-label^='${model},']`;
+  const row = page.locator(`.monaco-list-row.action[aria-label^='${model},']`).first();
   const until = Date.now() + LIMIT;
   while (Date.now() < until) {
     await page.click(".model-picker-name");
+    if (search) await page.keyboard.type(model);
     const more = page.locator(".chat-model-picker-section-toggle");
-    if (!(await visible(page.locator(row))) && (await visible(more))) await more.click();
-    if (await visible(page.locator(row))) {
-      await page.locator(row).first().hover();
-      if (picker) await shot(picker);
-      await page.locator(row).first().click();
-      return;
-    }
+    if (!(await visible(row)) && (await visible(more))) await more.first().click();
+    if (await visible(row)) return row;
     await page.keyboard.press("Escape");
   }
   throw new Error(`the picker has no ${model}`);
+}
+
+async function pick(model) {
+  await (await listed(model)).click();
+}
+
+/** How much the model is to think, by the editor's own picker. */
+async function effort(level) {
+  await page.locator(".chat-input-toolbars >> text=Thinking Effort").first().click();
+  await page.locator(`.monaco-list-row.action:has-text('${level}')`).first().click({ timeout: LIMIT });
 }
 
 function visible(locator) {
@@ -113,26 +189,22 @@ function visible(locator) {
   );
 }
 
-/** Wait for the answer, allowing what the editor asks to be allowed. */
-async function answered() {
+/** Wait for the answer, allowing what the editor asks to be allowed. What a person reads: text as it is laid out. */
+async function answered(allowing) {
   const last = page.locator(".interactive-response").last();
   const until = Date.now() + LIMIT;
   while (Date.now() < until) {
     const allow = page.locator(".monaco-button:text-is('Allow'):visible");
     if (await allow.count()) {
-      await shot("allow");
+      if (allowing) await shot(allowing);
       await allow.first().click();
     }
     const loading = await page.locator(".interactive-response.chat-response-loading").count();
-    if (!loading && (await last.count()) && (await said(last))) return said(last);
+    const text = !loading && (await last.count()) ? (await last.innerText()).trim() : "";
+    if (text) return text;
     await page.waitForTimeout(250);
   }
   throw new Error(`no answer within ${LIMIT / 1000} s`);
-}
-
-/** What a person reads: text as it is laid out. */
-async function said(place) {
-  return (await place.innerText()).trim();
 }
 
 async function shot(name) {

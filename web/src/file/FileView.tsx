@@ -1,5 +1,4 @@
 // A file dropped, chosen, pasted or recorded, and what it holds.
-import "../ui/sheet.css";
 import "./file.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { about } from "../api/about.ts";

@@ -4,6 +4,7 @@ import { about } from "../api/about.ts";
 import { askJson, explain } from "../api/client.ts";
 import { formatRoute } from "../router.ts";
 import { formatBytes, formatTime } from "../ui/format.ts";
+import { Sheet } from "../ui/Sheet.tsx";
 
 interface Recording {
   name: string;
@@ -42,31 +43,29 @@ function None() {
 
 function List({ recordings }: { recordings: Recording[] }) {
   return (
-    <div class="sheet">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Recorded</th>
-            <th scope="col">What</th>
-            <th scope="col">File</th>
-            <th scope="col" class="figure">
-              Size
-            </th>
+    <Sheet caption="Recordings">
+      <thead>
+        <tr>
+          <th scope="col">Recorded</th>
+          <th scope="col">What</th>
+          <th scope="col">File</th>
+          <th scope="col" class="figure">
+            Size
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {recordings.map(({ name, time, size, title }) => (
+          <tr key={name}>
+            <td>{formatTime(time)}</td>
+            <td>{title}</td>
+            <td>
+              <a href={formatRoute("file", name)}>{name}</a>
+            </td>
+            <td class="figure">{formatBytes(size)}</td>
           </tr>
-        </thead>
-        <tbody>
-          {recordings.map(({ name, time, size, title }) => (
-            <tr key={name}>
-              <td>{formatTime(time)}</td>
-              <td>{title}</td>
-              <td>
-                <a href={formatRoute("file", name)}>{name}</a>
-              </td>
-              <td class="figure">{formatBytes(size)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+        ))}
+      </tbody>
+    </Sheet>
   );
 }

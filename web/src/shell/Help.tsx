@@ -6,6 +6,18 @@ import { groups } from "../ui/keys.ts";
 
 export const helpOpen = signal(false);
 
+export function toggleHelp(): void {
+  helpOpen.value = !helpOpen.value;
+}
+
+export function HelpButton() {
+  return (
+    <button type="button" class="plain bar-help" aria-label="Keyboard keys" onClick={toggleHelp}>
+      <Icon name="help" />
+    </button>
+  );
+}
+
 const SHOWN: Record<string, string> = {
   ArrowDown: "↓",
   ArrowUp: "↑",
@@ -62,6 +74,7 @@ export function Help() {
 }
 
 function closeBy(event: KeyboardEvent, close: () => void): void {
+  event.stopPropagation(); // the page behind does not listen meanwhile
   if (event.key !== "?" && event.key !== "Escape") return;
   event.preventDefault();
   close();

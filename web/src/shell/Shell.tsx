@@ -11,10 +11,9 @@ import { StreamsView } from "../streams/StreamsView.tsx";
 import { TokensView } from "../tokens/TokensView.tsx";
 import { TryView } from "../try/TryView.tsx";
 import { TurnPage } from "../turn/TurnPage.tsx";
-import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
 import { UsageView } from "../usage/UsageView.tsx";
-import { Help, helpOpen } from "./Help.tsx";
+import { Help, HelpButton, helpOpen, toggleHelp } from "./Help.tsx";
 import { KeyQuestion } from "./KeyQuestion.tsx";
 import { ThemeButton } from "./ThemeButton.tsx";
 
@@ -35,7 +34,7 @@ const PLACES: Place[] = [
 export function Shell() {
   const here = placeNow();
   useKeys("Everywhere", [
-    { keys: ["?"], label: "Show or hide these keys", run: () => toggleHelp() },
+    { keys: ["?"], label: "Show or hide these keys", run: toggleHelp },
     ...places().map(({ view, label, key }) => ({ keys: [key], label, run: () => go(view) })),
   ]);
   useEffect(startLive, []);
@@ -65,10 +64,6 @@ function placeNow(): Route {
 
 function places(): Place[] {
   return about.value?.live === false ? PLACES.filter(({ view }) => view === "file") : PLACES;
-}
-
-function toggleHelp(): void {
-  helpOpen.value = !helpOpen.value;
 }
 
 function skip(): void {
@@ -108,9 +103,7 @@ function Bar({ view }: { view: View }) {
         ))}
       </nav>
       <ThemeButton />
-      <button type="button" class="plain bar-help" aria-label="Keyboard keys" onClick={toggleHelp}>
-        <Icon name="help" />
-      </button>
+      <HelpButton />
     </header>
   );
 }

@@ -49,6 +49,7 @@ export function startLive(): void {
 function take(message: { event: string; data: string }): void {
   if (message.event !== "turns") return;
   const turns = JSON.parse(message.data) as Turns;
+  if (turns.first) wholeHistory = turns.rows.length < FIRST_ROWS;
   latest.value = merged(latest.value, turns.rows);
   begun.value = true;
 }
@@ -62,8 +63,12 @@ function tell(now: Link, why: string): void {
 /** Where the history of a search goes on; null: there is no more. */
 const further = new Map<string, number | null>();
 
+/** As many turns as the gateway tells of at first; fewer are all there are. */
+const FIRST_ROWS = 200;
+let wholeHistory = false;
+
 export function hasOlder(query: string): boolean {
-  return further.get(query) !== null;
+  return !wholeHistory && further.get(query) !== null;
 }
 
 /** Asks for older turns until some are new here; the first page is mostly what is here already. */

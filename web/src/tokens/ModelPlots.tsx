@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type uPlot from "uplot";
 import { formatCount } from "../ui/format.ts";
-import { axis, fullMoment, type Look, moment } from "../ui/plot/look.ts";
+import { axis, fullMoment, type Look, moment, PADDING, roundCount } from "../ui/plot/look.ts";
 import { type Build, Plot } from "../ui/plot/Plot.tsx";
 import { bySize, type ModelTokens, offBy, type Point, shareRange, signed, WHOLE, within } from "./estimates.ts";
 
@@ -13,19 +13,19 @@ export function ModelPlots({ one }: { one: ModelTokens }) {
     <div class="plots tokens-plots">
       <section class="plot-card" aria-label="Estimate against actual">
         <h2>
-          Estimate against actual <span>the line is exact, the band the bounds</span>
+          Estimate against actual <span>on the line it is exact; the band is the bounds</span>
         </h2>
         <BySize points={one.points} />
       </section>
       <section class="plot-card" aria-label="Turn by turn">
         <h2>
-          Turn by turn <span>how far the provider's count was from the estimate</span>
+          Turn by turn <span>the count, as far off its estimate; the bounds behind</span>
         </h2>
         <TurnByTurn points={one.points} />
       </section>
       <section class="plot-card" aria-label="Correction factor">
         <h2>
-          Correction factor <span>learned from each turn</span>
+          Correction factor <span>what estimates are multiplied by, as it was learned</span>
         </h2>
         <Factors history={one.history} />
       </section>
@@ -75,6 +75,7 @@ function BySize({ points }: { points: Point[] }) {
   }, [order]);
   const build: Build = useMemo(
     () => (look) => ({
+      padding: PADDING,
       scales: { x: { time: false, distr: 3 }, y: { distr: 3 } },
       axes: [
         axis(look, { label: "counted by the provider", labelSize: 16, size: 30, space: 50, values: few }),
@@ -112,7 +113,7 @@ function few(_: uPlot, splits: (number | null)[]): string[] {
     if (split === null) return "";
     const lead = split / 10 ** Math.floor(Math.log10(split) + 1e-9);
     return Math.abs(lead - 1) < 1e-6 || (narrow && [2, 5].some((name) => Math.abs(lead - name) < 1e-6))
-      ? formatCount(split)
+      ? roundCount(split)
       : "";
   });
 }
@@ -130,6 +131,7 @@ function TurnByTurn({ points }: { points: Point[] }) {
   }, [points]);
   const build: Build = useMemo(
     () => (look) => ({
+      padding: PADDING,
       scales: { x: { time: false, range: [0.5, points.length + 0.5] }, y: { range: shareRange(points) } },
       axes: [
         axis(look, { label: "turn", labelSize: 16, size: 30, grid: { show: false }, incrs: WHOLE }),
@@ -160,6 +162,7 @@ function Factors({ history }: { history: ModelTokens["history"] }) {
   );
   const build: Build = useMemo(
     () => (look) => ({
+      padding: PADDING,
       scales: {
         x: { time: false, range: [0.5, history.length + 0.5] },
         y: { range: (_, min, max) => [Math.min(0.98, min - 0.01), Math.max(1.02, max + 0.01)] },

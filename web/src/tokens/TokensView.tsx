@@ -1,5 +1,5 @@
 // Estimates against what providers counted, per model: how far off, within which bounds, corrected by how much.
-import "../ui/sheet.css";
+import { Sheet } from "../ui/Sheet.tsx";
 import "./tokens.css";
 import { useEffect, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
@@ -19,7 +19,7 @@ export function TokensView() {
       <div class="usage">
         <header class="usage-head">
           <h1>Tokens</h1>
-          <p class="soft">What the gateway estimated before it asked, beside what the provider counted.</p>
+          <p class="soft">What the gateway estimates, beside what the provider counted: a sample of turns.</p>
         </header>
         {error && (
           <p class="usage-error" role="alert">
@@ -67,41 +67,38 @@ function Empty() {
 
 function Models({ models, chosen }: { models: ModelTokens[]; chosen: ModelTokens }) {
   return (
-    <div class="sheet">
-      <table>
-        <caption class="unseen">Estimates by model</caption>
-        <thead>
-          <tr>
-            <th scope="col">Model</th>
-            {["Requests", "Median error", "Within bounds", "Factor"].map((head) => (
-              <th key={head} scope="col" class="figure">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {models.map((one) => (
-            <tr key={one.model} class={one === chosen ? "chosen" : undefined}>
-              <th scope="row">
-                <button
-                  type="button"
-                  class="plain"
-                  aria-pressed={one === chosen}
-                  onClick={() => adjust({ model: one.model })}
-                >
-                  {one.model}
-                </button>
-              </th>
-              <td class="figure">{formatCount(one.samples)}</td>
-              <td class="figure">{percent(one.median_error, 1)}</td>
-              <td class="figure">{percent(one.coverage)}</td>
-              <td class="figure">{one.factor.toFixed(3)}</td>
-            </tr>
+    <Sheet caption="Estimates by model">
+      <thead>
+        <tr>
+          <th scope="col">Model</th>
+          {["Requests", "Median error", "Within bounds", "Factor"].map((head) => (
+            <th key={head} scope="col" class="figure">
+              {head}
+            </th>
           ))}
-        </tbody>
-      </table>
-    </div>
+        </tr>
+      </thead>
+      <tbody>
+        {models.map((one) => (
+          <tr key={one.model} class={one === chosen ? "chosen" : undefined}>
+            <th scope="row">
+              <button
+                type="button"
+                class="plain"
+                aria-pressed={one === chosen}
+                onClick={() => adjust({ model: one.model })}
+              >
+                {one.model}
+              </button>
+            </th>
+            <td class="figure">{formatCount(one.samples)}</td>
+            <td class="figure">{percent(one.median_error, 1)}</td>
+            <td class="figure">{percent(one.coverage)}</td>
+            <td class="figure">{one.factor.toFixed(3)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </Sheet>
   );
 }
 

@@ -54,7 +54,7 @@ function Content({ model, place }: Props) {
   return (
     <>
       {item.name && <span class="name">{item.name}</span>}
-      <span class="glance">{payloadLine(item, trace[place.column][place.index - 1])}</span>
+      <span class="glance">{payloadLine(trace[place.column], place.index)}</span>
       {item.size > 2000 && <span class="size">{formatBytes(item.size)}</span>}
     </>
   );

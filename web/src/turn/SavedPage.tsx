@@ -1,7 +1,10 @@
 // A page saved as one file: the traces lie inside it, one for each consumer, and nothing is asked of anybody.
+import "../shell/shell.css";
 import { useState } from "preact/hooks";
 import type { Trace } from "../api/types.ts";
+import { Help, HelpButton, helpOpen, toggleHelp } from "../shell/Help.tsx";
 import { ThemeButton } from "../shell/ThemeButton.tsx";
+import { useKeys } from "../ui/keys.ts";
 import { completed } from "./completing.ts";
 import { TurnView } from "./TurnView.tsx";
 
@@ -15,13 +18,16 @@ export function readSavedTraces(): Traces | null {
 export function SavedPage({ traces }: { traces: Traces }) {
   const [consumer, setConsumer] = useState(Object.keys(traces)[0] ?? "");
   const trace = traces[consumer];
+  useKeys("Everywhere", [{ keys: ["?"], label: "Show or hide these keys", run: toggleHelp }]);
   return (
     <main class="shell">
       {trace && (
         <TurnView trace={{ ...trace, consumers: Object.keys(traces) }} onConsumer={setConsumer}>
           <ThemeButton />
+          <HelpButton />
         </TurnView>
       )}
+      {helpOpen.value && <Help />}
     </main>
   );
 }

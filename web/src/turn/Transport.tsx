@@ -76,5 +76,5 @@ function AxisSwitch({ model }: { model: TurnModel }) {
   const choose = (axis: Axis) => {
     model.axis.value = axis;
   };
-  return <Switch label="Axis" choices={AXES} chosen={model.axis.value} onChoose={choose} />;
+  return <Switch label="Axis" choices={AXES} chosen={model.drawnAxis.value} onChoose={choose} />;
 }

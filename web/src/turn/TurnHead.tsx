@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import type { Row, Trace } from "../api/types.ts";
 import { StateSign } from "../streams/StateSign.tsx";
-import { formatCost, formatCount, formatDuration, formatRate } from "../ui/format.ts";
+import { formatCost, formatCount, formatDuration, formatRate, NOTHING } from "../ui/format.ts";
 
 interface Props {
   trace: Trace;
@@ -61,12 +61,14 @@ function Facts({ row }: { row: Row }) {
   ];
   return (
     <dl class="facts">
-      {facts.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
+      {facts
+        .filter(([, value]) => value !== NOTHING)
+        .map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
     </dl>
   );
 }

@@ -1,11 +1,12 @@
 // One turn: what came, what it meant, what went on. Used live, for files, and in the saved page.
 import "./turn.css";
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useMemo, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Trace } from "../api/types.ts";
 import { MessageView } from "../message/MessageView.tsx";
 import { type Tab, Tabs } from "../ui/Tabs.tsx";
 import { PHONE, useMedia } from "../ui/useMedia.ts";
+import { useStickToEnd } from "../ui/useStickToEnd.ts";
 import { About } from "./About.tsx";
 import { Details } from "./Details.tsx";
 import { Lanes } from "./Lanes.tsx";
@@ -90,6 +91,25 @@ function Message({ model }: { model: TurnModel }) {
   return <MessageView events={model.trace.value.events} upto={model.reach.value.events} />;
 }
 
+/** The message at the step, with its end in sight: that is where it grows. */
+function MessagePane({ model }: { model: TurnModel }) {
+  const pane = useRef<HTMLElement>(null);
+  const moving = model.place.value !== null || !model.trace.value.done;
+  const scrolled = useStickToEnd(pane, model.reach.value.events, moving);
+  return (
+    <section
+      ref={pane}
+      class="turn-message"
+      aria-label="The message at this step"
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+      tabIndex={0}
+      onScroll={scrolled}
+    >
+      <Message model={model} />
+    </section>
+  );
+}
+
 function Wide(parts: Parts) {
   const [tab, setTab] = useState("details");
   const { model } = parts;
@@ -97,10 +117,7 @@ function Wide(parts: Parts) {
     <div class="turn-body">
       <Ledger model={model} />
       <div class="turn-side">
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
-        <section class="turn-message" aria-label="The message at this step" tabIndex={0}>
-          <Message model={model} />
-        </section>
+        <MessagePane model={model} />
         <Tabs label="About the turn" tabs={sideTabs(parts)} chosen={tab} onChoose={setTab} />
       </div>
     </div>

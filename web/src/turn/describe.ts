@@ -40,12 +40,17 @@ interface Payload {
   data: string;
 }
 
-/** A payload in one line. What it has in common with the one before it of its name is only hinted at: in most streams
- * a frame repeats a hundred letters to say one new word. */
-export function payloadLine(payload: Payload, before?: Payload): string {
+/** How many of the ones before are looked at: parts that grow side by side take turns. */
+const LOOKED_BACK = 4;
+
+/** A payload in one line. What it has in common with one shortly before it of its name is only hinted at: in most
+ * streams a frame repeats a hundred letters to say one new word. */
+export function payloadLine(payloads: readonly Payload[], index: number): string {
+  const payload = payloads[index];
+  if (!payload) return "";
   const text = relaxed(payload.name, payload.data);
-  if (before?.name !== payload.name) return glance(text);
-  const same = commonStart(text, relaxed(before.name, before.data));
+  const before = payloads.slice(Math.max(0, index - LOOKED_BACK), index).filter(({ name }) => name === payload.name);
+  const same = Math.max(0, ...before.map(({ name, data }) => commonStart(text, relaxed(name, data))));
   return glance(same > SHORTEST_HINT ? `…${text.slice(same)}` : text);
 }
 

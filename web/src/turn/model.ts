@@ -16,7 +16,8 @@ export class TurnModel {
   readonly place = signal<Place | null>(null);
   /** The column that is stepped through. */
   readonly column = signal<Column>("events");
-  readonly axis = signal<Axis>("time");
+  /** The axis that was chosen; null: whichever shows more. */
+  readonly axis = signal<Axis | null>(null);
   readonly playing = signal(false);
   readonly speed = signal(1);
   /** Seconds into the turn while it is played: between two frames too. */
@@ -34,7 +35,11 @@ export class TurnModel {
   });
   readonly marks = computed(() => marksAt(this.trace.value.marks));
   /** The axis that is drawn: without times there is only the order. */
-  readonly drawnAxis = computed<Axis>(() => (this.clock.value.timed ? this.axis.value : "order"));
+  readonly drawnAxis = computed<Axis>(() => {
+    const clock = this.clock.value;
+    if (!clock.timed) return "order";
+    return this.axis.value ?? (clock.bunched ? "order" : "time");
+  });
 
   constructor(trace: Trace) {
     this.trace = signal(trace);

@@ -40,7 +40,7 @@ function flipRaw(): void {
 }
 
 function flipAxis(model: TurnModel): void {
-  model.axis.value = model.axis.value === "time" ? "order" : "time";
+  model.axis.value = model.drawnAxis.value === "time" ? "order" : "time";
 }
 
 function faster(model: TurnModel, by: number): void {

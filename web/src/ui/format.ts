@@ -1,6 +1,7 @@
 // Numbers and times as people read them. Pure.
 
-const DASH = "–";
+/** What is not known. */
+export const NOTHING = "–";
 
 export function formatBytes(count: number): string {
   if (count < 1000) return `${count} B`;
@@ -10,25 +11,25 @@ export function formatBytes(count: number): string {
 
 /** 1,234 and 12.3k and 1.2M. */
 export function formatCount(count: number | null): string {
-  if (count === null) return DASH;
+  if (count === null) return NOTHING;
   if (count < 10_000) return count.toLocaleString("en");
   return count < 1_000_000 ? `${(count / 1000).toFixed(1)}k` : `${(count / 1_000_000).toFixed(1)}M`;
 }
 
 export function formatDuration(seconds: number | null): string {
-  if (seconds === null) return DASH;
+  if (seconds === null) return NOTHING;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 100) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
 export function formatRate(rate: number | null): string {
-  if (rate === null) return DASH;
+  if (rate === null) return NOTHING;
   return rate < 10 ? rate.toFixed(1) : formatCount(Math.round(rate));
 }
 
 export function formatCost(dollars: number | null): string {
-  if (dollars === null) return DASH;
+  if (dollars === null) return NOTHING;
   if (dollars === 0) return "$0";
   if (dollars < 0.0001) return "<$0.0001";
   return `$${dollars.toFixed(dollars < 0.1 ? 4 : 2)}`;

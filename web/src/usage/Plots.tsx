@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import uPlot from "uplot";
 import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
-import { axis, fullMoment, timeAxis } from "../ui/plot/look.ts";
+import { axis, fullMoment, PADDING, roundCount, timeAxis } from "../ui/plot/look.ts";
 import { type Build, Plot } from "../ui/plot/Plot.tsx";
 import { type Series, stacked, tokensOf, type Usage } from "./figures.ts";
 
@@ -95,10 +95,15 @@ function Bars({ usage, colours, lists, format, whole = false, none }: BarsProps)
   const data = useMemo(() => [usage.buckets, ...stacked(values).reverse()] as uPlot.AlignedData, [usage, values]);
   const build: Build = useMemo(
     () => (look) => ({
+      padding: PADDING,
       scales: { x: { range: span(usage) }, y: { range: (_, __, max) => [0, Math.max(max * 1.1, 1e-6)] } },
       axes: [
         timeAxis(look),
-        axis(look, { size: 56, values: (_, splits) => splits.map(format), ...(whole && { incrs: WHOLE }) }),
+        axis(look, {
+          size: 56,
+          values: (_, splits) => splits.map(whole ? roundCount : format),
+          ...(whole && { incrs: WHOLE }),
+        }),
       ],
       series: [
         {},
@@ -126,6 +131,7 @@ function Lines({ usage, colours }: DrawnProps) {
   const data = useMemo(() => [middles(usage), ...usage.series.map(({ ttft }) => ttft)] as uPlot.AlignedData, [usage]);
   const build: Build = useMemo(
     () => (look) => ({
+      padding: PADDING,
       scales: { x: { range: span(usage) }, y: { range: (_, __, max) => [0, Math.max(max * 1.1, 0.01)] } },
       axes: [
         timeAxis(look),

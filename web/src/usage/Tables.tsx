@@ -1,38 +1,36 @@
 // The same figures as tables: by name, and over time.
 import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
 import { fullMoment } from "../ui/plot/look.ts";
+import { Sheet } from "../ui/Sheet.tsx";
 import { type Series, slots, type Total, type Usage } from "./figures.ts";
 
-const HEADS = ["Turns", "Tokens in", "Tokens out", "Cost", "First token", "95%", "Duration", "Faults"];
+const HEADS = ["Turns", "Tokens in", "Tokens out", "Cost", "First token", "95% within", "Duration", "Faults"];
 
 export function NamesTable({ series, total, label }: { series: Series[]; total: Total; label: string }) {
   const order = [...series].sort((a, b) => b.total.requests - a.total.requests);
   return (
-    <div class="sheet">
-      <table>
-        <caption class="unseen">{`Usage by ${label.toLowerCase()}`}</caption>
-        <thead>
-          <tr>
-            <th scope="col">{label}</th>
-            {HEADS.map((head) => (
-              <th key={head} scope="col" class="figure">
-                {head}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {order.map((one) => (
-            <Line key={one.name} name={one.name || "without a name"} total={one.total} />
+    <Sheet caption={`Usage by ${label.toLowerCase()}`}>
+      <thead>
+        <tr>
+          <th scope="col">{label}</th>
+          {HEADS.map((head) => (
+            <th key={head} scope="col" class="figure">
+              {head}
+            </th>
           ))}
-        </tbody>
-        {order.length > 1 && (
-          <tfoot>
-            <Line name="All" total={total} />
-          </tfoot>
-        )}
-      </table>
-    </div>
+        </tr>
+      </thead>
+      <tbody>
+        {order.map((one) => (
+          <Line key={one.name} name={one.name || "without a name"} total={one.total} />
+        ))}
+      </tbody>
+      {order.length > 1 && (
+        <tfoot>
+          <Line name="All" total={total} />
+        </tfoot>
+      )}
+    </Sheet>
   );
 }
 
@@ -63,33 +61,30 @@ export function TimesTable({ usage }: { usage: Usage }) {
   return (
     <details class="times">
       <summary>Over time, as a table</summary>
-      <div class="sheet">
-        <table>
-          <caption class="unseen">Usage over time</caption>
-          <thead>
-            <tr>
-              <th scope="col">From</th>
-              {["Turns", "Tokens in", "Tokens out", "Cost", "Faults"].map((head) => (
-                <th key={head} scope="col" class="figure">
-                  {head}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {slots(usage).map((slot) => (
-              <tr key={slot.time}>
-                <th scope="row">{fullMoment(slot.time, usage.bucket)}</th>
-                <td class="figure">{formatCount(slot.requests)}</td>
-                <td class="figure">{formatCount(slot.input)}</td>
-                <td class="figure">{formatCount(slot.output)}</td>
-                <td class="figure">{formatCost(slot.cost)}</td>
-                <td class="figure">{formatCount(slot.faults)}</td>
-              </tr>
+      <Sheet caption="Usage over time">
+        <thead>
+          <tr>
+            <th scope="col">From</th>
+            {["Turns", "Tokens in", "Tokens out", "Cost", "Faults"].map((head) => (
+              <th key={head} scope="col" class="figure">
+                {head}
+              </th>
             ))}
-          </tbody>
-        </table>
-      </div>
+          </tr>
+        </thead>
+        <tbody>
+          {slots(usage).map((slot) => (
+            <tr key={slot.time}>
+              <th scope="row">{fullMoment(slot.time, usage.bucket)}</th>
+              <td class="figure">{formatCount(slot.requests)}</td>
+              <td class="figure">{formatCount(slot.input)}</td>
+              <td class="figure">{formatCount(slot.output)}</td>
+              <td class="figure">{formatCost(slot.cost)}</td>
+              <td class="figure">{formatCount(slot.faults)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </Sheet>
     </details>
   );
 }

@@ -1,5 +1,4 @@
 // Tokens, cost, latency and faults over time, by model, client or key. Leans on the journal.
-import "../ui/sheet.css";
 import "./usage.css";
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { about } from "../api/about.ts";

@@ -103,7 +103,8 @@ async def shown(services: Services, visit: Visit) -> bytes:
 async def editors(services: Services, visit: Visit) -> bytes:
     """`/vscode/models`: what a host takes of a model that can be talked to."""
     entries = [entry for entry in await services.catalogue.entries(visit.caller) if entry.model.chat]
-    titles = {row.name: _short(row.title) for row in known(services.router.config, services.env)}
+    titles = {REPLAY: "Replay"}
+    titles |= {row.name: _short(row.title) for row in known(services.router.config, services.env)}
     models = [_editor(services, entry, titles.get(entry.model.provider, entry.model.provider)) for entry in entries]
     return msgspec.json.encode({"version": 1, "models": models})
 
@@ -122,7 +123,7 @@ def _editor(services: Services, entry: Entry, provider: str) -> Object:
         made["configurationSchema"] = {"type": "object", "properties": {"reasoningEffort": _EFFORT}}
     if model.prices and model.prices.input is not None and model.prices.output is not None:
         made["prices"] = {"input": model.prices.input, "output": model.prices.output}
-        made["pricing"] = f"${model.prices.input:g} in · ${model.prices.output:g} out"
+        made["pricing"] = _pricing(model.prices.input, model.prices.output, model.source.get("context", ""))
     if model.provider == REPLAY:
         made["played"] = True
     elif services.config.features.context_management:
@@ -147,6 +148,11 @@ _EFFORT = {
     "type": "string", "title": "Thinking Effort", "enum": ["low", "medium", "high"],
     "enumItemLabels": ["Low", "Medium", "High"], "group": "navigation",
 }  # fmt: skip
+
+
+def _pricing(given: float, made: float, told: str) -> str:
+    """A host that shows this shows no tooltip, so it says whose limits those are, too."""
+    return f"${given:g} in · ${made:g} out per million tokens{f' (prices and limits: {told})' if told else ''}"
 
 
 def _tooltip(entry: Entry) -> str:

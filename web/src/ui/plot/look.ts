@@ -1,5 +1,6 @@
 // The theme's colours for a canvas, the axes that all plots share, and how times are written along them.
 import type uPlot from "uplot";
+import { formatCount } from "../format.ts";
 
 export interface Look {
   ink: string;
@@ -29,6 +30,14 @@ export function readLook(): Look {
   ];
   return { ink, soft, line, accent, good, bad, bg: read("--bg"), series };
 }
+
+/** 500k, not 500.0k: an axis has round figures. */
+export function roundCount(value: number): string {
+  return formatCount(value).replace(/\.0(?=[kM])/, "");
+}
+
+/** Room above and at the right, so that no label is cut. */
+export const PADDING: uPlot.Padding = [10, 14, 0, 0];
 
 const FONT = '11px system-ui, -apple-system, "Segoe UI", sans-serif';
 

@@ -1,0 +1,102 @@
+"""The inspector's page in a real Chromium: how long a turn of 10,000 events takes to open, and how it scrolls.
+
+`python -m benchmarks.inspector`, exit 1 where a limit is broken. Wall time from the press to the drawn page, the
+gateway's share of it included, the best of some tries. Leans on the tests' gateway, streams and browser.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from benchmarks.timing import Section, table
+from tests.inspector.conftest import BROWSERS, FLAGS, inspected
+from tests.inspector.sending import send, wired
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.inspector.conftest import Inspected
+
+TRIES = 7
+TURNS = {
+    "10,000 events": "anthropic/many",
+    "the same with 2 MB in one frame, and markup": "anthropic/hostile",
+}
+LIMIT = 1000  # ms until it is open
+FRAME = 100  # ms that a reader may wait while scrolling, at the worst moment but one in twenty
+ROWS = ".list-rows [role=row]"
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+SCROLL = """async () => {
+    const list = document.querySelector(".ledger");
+    const gaps = [];
+    let last = performance.now();
+    for (let step = 0; step < 120; step++) {
+        list.scrollTop += step % 2 ? 90 : 1500;
+        await new Promise(requestAnimationFrame);
+        gaps.push(performance.now() - last);
+        last = performance.now();
+    }
+    gaps.sort((a, b) => a - b);
+    return [gaps[60], gaps[113], gaps[119]];
+}"""
+
+
+def opened(page: Page, running: Inspected) -> float:
+    """Milliseconds from the press on the newest row to the drawn turn."""
+    page.goto(f"{running.url}/#/streams")
+    row = page.locator(ROWS).first
+    row.wait_for()
+    page.evaluate(DRAWN)
+    begun = perf_counter()
+    row.click()
+    page.locator(".ledger .cell").first.wait_for()
+    page.evaluate(DRAWN)
+    return (perf_counter() - begun) * 1000
+
+
+def report(tries: int = TRIES) -> Section:
+    import shutil
+
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, BROWSERS)))
+    rows, broken = [], list[str]()
+    with inspected(wired) as running, sync_playwright() as playwright:
+        page = playwright.chromium.launch(executable_path=found, args=FLAGS).new_page(
+            viewport={"width": 1440, "height": 900}
+        )
+        page.goto(f"{running.url}/")
+        page.locator(".live.open").wait_for()
+        for name, model in TURNS.items():
+            send(running, model, "openai-chat")
+            page.locator(ROWS).filter(has_text=model.partition("/")[2]).first.wait_for()
+            took = sorted(opened(page, running) for _ in range(tries))
+            gaps = min((page.evaluate(SCROLL) for _ in range(3)), key=lambda gaps: gaps[1])
+            drawn = page.locator(".ledger-rows > [role=row]").count()
+            rows.append(
+                [name, f"{took[0]:.0f}", f"{took[tries // 2]:.0f}", *(f"{gap:.0f}" for gap in gaps), str(drawn)]
+            )
+            broken += [f"{name}: {took[0]:.0f} ms until open, at most {LIMIT}"] if took[0] > LIMIT else []
+            broken += [f"{name}: {gaps[1]:.0f} ms for a frame, at most {FRAME}"] if gaps[1] > FRAME else []
+    head = ["", "ms to open", "median", "ms a frame", "95 in 100", "longest", "rows drawn"]
+    text = f"""## The inspector's page
+
+From the press on a row to the drawn turn, tracing by the gateway included: the best of {tries}, and their median. Then
+120 jumps through the list: how long a frame of the screen took. `python -m benchmarks.inspector`.
+
+{table(head, rows)}"""
+    return Section(text, broken)
+
+
+def main() -> int:
+    section = report()
+    print(section.text)
+    for limit in section.broken:
+        print(f"\nLimit broken: {limit}.", file=sys.stderr)
+    return 1 if section.broken else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

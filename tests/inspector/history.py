@@ -1,0 +1,74 @@
+"""A month of turns in a journal's own file, for the pages that draw figures: the same for the same seed."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.store.journal import JournalRows, Turn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY = 86_400.0
+CLIENTS = {"claude-code": "anthropic", "openai-python": "openai-chat", "vscode": "vscode", "ai-sdk": "uistream"}
+KEYS = ("anna", "ben", "ci")
+
+
+class Kind(NamedTuple):
+    """A model: how often it is asked, what it costs a million tokens, how soon it speaks, how its provider counts."""
+
+    provider: str
+    model: str
+    share: float
+    price: tuple[float, float] | None
+    first: float
+    counts: float
+
+
+MODELS = (
+    Kind("anthropic", "claude-sonnet-4-5", 0.42, (3.0, 15.0), 0.9, 1.06),
+    Kind("openai", "gpt-5-mini", 0.28, (0.25, 2.0), 0.6, 0.98),
+    Kind("gemini", "gemini-2.5-flash", 0.18, (0.3, 2.5), 0.45, 1.0),
+    Kind("groq", "qwen3-32b", 0.12, None, 0.18, 1.11),
+)
+
+
+def seed(path: Path, turns: int = 2400, *, until: float | None = None, days: float = 29.0, number: int = 7) -> None:
+    """Write them, busier by day than by night and busier lately than long ago."""
+    random, now = Random(number), until or time.time()
+    rows = JournalRows(path, time.time, age=365 * DAY, size=2**30)
+    factors = dict.fromkeys(MODELS, 1.0)
+    for when in sorted(_time(random, now, days) for _ in range(turns)):
+        kind = random.choices(MODELS, [model.share for model in MODELS])[0]
+        factors[kind] += 0.04 * (kind.counts - factors[kind])
+        rows.add(_turn(random, when, kind, factors[kind]))
+    rows.flush()
+    rows.close()
+
+
+def _time(random: Random, now: float, days: float) -> float:
+    while True:
+        when = now - days * DAY * random.random() ** 1.5
+        hour = time.localtime(when).tm_hour
+        if random.random() < (1.0 if 8 <= hour < 19 else 0.15):
+            return when
+
+
+def _turn(random: Random, when: float, kind: Kind, factor: float) -> Turn:
+    client = random.choice([*CLIENTS])
+    size = int(random.lognormvariate(8.2, 1.1)) + 20
+    estimate = max(1, int(size / kind.counts * factor * random.gauss(1.0, 0.06)))
+    out = int(random.lognormvariate(5.6, 0.8)) + 5
+    broken = random.random() < (0.06 if kind.provider == "groq" else 0.015)
+    first = kind.first * random.lognormvariate(0.0, 0.45)
+    cost = None if kind.price is None else (size * kind.price[0] + out * kind.price[1]) / 1e6
+    return Turn(
+        time=when, duration=first + out / random.uniform(40, 110), ttft=first, key=random.choice(KEYS), client=client,
+        protocol=CLIENTS[client], asked=kind.model, provider=kind.provider, model=kind.model, upstream="anthropic",
+        engine="native", stream=True, status="fault" if broken else "finish", finish="" if broken else "stop",
+        fault="overloaded" if broken else "", http=200, input=size, output=out, cost=cost,
+        estimate=None if broken else estimate, low=int(estimate * 0.88), high=int(estimate * 1.16),
+        factor=round(factor, 4), request_id=f"{random.getrandbits(64):016x}",
+    )  # fmt: skip

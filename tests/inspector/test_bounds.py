@@ -1,0 +1,102 @@
+"""What watching may take, and no more: bytes of a turn, of all turns, turns, changes that wait, pages. And estimates."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.inspector import tap as tapping
+from penstock.inspector import watch as watches
+from penstock.testing import Reply
+from tests.gateway.asking import ask, get
+from tests.inspector.conftest import inspected
+from tests.inspector.gates import SSE, TEXT
+from tests.inspector.watching import watching
+
+
+@pytest.mark.row("G3")
+def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tapping, "MOST", 4_000)
+    reply = Reply.of("openai-chat", TEXT)
+    slow = Reply(reply.chunks, headers=SSE)
+    with inspected(slow) as gateway, watching(gateway.url):
+        name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
+        tap = gateway.inspector.watch.taps[name]
+        assert tap.cut
+        assert tap.size <= 4_000
+        trace = get(f"{gateway.url}/inspector/turns/{name}").json()
+        assert "only the beginning" in trace["lost"]
+
+
+@pytest.mark.row("G3")
+def test_all_turns_together_take_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "TOTAL", 20_000)
+    with inspected() as gateway, watching(gateway.url):
+        names = [ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"] for _ in range(8)]
+        watch = gateway.inspector.watch
+        assert 0 < watch.size <= 20_000
+        assert watch.size == sum(tap.size for tap in watch.taps.values())
+        assert names[0] not in watch.taps
+        assert get(f"{gateway.url}/inspector/turns/{names[0]}").json()["row"]["held"] is False
+        assert get(f"{gateway.url}/inspector/turns/{names[-1]}").json()["frames"]
+
+
+def test_so_many_turns_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "TURNS", 3)
+    with inspected() as gateway, watching(gateway.url):
+        names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(6)]
+        assert list(gateway.inspector.watch.taps) == names[-3:]
+
+
+def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "TOTAL", 1_000)
+    with inspected() as gateway, watching(gateway.url):
+        name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
+        row = get(f"{gateway.url}/inspector/turns/{name}").json()
+        assert row["row"]["held"] is False
+        assert gateway.inspector.watch.size <= 1_000
+
+
+def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
+    made = watches.Listener(None)
+    for number in range(watches.FRESH + 50):
+        made.told(str(number), "")
+    assert len(made.fetch()) == watches.FRESH
+    assert made.fetch() == {}
+
+
+def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.inspector import turns
+
+    monkeypatch.setattr(turns, "WATCHERS", 1)
+    with inspected() as gateway, watching(gateway.url):
+        refused = get(f"{gateway.url}/inspector/live")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+
+
+# ── estimates ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("G3")
+def test_an_estimate_comes_beside_what_was_counted() -> None:
+    with inspected(Reply.of("openai-chat", TEXT)) as gateway, watching(gateway.url) as reader:
+        services = gateway.inspector.services
+        services.estimates._every = 0.0
+        names = [ask(gateway.url, "openai-chat", "openai-chat/text").headers["x-request-id"] for _ in range(3)]
+        services.estimates.flush()
+        row = reader.until(lambda: (found := reader.rows.get(names[0], {})).get("estimate") and found)
+        assert row["low"] <= row["estimate"] <= row["high"]
+        assert row["input"] == 11
+        (model,) = get(f"{gateway.url}/inspector/tokens").json()["models"]
+        assert (model["model"], model["samples"]) == ("openai-chat/text", 3)
+        assert [point["actual"] for point in model["points"]] == [11, 11, 11]
+        assert len({entry["factor"] for entry in model["history"]}) == 3  # it learns
+        assert model["factor"] == model["history"][-1]["factor"]
+
+
+def test_turns_are_estimated_now_and_then() -> None:
+    with inspected(Reply.of("openai-chat", TEXT)) as gateway:
+        estimates = gateway.inspector.services.estimates
+        for _ in range(4):
+            ask(gateway.url, "openai-chat", "openai-chat/text")
+        estimates.flush()
+        assert sum(row.estimate is not None for row in gateway.rows()) == 1

@@ -1,0 +1,68 @@
+"""What the journal tells the page: pages of history, a search, figures over time; and nothing where there is none."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.gateway.config import JournalTable
+from penstock.store.history import Spent
+from tests.gateway.asking import ask, get
+from tests.inspector.conftest import inspected
+from tests.inspector.watching import watching
+
+
+def test_the_history_has_pages_and_is_searched() -> None:
+    with inspected() as gateway:
+        names = [
+            ask(gateway.url, client, model).headers["x-request-id"]
+            for client in ("anthropic", "openai-chat")
+            for model in ("openai-chat/text", "anthropic/text", "replay/tools")
+        ][::-1]
+        url = f"{gateway.url}/inspector/turns"
+        first = get(f"{url}?limit=4").json()
+        second = get(f"{url}?limit=4&before={first['before']}").json()
+        assert [row["id"] for row in first["rows"] + second["rows"]] == names
+        assert second["before"] is None
+        assert [row["id"] for row in get(f"{url}?q=replay messages").json()["rows"]] == [names[3]]
+        assert get(f"{url}?q=100%25").json()["rows"] == []
+
+
+def test_figures_over_time() -> None:
+    with inspected() as gateway:
+        for model in ("openai-chat/text", "openai-chat/text", "anthropic/text", "openai-chat/nothing"):
+            ask(gateway.url, "openai-chat", model)
+        usage = get(f"{gateway.url}/inspector/usage?bucket=3600").json()
+        assert usage["total"]["requests"] == 4
+        assert len(usage["buckets"]) == len(usage["series"][0]["requests"]) == len(usage["series"][0]["p95"])
+        assert {row["name"]: sum(row["requests"]) for row in usage["series"]}["openai-chat/text"] == 2
+        assert usage["series"][0]["total"]["ttft"] > 0
+        assert [row["name"] for row in get(f"{gateway.url}/inspector/usage?by=key").json()["series"]] == ["anonymous"]
+        none = get(f"{gateway.url}/inspector/usage?since=0&until=1").json()
+        assert (none["series"], none["total"]["requests"]) == ([], 0)
+
+
+def test_without_a_journal_there_is_nothing_to_tell() -> None:
+    with inspected(journal=JournalTable(path="off")) as gateway:
+        assert get(f"{gateway.url}/inspector/about").json()["journal"] is False
+        ask(gateway.url, "openai-chat", "replay/text")
+        assert get(f"{gateway.url}/inspector/turns").json() == {"rows": [], "before": None}
+        assert get(f"{gateway.url}/inspector/tokens").json() == {"models": []}
+        assert get(f"{gateway.url}/inspector/usage").json()["series"] == []
+        with watching(gateway.url) as reader:
+            name = ask(gateway.url, "openai-chat", "replay/text").headers["x-request-id"]
+            reader.until(lambda: reader.rows.get(name, {}).get("state") == "finish")
+            assert get(f"{gateway.url}/inspector/turns/{name}").json()["events"]
+
+
+def test_buckets_are_never_too_many() -> None:
+    from penstock.inspector.figures import BUCKETS, OTHERS, SERIES, step_of, usage
+
+    now = time.time()
+    for span in (60.0, 3600.0, 86_400.0, 86_400.0 * 90, 86_400.0 * 3650):
+        for wanted in (0.0, 0.001, 60.0):
+            rows = [Spent(now - 1, f"m{n}", 1, False, 1, 1, 0.0, None, 1.0) for n in range(40)]
+            made = usage(rows, "model", now - span, now, step_of(now - span, now, wanted))
+            assert len(made.buckets) <= BUCKETS + 1
+            assert len(made.series) <= SERIES
+            assert sum(sum(row.requests) for row in made.series) == 40
+            assert made.series[-1].name == OTHERS
