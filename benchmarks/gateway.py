@@ -95,6 +95,7 @@ class Bench:
             "across": (gateway, gate, "/v1/messages", "up/"),
             "same": (gateway, gate, "/v1/chat/completions", "up/"),
         }
+        self.headers: dict[str, str] = {}  # that one of them needs besides
         self.base = f"http://127.0.0.1:{gate}"
 
     def run(self, name: str, model: str, streams: int, seconds: float) -> dict[str, float]:
@@ -106,7 +107,10 @@ class Bench:
         before = process.cpu
         words = [sys.executable, "-m", "benchmarks.wires", "load", str(at), path, str(streams), str(seconds)]
         said = json.dumps(body, separators=(",", ":"))
-        done = subprocess.run([*words, said], capture_output=True, text=True, check=True, timeout=seconds + 60)
+        said_more = [self.headers[name]] if self.headers.get(name) else []
+        done = subprocess.run(
+            [*words, said, *said_more], capture_output=True, text=True, check=True, timeout=seconds + 60
+        )
         found: dict[str, float] = json.loads(done.stdout)
         return {**found, "cpu": process.cpu - before}
 
@@ -257,6 +261,7 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--load", action="store_true", help="500 streams of 25 events a second, for a minute")
     options.add_argument("--seconds", type=float, default=60.0)
+    options.add_argument("--rivals", action="store_true", help="beside LiteLLM and Portkey, where they are installed")
     options.add_argument("--watched", action="store_true", help="with somebody at the inspector beside with nobody")
     chosen = options.parse_args()
     if chosen.load:
@@ -264,5 +269,7 @@ if __name__ == "__main__":
     else:
         if chosen.watched:
             from benchmarks.watched import report
+        elif chosen.rivals:
+            from benchmarks.rivals import report
         made = report()
         print(made.text, *(f"\nLimit broken: {limit}." for limit in made.broken))

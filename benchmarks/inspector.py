@@ -62,7 +62,7 @@ def report(tries: int = TRIES) -> Section:
     from playwright.sync_api import sync_playwright
 
     found = next(filter(None, map(shutil.which, BROWSERS)))
-    rows, broken = [], list[str]()
+    rows, broken = list[list[str]](), list[str]()
     with inspected(wired) as running, sync_playwright() as playwright:
         page = playwright.chromium.launch(executable_path=found, args=FLAGS).new_page(
             viewport={"width": 1440, "height": 900}
@@ -70,6 +70,7 @@ def report(tries: int = TRIES) -> Section:
         page.goto(f"{running.url}/")
         page.locator(".live.open").wait_for()
         for name, model in TURNS.items():
+            page.goto(f"{running.url}/#/streams")
             send(running, model, "openai-chat")
             page.locator(ROWS).filter(has_text=model.partition("/")[2]).first.wait_for()
             took = sorted(opened(page, running) for _ in range(tries))

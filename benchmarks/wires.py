@@ -209,10 +209,11 @@ class Tally:
             self.over.set()
 
 
-async def load(port: int, path: str, streams: int, seconds: float, body: bytes) -> None:
+async def load(port: int, path: str, streams: int, seconds: float, body: bytes, header: str = "") -> None:
     """Keep so many streams open for so long; print what was seen as JSON."""
     head = (
         f"POST {path} HTTP/1.1\r\nhost: {HOST}:{port}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        + (f"\r\n{header}" if header else "")
     )
     tally = Tally(streams, paced=b"-d" in body)
     loop = asyncio.get_running_loop()
@@ -251,8 +252,8 @@ def main(role: str, port: str, *more: str) -> None:
         Front.port = int(more[0])
         uvloop.run(listening(Front, int(port)))
     else:
-        path, streams, seconds, body = more
-        uvloop.run(load(int(port), path, int(streams), float(seconds), body.encode()))
+        path, streams, seconds, body, *header = more
+        uvloop.run(load(int(port), path, int(streams), float(seconds), body.encode(), *header))
 
 
 if __name__ == "__main__":

@@ -241,7 +241,7 @@ def test_a_gateway_key_is_never_forwarded() -> None:
 
 
 def test_own_keys_are_not_forwarded_unless_said() -> None:
-    assert access().admit(scope(x_api_key="sk-mine")) == Caller()
+    assert access().admit(scope(x_api_key="sk-mine")) == Caller(sees="all")
 
 
 # ── the file ──────────────────────────────────────────────────────────────────────────────────────

@@ -140,10 +140,11 @@ def test_the_ui_stream_has_its_header_and_its_end(base: str) -> None:
     assert reply.text.endswith("data: [DONE]\n\n")
 
 
-def test_the_front_page_tells_what_to_do(base: str) -> None:
+def test_there_is_a_front_page(base: str) -> None:
+    """The inspector's, or where that is not built the one that says what to do (tests/inspector/test_static.py)."""
     page = httpx.get(base)
     assert page.status_code == 200
-    assert "replay/parallel-tools" in page.text
+    assert "penstock" in page.text
     assert httpx.get(f"{base}/healthz").json() == {"status": "ok"}
     assert httpx.get(f"{base}/nothing").status_code == 404
     assert httpx.get(f"{base}/v1/messages").status_code == 405

@@ -50,7 +50,7 @@ def seed(path: Path, turns: int = 2400, *, until: float | None = None, days: flo
 
 def _time(random: Random, now: float, days: float) -> float:
     while True:
-        when = now - days * DAY * random.random() ** 1.5
+        when = now - days * DAY * float(random.random() ** 1.5)
         hour = time.localtime(when).tm_hour
         if random.random() < (1.0 if 8 <= hour < 19 else 0.15):
             return when

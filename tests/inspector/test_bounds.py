@@ -16,6 +16,7 @@ from tests.inspector.watching import watching
 @pytest.mark.row("G3")
 def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tapping, "MOST", 4_000)
+    monkeypatch.setattr(tapping, "LOOK", 2)
     reply = Reply.of("openai-chat", TEXT)
     slow = Reply(reply.chunks, headers=SSE)
     with inspected(slow) as gateway, watching(gateway.url):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 
 from penstock.gateway.config import RecordTable, Serve
+from penstock.inspector.alone import Alone
+from penstock.inspector.traces import of_file
 from penstock.replay import wire
+from tests.gateway.running import Running
 from tests.inspector import wires
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import FilePayload, Page
 
     from tests.inspector.conftest import Inspected
 
@@ -80,9 +83,8 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_file_is_known_by_itself(opened: Page, name: str) -> None:
     protocol, data = KINDS[name]
-    opened.get_by_label("A recorded stream").set_input_files(
-        [{"name": name, "mimeType": "application/octet-stream", "buffer": data}]
-    )
+    file: FilePayload = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+    opened.get_by_label("A recorded stream").set_input_files([file])
     opened.locator(".turn").wait_for()
     assert opened.get_by_label("Read as").locator("option:checked").inner_text() == f"{protocol} (guessed)"
     expect(opened.locator(".message .card")).to_have_count(1)
@@ -99,9 +101,8 @@ def test_pasted_text_is_shown_by_a_key_and_by_the_box(opened: Page) -> None:
     assert opened.get_by_label("Read as").locator("option:checked").inner_text() == "openai-chat (guessed)"
 
 
-def test_an_example_is_at_hand(opened: Page, shot: Callable[[Page, str], None]) -> None:
+def test_an_example_is_at_hand(opened: Page) -> None:
     assert serious(opened) == []
-    shot(opened, "inspector-drop")
     opened.get_by_role("button", name="Show an example").click()
     opened.locator(".turn").wait_for()
     expect(opened.locator(".message .card")).to_have_count(2)
@@ -154,6 +155,23 @@ def test_recordings_of_the_gateway_are_listed_and_open(page: Page, gateway: Insp
     page.get_by_role("heading", name="See what a stream holds").wait_for()
 
 
+def test_one_file_without_a_gateway(page: Page, tmp_path: Path, problems: list[str]) -> None:
+    """What `penstock inspect --web` serves."""
+    app: Any = Alone(of_file(STREAM, "gates.sse"))
+    with Running(app) as running:
+        page.goto(running.url)
+        page.locator(".turn").wait_for()
+        assert page.locator(".turn-head h1").inner_text() == "gates.sse"
+        page.locator(".consumers select").select_option("openai-chat")
+        expect(page.locator(".ledger")).to_contain_text("chat.completion.chunk")
+        assert shared(page, tmp_path).name == "gates.html"
+        drop(page, "other.sse", wire("text", "openai-chat"))
+        expect(page.locator(".turn-head h1")).to_have_text("other.sse")
+        page.get_by_role("button", name="Close").click()
+        page.get_by_role("heading", name="See what a stream holds").wait_for()
+        assert problems == []
+
+
 # ── share ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -167,9 +185,7 @@ def shared(page: Page, folder: Path) -> Path:
 
 
 @pytest.mark.row("G3")
-def test_a_shared_file_works_anywhere_and_holds_no_secret(
-    opened: Page, tmp_path: Path, problems: list[str], shot: Callable[[Page, str], None]
-) -> None:
+def test_a_shared_file_works_anywhere_and_holds_no_secret(opened: Page, tmp_path: Path, problems: list[str]) -> None:
     drop(opened, "the gates.sse", STREAM.replace(b"upper valley", SECRET.encode()))
     opened.locator(".turn").wait_for()
     place = shared(opened, tmp_path)
@@ -191,7 +207,6 @@ def test_a_shared_file_works_anywhere_and_holds_no_secret(
     expect(opened.locator(".message .card")).to_have_count(3)
     assert serious(opened) == []
     assert problems == []
-    shot(opened, "inspector-shared")
 
 
 def test_a_hostile_file_runs_nothing_here_nor_when_it_is_shared(opened: Page, tmp_path: Path) -> None:

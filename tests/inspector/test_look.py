@@ -18,14 +18,14 @@ from tests.inspector.sending import SLOWLY, send, sending, wired
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, ViewportSize
 
     from tests.inspector.conftest import Inspected
 
 pytestmark = pytest.mark.slow
 VIEWS = ("streams", "turn", "file", "usage", "tokens", "try")
-WIDE = {"width": 1440, "height": 860}
-PHONE = {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1440, "height": 860}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 DARK, LIGHT = "rgb(15, 19, 23)", "rgb(247, 248, 250)"
 TURNS = (
     ("gemini/gemini-2.5-pro", "responses"), ("openai-chat/qwen3-coder", "openai-chat"), ("anthropic/limited", "anthropic"),
@@ -67,7 +67,7 @@ def show(page: Page, view: str) -> None:
 @pytest.mark.row("G3")
 def test_axe_finds_nothing_serious_in_any_view(watched: Page, theme: Literal["dark", "light"]) -> None:
     watched.emulate_media(color_scheme=theme)
-    found = {}
+    found: dict[str, list[str]] = {}
     for view in VIEWS:
         watched.evaluate("location.hash = '#/streams'")
         show(watched, view)

@@ -81,6 +81,7 @@ def test_without_a_page_there_is_a_word_in_its_place(tmp_path: Path) -> None:
         assert page.status_code == 200
         assert "make web" in page.text
         assert "curl -N" in page.text
+        assert "replay/parallel-tools" in page.text
         assert get(f"{gateway.url}/inspector/about").status_code == 200
 
 

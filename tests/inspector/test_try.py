@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
 from penstock.gateway.config import Serve
 from tests.inspector.axe import serious
@@ -176,8 +177,9 @@ def test_a_phone_has_everything(opened: Page, shot: Callable[[Page, str], None])
     wide = opened.evaluate("document.documentElement.scrollWidth")
     assert wide <= 390
     assert serious(opened) == []
-    opened.get_by_role("group", name="Raw stream").scroll_into_view_if_needed()
     shot(opened, "inspector-try-phone")
+    opened.get_by_role("group", name="Raw stream").scroll_into_view_if_needed()
+    expect(opened.get_by_role("button", name="Send")).to_be_in_viewport()
 
 
 def test_both_themes(opened: Page) -> None:

@@ -83,7 +83,7 @@ def test_a_month_by_model(usage: Page, shot: Callable[[Page, str], None]) -> Non
 
 
 def test_ranges_hold_less_and_less(usage: Page) -> None:
-    counts = []
+    counts: list[int] = []
     for name in ("Month", "Week", "Day"):
         with usage.expect_response(re.compile("/inspector/usage")) as answer:
             usage.get_by_role("button", name=name, exact=True).click() if counts else usage.reload()
@@ -150,7 +150,6 @@ def test_a_phone_and_daylight(usage: Page, shot: Callable[[Page, str], None]) ->
     widths = usage.locator(".plot canvas").evaluate_all("all => all.map((one) => one.getBoundingClientRect().width)")
     assert max(widths) <= 390
     assert serious(usage) == []
-    shot(usage, "inspector-usage-phone")
 
 
 def test_without_a_journal_it_says_what_to_do(page: Page) -> None:

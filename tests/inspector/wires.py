@@ -45,7 +45,7 @@ def frame(kind: str, **rest: Any) -> bytes:
 
 
 def begin(model: str = "claude-test-1") -> bytes:
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_01", "type": "message", "role": "assistant", "model": model, "content": [], "stop_reason": None,
         "stop_sequence": None, "usage": {"input_tokens": 1204, "cache_read_input_tokens": 900, "output_tokens": 1},
     }  # fmt: skip

@@ -62,6 +62,7 @@ test("kinds and lines", () => {
   assert.equal(lineOf(event(0, "text-delta", { text: "a\nb" })), "“a⏎b”");
   assert.equal(lineOf(event(0, "usage", { input: 3, output: 4 })), "input 3 · output 4");
   assert.equal(lineOf(event(0, "new-thing", { x: 1 })), '{"x":1}');
+  assert.equal(lineOf(event(0, "text-start", { type: "text-start", index: 3 })), "");
   assert.ok(lineOf(event(0, "text-delta", { text: "x".repeat(3_000_000) })).length < 300);
 });
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Trace } from "../src/api/types.ts";
+import { completed } from "../src/turn/completing.ts";
 import { extended } from "../src/turn/extending.ts";
 import { TurnModel } from "../src/turn/model.ts";
 import { frames, small } from "./traces.ts";
@@ -67,4 +68,15 @@ test("the unit of stepping takes the place along", () => {
   assert.deepEqual(model.place.value, { column: "frames", index: 0 });
   model.toEnd();
   assert.equal(model.place.value, null);
+});
+
+test("the traces of a saved page share what they have in common", () => {
+  const first = made().trace.value;
+  const other: Trace = { ...first, consumer: "z", frames: [], events: [], outputs: [], same: "y", request: "" };
+  const whole = completed({ y: { ...first, request: "{}" }, z: other });
+  assert.equal(whole.z?.frames, first.frames);
+  assert.equal(whole.z?.events, first.events);
+  assert.equal(whole.z?.request, "{}");
+  assert.deepEqual(whole.z?.outputs, []);
+  assert.equal(completed({ z: other }).z, other, "of one that is not there");
 });

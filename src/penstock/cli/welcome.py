@@ -48,6 +48,7 @@ def welcome(config: GatewayConfig, port: int, names: Sequence[str], *, keyed: bo
 def _rows(config: GatewayConfig, base: str, names: Sequence[str], model: str, key: str) -> Iterator[tuple[str, str]]:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     yield "config", str(config.path) if config.path else "none (penstock.toml, or --config FILE)"
+    yield "inspector", f"{base}/"
     yield "models", ", ".join(names[:SHOWN]) + more
     yield "OpenAI SDKs", f"OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY={key}"
     yield "Anthropic SDKs", f"ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY={key}"

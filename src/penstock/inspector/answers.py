@@ -5,6 +5,7 @@ Every answer of the inspector goes through here, so that none is forgotten. Lean
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,12 +35,23 @@ TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-contr
 _encode = msgspec.json.Encoder().encode
 
 
+@lru_cache(1000)
+def suspect(text: str, secrets: tuple[str, ...]) -> bool:
+    """Whether there is a secret in it. Remembered: many rows are alike."""
+    return bool(find(text, secrets))
+
+
+def plain(value: Any) -> bytes:
+    """A value as JSON, as it is."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:  # half a character, which some programs send
+        return _encode(clean(msgspec.to_builtins(value)))
+
+
 def encoded(value: Any, secrets: Iterable[str] = ()) -> bytes:
     """A value as JSON, without secrets."""
-    try:
-        data = _encode(value)
-    except UnicodeEncodeError:  # half a character, which some programs send
-        data = _encode(clean(msgspec.to_builtins(value)))
+    data = plain(value)
     text = data.decode()
     hidden = hide(text, _spelt(secrets))
     return data if hidden is text else hidden.encode()

@@ -52,6 +52,12 @@ class Row(msgspec.Struct, kw_only=True):
     held: bool
     times: int = 1
 
+    @property
+    def said(self) -> str:
+        """All in it that others have written."""
+        texts = (self.client, self.route, self.key, self.asked, self.model, self.provider, self.fault, self.message)
+        return "\0".join((*texts, *self.decisions))
+
 
 def of_journal(turn: Turn, *, held: bool) -> Row:
     """A turn that is over."""

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from penstock.store.journal import Turn as Noted
 
 MOST = 4 * 2**20  # bytes of one turn
+LOOK, LARGE = 32, 4096  # chunks between two looks at their size; bytes of one that is looked at at once
 EACH = 64  # bytes that a chunk takes besides its own
 ASKED = 2**20  # bytes of a request's body
 _LONG = "only the beginning is here: a turn is kept in memory up to {most} MB while somebody watches"
 _FULL = "its frames were dropped: too much was going on at once for the memory that watching may take"
 _PLAYED = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
 _NOBODY = "no provider has answered: there are no frames"
+_now = time.monotonic
 _encode = msgspec.json.Encoder().encode_lines
 
 
@@ -56,9 +58,9 @@ class Tap:
     """One turn. `turn` while it goes on, `row` when it is over; `reply` once there is one."""
 
     __slots__ = (
-        "_began", "_store", "_times", "asked", "chunks", "cleared", "cut", "dropped", "engine", "fault", "followers",
-        "framing", "id", "protocol", "raw", "request", "row", "secret", "shaping", "size", "teed", "tenant", "time",
-        "turn",
+        "_began", "_store", "_times", "_unmeasured", "asked", "chunks", "cleared", "cut", "dropped", "engine", "fault",
+        "followers", "framing", "id", "protocol", "raw", "request", "row", "secret", "shaping", "size", "teed",
+        "tenant", "time", "turn",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, store: Store) -> None:
@@ -81,6 +83,7 @@ class Tap:
         self.fault: ev.Fault | None = None
         self._began = visit.started
         self._times = array("d")
+        self._unmeasured = 0  # chunks
         self._store = store
         store.took(self, self.size)
 
@@ -97,29 +100,39 @@ class Tap:
         self.tell()
 
     def read(self, pair: Pair) -> None:
-        """What one read gave."""
+        """What one read gave. Its size is looked at now and then, that of a large one at once."""
         data = pair[0] if self.raw else _encode(pair[1])
         if not data or self.cut:
             return
-        size = len(data) + EACH
-        if self.size + size > MOST:
-            self.cut = True
-            return
-        self._times.append(time.monotonic())
+        self._times.append(_now())
         self.chunks.append(data)
-        self.size += size
-        self._store.took(self, size)
+        self._unmeasured += 1
+        if self._unmeasured >= LOOK or len(data) > LARGE:
+            self._measure()
         if self.followers:
             self.tell()
 
+    def _measure(self) -> None:
+        fresh = self.chunks[-self._unmeasured :] if self._unmeasured else []
+        size = sum(map(len, fresh)) + EACH * len(fresh)
+        self._unmeasured = 0
+        if self.size + size > MOST:  # what is too much goes again
+            self.cut = True
+            self.chunks, self._times = self.chunks[: -len(fresh)], self._times[: -len(fresh)]
+            return
+        self.size += size
+        self._store.took(self, size)
+
     def ended(self, turn: Turn, row: Noted) -> None:
-        """The turn is over; what only it needed is let go of."""
+        """The turn is over; what only it needed is let go of. That it is over is said last: others may look."""
+        self._measure()
         reply = turn.reply
-        self.row, self.turn, self.teed = row, None, turn.teed
         end = turn.fault or (reply.end if reply is not None else None)
         self.fault = end if isinstance(end, ev.Fault) else None
         slim = Request(model=self.asked.request.model, stream=self.asked.request.stream)
         self.asked = replace(self.asked, request=slim, over=None)
+        self.row, self.teed = row, turn.teed
+        self.turn = None
         self.tell()
 
     def drop(self) -> int:
@@ -127,6 +140,7 @@ class Tap:
         freed, self.size = self.size, 0
         self.chunks, self._times, self.request = [], array("d"), b""
         self.dropped = self.cut = True
+        self._unmeasured = 0
         return freed
 
     def tell(self) -> None:

@@ -86,11 +86,7 @@ function STEPS() {
       await page.waitForTimeout(800);
     },
     effort,
-    ask: async (prompt) => {
-      await page.click(".interactive-input-part .monaco-editor");
-      await page.keyboard.type(prompt);
-      await page.keyboard.press("Enter");
-    },
+    ask,
     said: answered,
     /** What was folded away is looked at, too: the editor folds it a moment after the end. */
     unfolded: async (labels) => {
@@ -129,8 +125,7 @@ function STEPS() {
       await page.reload();
       await page.waitForSelector(ITEM, { timeout: LIMIT });
       await page.waitForSelector(".interactive-input-part .monaco-editor", { timeout: LIMIT });
-      // A question that comes before the editor's own chat extension is up asks for an account.
-      await page.waitForTimeout(6000);
+      await page.waitForTimeout(5000);
     },
     command: async (title) => {
       await page.keyboard.press("F1");
@@ -162,7 +157,8 @@ async function listed(model, search = true) {
   const until = Date.now() + LIMIT;
   while (Date.now() < until) {
     await page.click(".model-picker-name");
-    if (search) await page.keyboard.type(model);
+    const box = page.locator("input[placeholder='Search models']");
+    if (search && (await visible(box))) await box.first().fill(model);
     const more = page.locator(".chat-model-picker-section-toggle");
     if (!(await visible(row)) && (await visible(more))) await more.first().click();
     if (await visible(row)) return row;
@@ -179,6 +175,7 @@ async function pick(model) {
 async function effort(level) {
   await page.locator(".chat-input-toolbars >> text=Thinking Effort").first().click();
   await page.locator(`.monaco-list-row.action:has-text('${level}')`).first().click({ timeout: LIMIT });
+  await page.keyboard.press("Escape");
 }
 
 function visible(locator) {
@@ -187,6 +184,20 @@ function visible(locator) {
     () => true,
     () => false,
   );
+}
+
+/** Ask something. A question that comes before the editor's own chat extension is up wants an account: then it is asked again. */
+async function ask(prompt) {
+  const signIn = page.locator(".dialog-box:has-text('Sign in')");
+  for (let tries = 0; tries < 10; tries++) {
+    await page.click(".interactive-input-part .monaco-editor");
+    await page.keyboard.type(prompt);
+    await page.keyboard.press("Enter");
+    if (!(await visible(signIn))) return;
+    await page.keyboard.press("Escape");
+    await page.waitForTimeout(3000);
+  }
+  throw new Error("the editor's chat does not begin to work");
 }
 
 /** Wait for the answer, allowing what the editor asks to be allowed. What a person reads: text as it is laid out. */
@@ -201,7 +212,8 @@ async function answered(allowing) {
     }
     const loading = await page.locator(".interactive-response.chat-response-loading").count();
     const text = !loading && (await last.count()) ? (await last.innerText()).trim() : "";
-    if (text) return text;
+    // The last line, with the time and the model, is drawn at the end.
+    if (text.includes("\n•\n")) return text;
     await page.waitForTimeout(250);
   }
   throw new Error(`no answer within ${LIMIT / 1000} s`);

@@ -52,7 +52,7 @@ export const own: Suite = {
         if (!killed) process.kill(pid, "SIGKILL");
         killed = true;
       }),
-      /The gateway went away in the middle of its answer \(aborted\): try again, or run “Penstock: Restart Gateway”\.$/,
+      /The gateway went away in the middle of its answer: try again, or run “Penstock: Check Set-up”\.$/,
     );
     assert.match((await ask("replay/text", [user("And now?")])).text, /^A penstock/);
     await running();

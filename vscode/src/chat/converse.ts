@@ -116,8 +116,8 @@ async function explained(error: unknown, { client, key, begun }: Tried, services
     return error;
   }
   services.lost();
-  const what = begun ? "went away in the middle of its answer" : "does not answer";
-  return new Failure(`The gateway ${what} (${said(error)}): try again, or run “Penstock: Restart Gateway”.`, "network");
+  const what = begun ? "went away in the middle of its answer" : `does not answer (${said(error)})`;
+  return new Failure(`The gateway ${what}: try again, or run “Penstock: Check Set-up”.`, "network");
 }
 
 const SHUT = { kind: "error", fault: "auth", message: "it is not one of its keys", status: 401 } as const;

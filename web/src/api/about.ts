@@ -1,7 +1,7 @@
 // What this gateway is and has; asked for once, by whoever needs it first.
 import { effect, signal } from "@preact/signals";
 import { askJson, explain } from "./client.ts";
-import { key } from "./key.ts";
+import { key, keyWanted } from "./key.ts";
 import type { About } from "./types.ts";
 
 export const about = signal<About | null>(null);
@@ -21,7 +21,9 @@ export function startAbout(): void {
 
 export async function refreshAbout(): Promise<void> {
   try {
-    about.value = await askJson<About>("/inspector/about");
+    const told = await askJson<About>("/inspector/about");
+    about.value = told;
+    if (told.key === "needed") keyWanted.value = true;
     aboutError.value = "";
   } catch (error) {
     aboutError.value = explain(error);

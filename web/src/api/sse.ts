@@ -7,14 +7,20 @@ export interface Message {
 
 /** Fed with text as it comes, gives whole messages back; what is not whole yet is kept. */
 export class MessageParser {
-  #rest = "";
+  /** The pieces of a line that has not ended: a trace of some MB is one line, and is joined once. */
+  #rest: string[] = [];
   #event = "";
   #data: string[] = [];
 
   feed(text: string): Message[] {
     const found: Message[] = [];
-    const lines = (this.#rest + text).split("\n");
-    this.#rest = lines.pop() ?? "";
+    const lines = text.split("\n");
+    const rest = lines.pop() ?? "";
+    if (lines.length) {
+      lines[0] = this.#rest.join("") + lines[0];
+      this.#rest = [];
+    }
+    this.#rest.push(rest);
     for (const line of lines) {
       const message = this.#line(line.endsWith("\r") ? line.slice(0, -1) : line);
       if (message) found.push(message);

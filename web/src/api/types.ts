@@ -93,7 +93,10 @@ export interface Trace extends Additions {
   consumers: string[];
   timed: boolean;
   request: string;
+  /** Why frames are missing. */
   lost?: string;
+  /** What else is worth a word. */
+  note?: string;
   /** In a saved page: frames, events, row and request are those of this other trace. */
   same?: string;
 }

@@ -2,8 +2,8 @@
 import "./file.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
-import { explain } from "../api/client.ts";
 import { go, route } from "../router.ts";
+import { ShareButton } from "../turn/ShareButton.tsx";
 import { TurnView } from "../turn/TurnView.tsx";
 import {
   chooseConsumer,
@@ -19,7 +19,6 @@ import {
 } from "./opening.ts";
 import { Recordings } from "./Recordings.tsx";
 import { sampleStream } from "./sample.ts";
-import { pageName, save } from "./saving.ts";
 
 export function FileView() {
   const { id } = route.value;
@@ -48,7 +47,7 @@ function Shown({ now }: { now: Opened }) {
       whole={(kind, place) => wholeText(now, kind, place)}
     >
       <ProtocolChoice now={now} />
-      <Share now={now} />
+      <ShareButton make={() => exported(now)} name={source.name} />
       <button type="button" onClick={leave}>
         Close
       </button>
@@ -75,29 +74,6 @@ function ProtocolChoice({ now }: { now: Opened }) {
         ))}
       </select>
     </label>
-  );
-}
-
-function Share({ now }: { now: Opened }) {
-  const [said, setSaid] = useState("");
-  const share = async () => {
-    setSaid("Packing…");
-    try {
-      save(await exported(now), pageName(now.source.name));
-      setSaid("Saved, secrets removed");
-    } catch (error) {
-      setSaid(explain(error));
-    }
-  };
-  return (
-    <>
-      <button type="button" onClick={share} title="One HTML file that shows this anywhere, with secrets removed">
-        Share
-      </button>
-      <span class="file-said" role="status">
-        {said}
-      </span>
-    </>
   );
 }
 

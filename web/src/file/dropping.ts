@@ -6,9 +6,16 @@ import { opened, openFile, openText } from "./opening.ts";
 /** Whether something is held over the page now. */
 export const held = signal(false);
 
+let own = false; // what is dragged began in this page
 let inside = 0; // elements entered and not left: leaving the last one leaves the page
 
 export function startDropping(): void {
+  addEventListener("dragstart", () => {
+    own = true;
+  });
+  addEventListener("dragend", () => {
+    own = false;
+  });
   addEventListener("dragenter", (event) => {
     if (!carries(event)) return;
     event.preventDefault();
@@ -42,6 +49,7 @@ export function startDropping(): void {
 /** Files, or text from another window; not what is dragged within the page. */
 function carries(event: DragEvent): boolean {
   const types = event.dataTransfer?.types ?? [];
+  if (own) return false;
   return types.includes("Files") || (types.includes("text/plain") && !types.includes("text/uri-list"));
 }
 

@@ -1,5 +1,6 @@
 // A tool call as a card: who runs it, what it is given, what came back.
 
+import { Icon } from "../ui/Icon.tsx";
 import { memo } from "../ui/memo.ts";
 import { CopyButton } from "./CodeBlock.tsx";
 import { Json } from "./Json.tsx";
@@ -26,8 +27,8 @@ export const CallCard = memo(function CallCard(props: Props) {
       aria-label={`Call of ${name || "a tool"}`}
     >
       <header class="card-head">
-        <span class="card-sign" aria-hidden="true">
-          {provider ? "☁" : "⚙"}
+        <span class="card-sign">
+          <Icon name={provider ? "cloud" : "tool"} />
         </span>
         <span class="card-name">{name || "unnamed"}</span>
         <span class={`badge ${provider ? "badge-provider" : ""}`}>

@@ -1,5 +1,6 @@
 // The message as the person saw it after the first `upto` events. Leans on fold.ts for what it is, on its neighbours
 // for how each part looks.
+import "./card.css";
 import "./markdown.css";
 import "./message.css";
 import { useCallback, useRef, useState } from "preact/hooks";

@@ -1,4 +1,5 @@
 // The sources of an answer, numbered as they are cited in the text.
+import { Icon } from "../ui/Icon.tsx";
 import { linkTarget } from "./addresses.ts";
 import type { Cited } from "./parts.ts";
 
@@ -48,7 +49,7 @@ function Source({ number, cited, chosen, onChoose }: Omit<Props, "sources" | "ch
         onClick={() => onChoose(number)}
         aria-label={`Where source ${number} is cited`}
       >
-        ↥
+        <Icon name="up" />
       </button>
       {quotes.map((quote) => (
         <q key={quote}>{quote.length > 400 ? `${quote.slice(0, 400)}…` : quote}</q>

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "../ui/Icon.tsx";
-import { groups } from "../ui/keys.ts";
+import { EVERYWHERE, groups } from "../ui/keys.ts";
 
 export const helpOpen = signal(false);
 
@@ -51,7 +51,7 @@ export function Help() {
         </button>
       </div>
       <div class="help-groups">
-        {groups.value.toReversed().map((group) => (
+        {inOrder().map((group) => (
           <section key={group.title} aria-label={group.title}>
             <h3>{group.title}</h3>
             <dl>
@@ -71,6 +71,11 @@ export function Help() {
       </div>
     </dialog>
   );
+}
+
+/** What is special to this view comes first. */
+function inOrder() {
+  return groups.value.toSorted((a, b) => Number(a.title === EVERYWHERE) - Number(b.title === EVERYWHERE));
 }
 
 function closeBy(event: KeyboardEvent, close: () => void): void {

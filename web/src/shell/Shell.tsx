@@ -11,7 +11,7 @@ import { StreamsView } from "../streams/StreamsView.tsx";
 import { TokensView } from "../tokens/TokensView.tsx";
 import { TryView } from "../try/TryView.tsx";
 import { TurnPage } from "../turn/TurnPage.tsx";
-import { useKeys } from "../ui/keys.ts";
+import { EVERYWHERE, useKeys } from "../ui/keys.ts";
 import { UsageView } from "../usage/UsageView.tsx";
 import { Help, HelpButton, helpOpen, toggleHelp } from "./Help.tsx";
 import { KeyQuestion } from "./KeyQuestion.tsx";
@@ -33,7 +33,7 @@ const PLACES: Place[] = [
 
 export function Shell() {
   const here = placeNow();
-  useKeys("Everywhere", [
+  useKeys(EVERYWHERE, [
     { keys: ["?"], label: "Show or hide these keys", run: toggleHelp },
     ...places().map(({ view, label, key }) => ({ keys: [key], label, run: () => go(view) })),
   ]);

@@ -37,12 +37,22 @@ export function Conversation({ exchanges, ...rest }: Props) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keys
     <section class="conversation" ref={place} onScroll={noted} aria-label="The talk" tabIndex={0}>
+      <p class="unseen" role="status">
+        {spokenState(exchanges.at(-1))}
+      </p>
       {exchanges.length === 0 && <Welcome {...rest} />}
       {exchanges.map((exchange) => (
         <One key={exchange.number} exchange={exchange} />
       ))}
     </section>
   );
+}
+
+/** For those who hear the page: that something comes, and that it is there; not every word of it. */
+function spokenState(exchange: Exchange | undefined): string {
+  if (!exchange) return "";
+  if (exchange.state === "streaming") return "The answer is coming.";
+  return exchange.state === "done" ? "The answer is complete." : "";
 }
 
 function Welcome({ model, way, packaged, onPrompt }: Omit<Props, "exchanges">) {

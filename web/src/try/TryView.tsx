@@ -1,8 +1,8 @@
 // A small chat box against any model through any client protocol: the message on one side, what the client got on the
 // other.
 import "./try.css";
-import { useState } from "preact/hooks";
-import { about, aboutError } from "../api/about.ts";
+import { useEffect, useState } from "preact/hooks";
+import { about, aboutError, refreshAbout } from "../api/about.ts";
 import { useKeys } from "../ui/keys.ts";
 import { Switch } from "../ui/Switch.tsx";
 import { firstModel, WAYS, type Way } from "./asking.ts";
@@ -18,6 +18,7 @@ const CHOICES = WAYS.map(({ id, label, note }) => ({ value: id, label, title: no
 export function TryView() {
   const [model, setModel] = useState(() => remembered(MODEL));
   const [way, setWay] = useState<Way>(() => WAYS.find(({ id }) => id === remembered(WAY)) ?? firstWay());
+  useEffect(() => void refreshAbout(), []); // providers may have listed their models since
   const models = about.value?.models ?? [];
   const chosen = model || firstModel(models, "");
   const busy = talk.value.some(({ state }) => state === "sending" || state === "streaming");

@@ -53,7 +53,11 @@ function Content({ model, place }: Props) {
   if (!item) return null;
   return (
     <>
-      {item.name && <span class="name">{item.name}</span>}
+      {item.name && (
+        <span class="name">
+          <bdi>{item.name}</bdi>
+        </span>
+      )}
       <span class="glance">{payloadLine(trace[place.column], place.index)}</span>
       {item.size > 2000 && <span class="size">{formatBytes(item.size)}</span>}
     </>

@@ -22,11 +22,10 @@ export function Note({ mark, onGo }: { mark: Mark; onGo?: (() => void) | undefin
 }
 
 export function Notes({ model }: { model: TurnModel }) {
-  const { marks, lost } = model.trace.value;
-  if (!marks.length && !lost) return <p class="hint">Nothing was lost, and nothing was odd.</p>;
+  const { marks } = model.trace.value;
+  if (!marks.length) return <p class="hint">Nothing was lost, and nothing was odd.</p>;
   return (
     <div class="notes">
-      {lost && <p class="hint">{lost}</p>}
       {marks.slice(0, 500).map((mark, index) => {
         const place = placeOf(mark);
         return <Note key={index} mark={mark} onGo={place ? () => model.choose(place) : undefined} />;

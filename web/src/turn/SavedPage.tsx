@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Trace } from "../api/types.ts";
 import { Help, HelpButton, helpOpen, toggleHelp } from "../shell/Help.tsx";
 import { ThemeButton } from "../shell/ThemeButton.tsx";
-import { useKeys } from "../ui/keys.ts";
+import { EVERYWHERE, useKeys } from "../ui/keys.ts";
 import { completed } from "./completing.ts";
 import { TurnView } from "./TurnView.tsx";
 
@@ -18,7 +18,7 @@ export function readSavedTraces(): Traces | null {
 export function SavedPage({ traces }: { traces: Traces }) {
   const [consumer, setConsumer] = useState(Object.keys(traces)[0] ?? "");
   const trace = traces[consumer];
-  useKeys("Everywhere", [{ keys: ["?"], label: "Show or hide these keys", run: toggleHelp }]);
+  useKeys(EVERYWHERE, [{ keys: ["?"], label: "Show or hide these keys", run: toggleHelp }]);
   return (
     <main class="shell">
       {trace && (

@@ -1,14 +1,14 @@
 // Saves a turn as one HTML file that shows it anywhere.
 import { useState } from "preact/hooks";
-import { ask, explain } from "../api/client.ts";
+import { explain } from "../api/client.ts";
 import { pageName, save } from "../file/saving.ts";
 
-export function ShareButton({ path, name }: { path: string; name: string }) {
+export function ShareButton({ make, name }: { make: () => Promise<Blob>; name: string }) {
   const [said, setSaid] = useState("");
   const share = async () => {
     setSaid("Packing…");
     try {
-      save(await (await ask(path)).blob(), pageName(name));
+      save(await make(), pageName(name));
       setSaid("Saved, secrets removed");
     } catch (error) {
       setSaid(explain(error));

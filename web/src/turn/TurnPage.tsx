@@ -1,6 +1,6 @@
 // One turn of the gateway, by its id: asked for, and followed while it is live.
 import { useEffect, useState } from "preact/hooks";
-import { askText, explain, listen } from "../api/client.ts";
+import { ask, askText, explain, listen } from "../api/client.ts";
 import type { Additions, Trace } from "../api/types.ts";
 import { adjust, formatRoute, go } from "../router.ts";
 import { rowOf } from "../streams/live.ts";
@@ -38,7 +38,10 @@ export function TurnPage({ id, query }: Props) {
       whole={(column, index) => askText(`${base}/${column}/${index}?as=${encodeURIComponent(trace.consumer)}`)}
     >
       {error && <span class="error">{error}</span>}
-      <ShareButton path={`${base}/export?as=${encodeURIComponent(trace.consumer)}`} name={trace.title} />
+      <ShareButton
+        make={async () => (await ask(`${base}/export?as=${encodeURIComponent(trace.consumer)}`)).blob()}
+        name={trace.title}
+      />
       <a class="button turn-back" href={formatRoute("streams")}>
         <Icon name="left" /> Streams
       </a>

@@ -1,9 +1,11 @@
 // One turn: what came, what it meant, what went on. Used live, for files, and in the saved page.
+import "./side.css";
 import "./turn.css";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Trace } from "../api/types.ts";
 import { MessageView } from "../message/MessageView.tsx";
+import { Icon } from "../ui/Icon.tsx";
 import { type Tab, Tabs } from "../ui/Tabs.tsx";
 import { PHONE, useMedia } from "../ui/useMedia.ts";
 import { useStickToEnd } from "../ui/useStickToEnd.ts";
@@ -47,6 +49,7 @@ export function TurnView({ trace, onConsumer, whole, onLeave, children }: TurnVi
       </TurnHead>
       {trace.frames.length + trace.events.length > 0 ? (
         <>
+          <Said trace={trace} />
           <Lanes model={model} />
           <Transport model={model} />
           {phone ? <Narrow model={model} whole={whole} /> : <Wide model={model} whole={whole} />}
@@ -75,14 +78,28 @@ function sideTabs({ model, whole }: Parts): Tab[] {
   return tabs;
 }
 
+/** What is missing, and what else is worth a word. */
+function Said({ trace }: { trace: Trace }) {
+  const said = [trace.lost, trace.note].filter(Boolean);
+  if (!said.length) return null;
+  return (
+    <p class="turn-said">
+      <Icon name="info" />
+      <span>{said.join("; ")}</span>
+    </p>
+  );
+}
+
 /** Nothing has come, or nothing was kept: why, and what is known all the same. */
 function Bare({ model }: { model: TurnModel }) {
   const { row, lost, done, request } = model.trace.value;
   return (
-    <div class="scrolling bare">
-      <p class="bare-why">{lost || (done ? "Nothing came." : "Nothing has come yet.")}</p>
-      {row && <About row={row} />}
-      {request && <Request text={request} />}
+    <div class="scrolling">
+      <div class="bare">
+        <p class="bare-why">{lost || (done ? "Nothing came." : "Nothing has come yet.")}</p>
+        {row && <About row={row} />}
+        {request && <Request text={request} />}
+      </div>
     </div>
   );
 }

@@ -28,12 +28,12 @@ export class Clock {
     return this.duration > 0;
   }
 
-  /** Whether most frames came all at once: by the clock they would lie on one another. */
+  /** Whether most frames came all at once: by the clock all that came of them would lie on one another. */
   get bunched(): boolean {
     const close = this.times.filter(
       (time, index) => index > 0 && time - (this.times[index - 1] ?? 0) < this.duration / 1000,
     );
-    return close.length > this.times.length / 2;
+    return this.times.length < 3 || close.length > this.times.length / 2;
   }
 
   /** Seconds since the turn began at a group of the ledger; the end of input is as late as the last frame. */

@@ -111,10 +111,13 @@ function quoted(text: string): string {
   return `“${text.slice(0, GLANCE)}”`;
 }
 
+/** What an event holds beside its type and its part, as JSON. */
+const rest: Describe = ({ type: _, index: __, ...body }) => (Object.keys(body).length ? JSON.stringify(body) : "");
+
 /** One line about an event; not its type, which stands beside it. */
 export function lineOf(event: Event): string {
-  const describe = Object.hasOwn(LINES, event.type) ? LINES[event.type] : undefined;
-  return glance(describe ? describe(event.body) : JSON.stringify(event.body));
+  const describe = (Object.hasOwn(LINES, event.type) && LINES[event.type]) || rest;
+  return glance(describe(event.body));
 }
 
 /** The number of the part an event belongs to, null if to none. */

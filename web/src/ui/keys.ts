@@ -14,6 +14,9 @@ interface Group {
   bindings: Binding[];
 }
 
+/** The title of the keys that every view has. */
+export const EVERYWHERE = "Everywhere";
+
 export const groups = signal<Group[]>([]);
 
 /** Binds keys while the component is there. `active` false: they rest. */
