@@ -79,6 +79,13 @@ def test_text_that_breaks_bytes_is_no_text() -> None:
     assert [event.text for event in events if hasattr(event, "text")] == ["zero", "one", "one", "t\ufffdo", "one"]
 
 
+def test_half_a_letter_in_each_of_two_frames_is_no_letter() -> None:
+    first, second = frame("x").replace(b'"x"', b'"\xc3"'), frame("x").replace(b'"x"', b'"\xa9"')
+    decoder = protocols.decoder("openai-chat")
+    events = decoder.feed([(b"", data) for data in (frame("zero"), frame("one"), frame("two"), first, second)])
+    assert [event.text for event in events if hasattr(event, "text")] == ["zero", "one", "two", "\ufffd", "\ufffd"]
+
+
 def test_frames_that_are_never_alike_are_soon_only_read() -> None:
     decoder = protocols.decoder("openai-chat")
     decoder.feed([(b"", frame("word", created=number)) for number in range(5 * LESSONS)])

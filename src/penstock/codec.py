@@ -7,6 +7,7 @@ An encoder subclass names its table; handlers append to `self.out`. Neither know
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
@@ -105,23 +106,18 @@ class Decoder:
         name, before, after, part = like
         if not part.open or self.ledger.mending:
             return number
-        out, start, behind, first = self.ledger.out, len(before), len(after), number
-        delta, index, pieces = part.delta, part.index, part.pieces
+        start, behind = len(before), len(after)
+        said: list[bytes] = []
         for label, data in frames[number:] if number else frames:
             if label != name or not (data.startswith(before) and data.endswith(after)):
                 break
-            try:
-                text = data[start : len(data) - behind].decode()
-            except UnicodeDecodeError:
-                break
-            if '"' in text or "\\" in text or not text.isprintable() or not text:
-                break  # not all of it is the string's, or it does not stand there as it is
-            out.append(delta(index, text))
-            if pieces is not None:
-                pieces.append(text)
-            number += 1
-        self._hits += number - first
-        return number
+            said.append(data[start : len(data) - behind])
+        texts = as_they_stand(said)
+        self.ledger.out.extend(map(part.delta, repeat(part.index), texts))
+        if part.pieces is not None:
+            part.pieces += texts
+        self._hits += len(texts)
+        return number + len(texts)
 
     def take(self, payload: Any) -> list[AnyEvent]:
         """Read one payload that is parsed already: the plain object its JSON would give."""
@@ -192,6 +188,28 @@ class Decoder:
             self.table[type(payload)](self, payload)
         except ILL_SHAPED as error:
             self._ill(error)
+
+
+def as_they_stand(said: list[bytes]) -> list[str]:
+    """What stands between the quotes of JSON strings, as text, up to the first that says something else there."""
+    try:
+        texts = [words.decode() for words in said]
+    except UnicodeDecodeError:
+        texts = []
+    if texts and all(texts) and _plain("".join(texts)):
+        return texts  # mostly: one look at all of it is cheaper than one at each
+    made: list[str] = []
+    for words in said:
+        text = words.decode("utf-8", "replace")
+        if not text or "\ufffd" in text or not _plain(text):
+            break
+        made.append(text)
+    return made
+
+
+def _plain(text: str) -> bool:
+    """Whether a text stands in JSON as it is. Some that do are not told so, and read in the other way."""
+    return '"' not in text and "\\" not in text and text.isprintable()
 
 
 class Encoder:

@@ -177,7 +177,7 @@ def test_one_file_without_a_gateway(page: Page, tmp_path: Path, problems: list[s
 
 def shared(page: Page, folder: Path) -> Path:
     """The file that the button saves."""
-    with page.expect_download() as download:
+    with page.expect_download(timeout=LONG) as download:
         page.get_by_role("button", name="Share").click()
     place = folder / download.value.suggested_filename
     download.value.save_as(place)

@@ -33,6 +33,7 @@ PREAMBLE = frozenset({
     ev.RefusalStart, ev.RefusalEnd, ev.Fault,
 })  # fmt: skip
 _ENDS = frozenset({ev.Finish, ev.Fault})
+_NOTED = _ENDS | {ev.Usage}
 HELD = 2**16  # bytes of preamble that are held back at most
 
 
@@ -178,6 +179,8 @@ class Reply:
         return pair[0], self._noted(pair[1])
 
     def _noted(self, events: list[Any]) -> list[ev.AnyEvent]:
+        if _NOTED.isdisjoint(map(type, events)):
+            return events
         for place, event in enumerate(events):
             if type(event) is ev.Usage:
                 self.usage = self.usage if event.step else event

@@ -16,6 +16,7 @@ const page = await browser.newPage({ viewport: { width: 760, height: 640 }, devi
 const found = {};
 let exit = 1;
 let now = "before the first scene";
+let prompted = "";
 try {
   await withoutSignIn();
   await page.goto(`${code.url}/?${new URLSearchParams({ folder: code.workspace })}`);
@@ -186,18 +187,20 @@ function visible(locator) {
   );
 }
 
-/** Ask something. A question that comes before the editor's own chat extension is up wants an account: then it is asked again. */
 async function ask(prompt) {
-  const signIn = page.locator(".dialog-box:has-text('Sign in')");
-  for (let tries = 0; tries < 10; tries++) {
-    await page.click(".interactive-input-part .monaco-editor");
-    await page.keyboard.type(prompt);
-    await page.keyboard.press("Enter");
-    if (!(await visible(signIn))) return;
-    await page.keyboard.press("Escape");
-    await page.waitForTimeout(3000);
-  }
-  throw new Error("the editor's chat does not begin to work");
+  await page.click(".interactive-input-part .monaco-editor");
+  await page.keyboard.type(prompt);
+  await page.keyboard.press("Enter");
+  prompted = prompt;
+}
+
+/** A question that comes before the editor's own chat extension is up wants an account: it is asked again, a little later. */
+async function withoutAccount() {
+  if (!(await page.locator(".dialog-box:visible:has-text('Sign in')").count())) return;
+  await page.keyboard.press("Escape");
+  await page.waitForTimeout(3000);
+  await page.keyboard.press("Control+L");
+  await ask(prompted);
 }
 
 /** Wait for the answer, allowing what the editor asks to be allowed. What a person reads: text as it is laid out. */
@@ -205,6 +208,7 @@ async function answered(allowing) {
   const last = page.locator(".interactive-response").last();
   const until = Date.now() + LIMIT;
   while (Date.now() < until) {
+    await withoutAccount();
     const allow = page.locator(".monaco-button:text-is('Allow'):visible");
     if (await allow.count()) {
       if (allowing) await shot(allowing);

@@ -52,8 +52,8 @@ export async function* listen(path: string, signal: AbortSignal): AsyncGenerator
 }
 
 export type Link = "connecting" | "open" | "lost";
-const FIRST_WAIT = 500;
-const LONGEST_WAIT = 10_000;
+export const FIRST_WAIT = 500;
+export const LONGEST_WAIT = 10_000;
 
 /** Listens for good: a connection that ends is made again, after a wait that grows. Stops when `signal` fires. */
 export async function keepListening(
@@ -81,7 +81,8 @@ export async function keepListening(
   }
 }
 
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+/** Waits, or until `signal` fires. */
+export function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);
     signal.addEventListener("abort", () => {

@@ -59,8 +59,9 @@ function useTurn(id: string, as: string): { trace: Trace | null; error: string }
   const [error, setError] = useState("");
   useEffect(() => {
     const stop = new AbortController();
+    const path = `/inspector/turns/${encodeURIComponent(id)}/follow${as ? `?as=${encodeURIComponent(as)}` : ""}`;
     setError("");
-    follow(id, as, stop.signal, setTrace).catch((why) => stop.signal.aborted || setError(explain(why)));
+    void follow(path, stop.signal, setTrace, setError);
     return () => stop.abort();
   }, [id, as]);
   return { trace, error };
@@ -68,16 +69,29 @@ function useTurn(id: string, as: string): { trace: Trace | null; error: string }
 
 type SetTrace = (change: (old: Trace | null) => Trace | null) => void;
 
-async function follow(id: string, as: string, signal: AbortSignal, set: SetTrace): Promise<void> {
-  const path = `/inspector/turns/${encodeURIComponent(id)}/follow${as ? `?as=${encodeURIComponent(as)}` : ""}`;
-  for await (const message of listen(path, signal)) {
-    if (signal.aborted) return;
-    if (message.event === "trace") {
-      const trace = JSON.parse(message.data) as Trace;
-      set(() => trace);
-    } else if (message.event === "more") {
-      const more = JSON.parse(message.data) as Additions;
-      set((old) => (old ? extended(old, more) : old));
+/** Until the turn is over; a connection that is lost is made again, and begins anew. */
+async function follow(path: string, signal: AbortSignal, set: SetTrace, tell: (error: string) => void): Promise<void> {
+  for (let wait = FIRST_WAIT; !signal.aborted; wait = Math.min(wait * 2, LONGEST_WAIT)) {
+    try {
+      if (await followOnce(path, signal, set)) return tell("");
+    } catch (error) {
+      if (signal.aborted) return;
+      tell(explain(error));
+      if (error instanceof Refusal) return;
     }
+    await pause(wait, signal);
   }
+}
+
+/** Whether the turn was over when the connection was. */
+async function followOnce(path: string, signal: AbortSignal, set: SetTrace): Promise<boolean> {
+  let done = false;
+  for await (const message of listen(path, signal)) {
+    if (signal.aborted) return true;
+    const said = JSON.parse(message.data) as Trace | Additions;
+    done = said.done;
+    if (message.event === "trace") set(() => said as Trace);
+    else if (message.event === "more") set((old) => (old ? extended(old, said) : old));
+  }
+  return done;
 }
