@@ -158,6 +158,10 @@ class Tracer:
 
     # ── as it goes ────────────────────────────────────────────────────────────────────────────────
 
+    def say(self, frames: list[Frame]) -> None:
+        """What leaves without any cause that is traced."""
+        self._leave(frames, None, None)
+
     def half(self) -> int | None:
         """The step of a frame that never became whole, if there is one: shown, and read by nobody."""
         try:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.gateway.config import Serve
 from penstock.gateway.routes import find
 from penstock.providers.clients import client
 from tests.gateway.asking import ask, get, post, read, told
@@ -71,3 +75,62 @@ def test_the_name_of_a_model_may_end_like_a_method() -> None:
     way = find("GET", "/v1/models/ollama/llama:latest")
     assert way.answer is not None
     assert way.params["model"] == "ollama/llama:latest"
+
+
+# ── addresses and bodies as they come ─────────────────────────────────────────────────────────────
+
+CHAT = {"model": "anthropic/text", "messages": [{"role": "user", "content": "hi"}]}
+MESSAGES = {**CHAT, "max_tokens": 9}
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("//v1/chat/completions", CHAT), ("/v1//chat/completions", CHAT), ("/openai/v1/chat/completions", CHAT),
+        ("/api/v1/chat/completions", CHAT), ("/v1beta/openai/chat/completions", CHAT), ("/anthropic/v1/messages", MESSAGES),
+        ("/anthropic/v1/messages/count_tokens?beta=true", CHAT), ("/openai/v1/responses", {"model": "anthropic/text", "input": "hi"}),
+        ("/gemini/v1beta/models/anthropic/text:generateContent", {"contents": [{"parts": [{"text": "hi"}]}]}),
+        ("/openai/deployments/quick/chat/completions?api-version=2024-10-21", {"messages": CHAT["messages"]}),
+        ("/openai/deployments/quick/chat/completions", {**CHAT, "model": "any-other-word"}),
+        ("/openai/deployments/openai-chat%2Fe/embeddings?api-version=2024-10-21", {"model": "e", "input": "hi"}),
+    ],
+)  # fmt: skip
+def test_addresses_that_others_have(base: str, path: str, body: object) -> None:
+    assert post(base + path, json=body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/elsewhere/v1/chat/completions", "/v1/threads/t/messages", "/openai/deployments/x", "//"]
+)
+def test_addresses_that_nobody_has(path: str) -> None:
+    found = find("POST", path)
+    assert found.door is None
+    assert found.answer is None
+
+
+@pytest.mark.row("G1")
+def test_bodies_may_come_packed_or_marked(base: str) -> None:
+    raw = json.dumps(CHAT).encode()
+    url = f"{base}/v1/chat/completions"
+    for name, data in (
+        ("gzip", gzip.compress(raw)),
+        ("deflate", zlib.compress(raw)),
+        ("identity", raw),
+        ("GZip", gzip.compress(raw)),
+    ):
+        assert post(url, content=data, headers={"content-encoding": name}).status_code == 200, name
+    assert post(url, content=b"\xef\xbb\xbf" + raw).status_code == 200, "a byte order mark"
+    said = [
+        (post(url, content=data, headers={"content-encoding": name}).status_code)
+        for name, data in (("zstd", raw), ("gzip", raw), ("gzip", gzip.compress(raw)[:-9]), ("br", b""))
+    ]
+    assert said == [415, 400, 400, 415]
+
+
+def test_a_body_that_unpacks_to_too_much_is_too_large() -> None:
+    bomb = gzip.compress(b" " * 20_000_000)
+    with gateway(serve=Serve(pace=0.0, body=1_000_000)) as (running, up):
+        answer = post(f"{running.url}/v1/messages", content=bomb, headers={"content-encoding": "gzip"})
+        assert (answer.status_code, "over 1000000 bytes" in answer.text) == (413, True)
+        assert up.seen == []

@@ -92,8 +92,9 @@ def built() -> None:
 def browser(built: None) -> Iterator[Browser]:
     """The machine's own Chromium, without a window."""
     assert built is None
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=LIMIT)
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip("Chromium is missing (apt-get install chromium)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from functools import partial
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,17 @@ from tests.gateway.running import answer
 from tests.inspector import wires
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.testing import Seen
     from tests.inspector.conftest import Inspected
 
 LIMIT = 30.0
 SLOWLY = "Take your time."
 SSE = {"content-type": "text/event-stream"}
-STREAMS = {
+STREAMS: dict[str, Callable[[], list[bytes]]] = {
     "interleaved": wires.interleaved, "hostile": wires.hostile, "many": wires.many,
-    "claude-opus-4-5": wires.interleaved, "claude-sonnet-4-5": wires.interleaved,
+    **{name: partial(wires.interleaved, name) for name in ("claude-opus-4-5", "claude-sonnet-4-5")},
 }  # fmt: skip
 PACES = {"slow": 0.02, "live": 0.06}
 CLIENTS = {

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
+from penstock.gateway.access import Refused
+from penstock.inspector import files
 from penstock.inspector import tap as tapping
 from penstock.inspector import watch as watches
 from penstock.testing import Reply
@@ -101,3 +106,31 @@ def test_turns_are_estimated_now_and_then() -> None:
             ask(gateway.url, "openai-chat", "openai-chat/text")
         estimates.flush()
         assert sum(row.estimate is not None for row in gateway.rows()) == 1
+
+
+# ── work ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_long_streams_are_looked_at_one_at_a_time() -> None:
+    """And whoever waits too long for that is told so; what is short goes on meanwhile."""
+
+    async def main() -> None:
+        work, gate, begun = files.Work(), threading.Event(), threading.Event()
+
+        def long() -> bool:
+            begun.set()
+            return gate.wait(20)
+
+        first = asyncio.create_task(work.do(long, files.HEAVY + 1))
+        assert await asyncio.to_thread(begun.wait, 10)
+        with pytest.raises(Refused) as refused:
+            await work.do(lambda: None, files.HEAVY + 1)
+        assert (refused.value.status, refused.value.fault.retry_after) == (503, 5.0)
+        assert await work.do(lambda: "short") == "short"
+        gate.set()
+        assert await first is True
+        assert await work.do(lambda: "next", files.HEAVY + 1) == "next"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "PATIENCE", 0.01)
+        asyncio.run(main())

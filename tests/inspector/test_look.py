@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.inspector.axe import serious
-from tests.inspector.conftest import inspected
+from tests.inspector.conftest import SHOTS, inspected
 from tests.inspector.sending import SLOWLY, send, sending, wired
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def test_motion_is_only_for_those_who_like_it(watched: Page, stage: Inspected) -
     thread.join()
 
 
+@pytest.mark.skipif(not SHOTS, reason="no pictures are wanted (PENSTOCK_SHOTS names a folder for them)")
 def test_pictures(page: Page, shot: Callable[[Page, str], None]) -> None:
     """A list and a turn as on a working day, at a model's pace."""
     with inspected(wired) as stage:

@@ -164,7 +164,7 @@ def test_two_million_letters_are_shown_in_part_and_then_in_full(shown: Callable[
     more.get_by_role("button", name="Show more").click()
     expect(message.locator(".md-page")).to_have_count(12)
     more.get_by_role("button", name="Show all").click()
-    message.get_by_text("The very end.").wait_for(timeout=LONG, state="attached")
+    message.get_by_text("The very end.").wait_for(timeout=2 * LONG, state="attached")
     expect(more).to_have_count(0)
 
 

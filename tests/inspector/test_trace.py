@@ -15,6 +15,7 @@ from penstock.gateway.config import RecordTable
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, ask, get, post
 from tests.gateway.openresponses import socket as web_socket
+from tests.gateway.test_notices import Patience
 from tests.inspector.conftest import inspected
 from tests.inspector.watching import Reader, ended, watching
 
@@ -137,6 +138,7 @@ def test_a_web_socket_and_a_background_turn_are_watched_too(gateway: Inspected, 
 # ── what goes wrong ───────────────────────────────────────────────────────────────────────────────
 
 HELLO: list[ev.AnyEvent] = [ev.Start(id="1", model="m"), ev.TextStart(0), ev.TextDelta(0, "Hello")]
+END: list[ev.AnyEvent] = [*HELLO, ev.TextEnd(0), ev.Finish("stop")]
 
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic"])
@@ -165,6 +167,21 @@ def test_a_refusal_is_shown_as_the_client_saw_it() -> None:
         assert [row["data"] for row in trace["outputs"]] == [reply.text]
         assert trace["frames"] == []
         assert "no provider has answered" in trace["lost"]
+
+
+def test_what_a_client_is_told_before_its_answer_is_shown() -> None:
+    """An editor hears that a provider is waited for; the others get signs of life."""
+    limited = Reply.limited("openai-chat", retry_after=12)
+    with inspected(limited, Reply.of("openai-chat", END)) as gateway, watching(gateway.url):
+        Patience(gateway).go.set()
+        reply = ask(gateway.url, "vscode", "openai-chat/text")
+        name = reply.headers["x-request-id"]
+        ended(gateway, name)
+        trace = trace_of(gateway, name)
+        assert [[row["name"], row["data"]] for row in trace["outputs"]] == got(reply.content, stream=True)
+        assert (trace["outputs"][0]["event"], trace["outputs"][0]["frame"]) == (None, None)
+        assert "wait" in trace["outputs"][0]["data"]
+        assert "wait" not in trace_of(gateway, name, "?as=events")["outputs"][0]["data"]
 
 
 def test_what_cannot_be_read_is_shown_up_to_there() -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from penstock.gateway.config import Serve
+from penstock.gateway.config import Key, Serve
+from penstock.gateway.keys import digest
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
 from tests.inspector.sending import wired
@@ -134,6 +135,26 @@ def test_a_refusal_is_said_in_plain_words(opened: Page, problems: list[str]) -> 
     assert "404" in opened.locator(".status").inner_text()
     assert all("404" in problem for problem in problems)
     problems.clear()
+
+
+def test_a_gateway_with_keys_is_asked_with_the_key_and_the_curl_command_has_none(page: Page) -> None:
+    secret = "pk-penstock-try-0123456789"
+    with inspected(keys={"anna": Key(hash=digest(secret))}) as running:
+        page.goto(f"{running.url}/#key={secret}&to=try")
+        page.get_by_role("heading", name="See a stream").wait_for()
+        for count, way in enumerate(WAYS, 1):
+            page.get_by_role("button", name=way, exact=True).click()
+            say(page, "How long?")
+            finished(page, count)
+        assert secret not in page.url
+        assert {row.key for row in running.rows()} == {"anna"}
+        page.get_by_text("The request").click()
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.get_by_role("button", name="Copy as a curl command").click()
+        page.get_by_text("Copied").wait_for()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert "$PENSTOCK_KEY" in copied
+        assert secret not in copied
 
 
 def test_the_turn_is_one_click_away(opened: Page) -> None:

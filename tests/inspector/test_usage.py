@@ -143,6 +143,8 @@ def test_the_tables_say_what_the_plots_show(usage: Page) -> None:
 
 def test_a_phone_and_daylight(usage: Page, shot: Callable[[Page, str], None]) -> None:
     usage.emulate_media(color_scheme="light")
+    expect(usage.locator("html")).to_have_attribute("data-theme", "light")
+    usage.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     shot(usage, "inspector-usage-light")
     assert serious(usage) == []
     usage.set_viewport_size({"width": 390, "height": 844})

@@ -79,9 +79,9 @@ def asked(index: int, text: str, size: int = 7) -> Iterator[bytes]:
         yield grown(index, type="input_json_delta", partial_json=text[at : at + size])
 
 
-def interleaved() -> list[bytes]:
+def interleaved(model: str = "claude-test-1") -> list[bytes]:
     """Thinking, a search that the provider runs, text with a citation, and two calls that grow side by side."""
-    made = [begin(), opened(0, type="thinking", thinking="", signature="")]
+    made = [begin(model), opened(0, type="thinking", thinking="", signature="")]
     made += [grown(0, type="thinking_delta", thinking=piece) for piece in PIECES.findall(THOUGHT)]
     made += [grown(0, type="signature_delta", signature="c2lnbmVkIGJ5IG5vYm9keQ=="), closed(0), frame("ping")]
     made += [opened(1, type="server_tool_use", id="srvtoolu_1", name="web_search", input={})]

@@ -31,8 +31,8 @@ class Provider:
         body = seen.json
         word = str(body["model"]).rpartition("-")[2]
         if protocol != PROTOCOL:
-            asked = str(body["messages"]).lower()
-            return said("openai-chat", "The water at the gate" if "title" in asked else "Understood.")
+            asked = str(body["messages"][-1]).lower()
+            return said("openai-chat", "The water at the gate" if "brief title" in asked else "Understood.")
         return self._limiting(body) if word == "limited" else WORDS.get(word, insisting)(body)
 
     def _limiting(self, body: dict[str, Any]) -> Reply:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +69,14 @@ SCENES: dict[str, list[list[Any]]] = {
         ["chat", "Replay: text"], ["ask", "What is a penstock?"], ["begun", "A penstock"], ["outside", "kill"], ["said"], ["shot", "gone"],
     ],
     "back": [["outside", "start"], ["ask", "And now?"], ["said"]],
-    "effort": [["chat", "GPT-5.5"], ["effort", "High"], ["ask", "Think hard."], ["said"], ["outside", "effort"], ["shot", "effort"]],
-    "interrupted": [["chat", "claude-slow"], ["ask", "Slowly, please."], ["begun", "drop by drop"], ["reload"], ["ask", "Once more, slowly."], ["begun", "drop by drop"], ["stop"]],
-    "check": [["size", [1000, 700]], ["command", "Penstock: Check Set-up"], ["shows", "Test request"], ["shot", "check"]],
-    "usage": [["command", "Penstock: Show Usage and Today"], ["shows", "Penstock: today"], ["shot", "usage"]],
+    "effort": [["chat", "GPT-5.5"], ["effort", "High"], ["ask", "Think hard."], ["said"], ["outside", "effort"]],
+    "once": [["picker", "GPT-5.5"], ["shot", "once"], ["keys", ["Escape"]]],
+    "interrupted": [
+        ["chat", "claude-slow"], ["ask", "Slowly, please."], ["begun", "drop by drop"], ["reload"], ["outside", "closed"],
+        ["chat", "claude-slow"], ["ask", "Once more, slowly."], ["begun", "drop by drop"], ["stop"],
+    ],
+    "check": [["size", [1000, 700]], ["command", "Penstock: Check Set-up"], ["pause", 4000], ["shot", "check"]],
+    "usage": [["command", "Penstock: Show Usage and Today"], ["pause", 3000], ["shot", "usage"]],
 }  # fmt: skip
 
 
@@ -93,7 +98,7 @@ def play(work: Path) -> dict[str, Any]:
     with scripted(Provider()) as upstream, Gateway(work, config=CONFIG.format(url=upstream.url)) as gateway:
         commands = {
             "kill": lambda _: gateway.stop(signal.SIGKILL), "start": lambda _: gateway.start(),
-            "effort": lambda _: effort(upstream),
+            "effort": lambda _: effort(upstream), "closed": lambda _: closed(upstream),
         }  # fmt: skip
         with Control(commands) as control:
             editor = Editor(work, {**SETTINGS, "penstock.gateway.url": gateway.url})
@@ -102,6 +107,15 @@ def play(work: Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stdout
     found: dict[str, Any] = json.loads(results.read_text())
     return found
+
+
+def closed(upstream: Upstream) -> None:
+    """The one that was left in the middle of its answer knows it."""
+    [slow] = [seen for seen in upstream.seen if seen.json["model"] == "claude-slow"]
+    deadline = time.monotonic() + 20
+    while not slow.gone.is_set():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def effort(upstream: Upstream) -> None:

@@ -112,10 +112,10 @@ async function chooseModels({ keeper }: Parts): Promise<void> {
   await from.update("models.show", same || !ids.length ? undefined : ids, vscode.ConfigurationTarget.Global);
 }
 
-async function showUsage({ keeper }: Parts): Promise<string> {
-  const content = usageReport((await new Client(await keeper.address()).usage()) as Usage);
-  await vscode.window.showTextDocument(await vscode.workspace.openTextDocument({ language: "markdown", content }));
-  return content;
+async function showUsage({ keeper, setup }: Parts): Promise<string> {
+  const text = usageReport((await new Client(await keeper.address()).usage()) as Usage);
+  await setup.show("Usage", text);
+  return text;
 }
 
 interface Repository {

@@ -11,7 +11,8 @@ import { baseOf } from "./gateway/http.ts";
 import { Keeper, type State } from "./gateway/keeper.ts";
 import { kill, ours } from "./gateway/launch.ts";
 import { Tail } from "./gateway/tail.ts";
-import { Provider, VENDOR } from "./provider.ts";
+import { Pages } from "./pages.ts";
+import { GROUPS, Provider, VENDOR } from "./provider.ts";
 import { GatewayKey, SECTION, settings } from "./settings.ts";
 import { startOwn } from "./starting.ts";
 import { complain, offerRestart, statusBar } from "./telling.ts";
@@ -65,7 +66,8 @@ export function activate(context: vscode.ExtensionContext): void {
 
   context.subscriptions.push(
     output,
-    vscode.lm.registerLanguageModelChatProvider(VENDOR, provider),
+    vscode.lm.registerLanguageModelChatProvider(VENDOR, provider.own),
+    vscode.lm.registerLanguageModelChatProvider(GROUPS, provider.groups),
     vscode.workspace.onDidChangeConfiguration((change) => {
       const touches = (name: string) => change.affectsConfiguration(`${SECTION}.${name}`);
       if (touches("gateway") || touches("python")) anew();
@@ -78,13 +80,15 @@ export function activate(context: vscode.ExtensionContext): void {
     every(TAIL, tail(files, output)),
     { dispose: () => files.release() },
   );
+  const pages = new Pages();
+  context.subscriptions.push(pages.register());
   const version = String(context.extension.packageJSON.version);
   registerCommands(context, {
     keeper,
     provider,
     key,
     output,
-    setup: { address, settings, thinks: provider.thinks, version, log },
+    setup: { address, settings, thinks: provider.thinks, version, log, show: (name, text) => pages.show(name, text) },
   });
   completionsWhileOn(context, settings, completionProvider(address, settings, log));
 }

@@ -15,6 +15,11 @@ import type { Settings } from "./settings.ts";
 import type { ChatRequest, Model } from "./wire.ts";
 
 export const VENDOR = "penstock";
+/**
+ * Further gateways, as configuration groups. A vendor of their own: what a person chooses for a model (how much it thinks) is
+ * kept in a group as well, and a host looks only there for a vendor that has groups.
+ */
+export const GROUPS = "penstock-gateway";
 /** Who shows an error as it is, stack and all, to a person: they get a plain one. */
 const VIEWS = new Set(["core", "github.copilot-chat", "vscode.chat"]);
 
@@ -38,9 +43,11 @@ export interface Gateways {
   readonly trouble: (why: Failure | undefined) => void;
 }
 
-export class Provider implements vscode.LanguageModelChatProvider<Information> {
+type Host = vscode.LanguageModelChatProvider<Information>;
+type Listing = Host["provideLanguageModelChatInformation"];
+
+export class Provider {
   readonly #changed = new vscode.EventEmitter<void>();
-  readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
   readonly #homes = new WeakMap<object, Home>();
   readonly #byId = new Map<string, Home>();
   readonly #lists = new Map<string, { client: () => Promise<Client>; seen: string }>();
@@ -85,17 +92,29 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     }
   }
 
-  async provideLanguageModelChatInformation(
-    options: vscode.PrepareLanguageModelChatModelOptions,
-    token: vscode.CancellationToken,
-  ): Promise<Information[]> {
-    const { configuration } = options as { configuration?: { url?: string; apiKey?: string } };
-    const signal = signalOf(token);
-    if (configuration?.url)
-      return await this.#group(
-        { url: baseOf(configuration.url, "The URL of the group"), key: configuration.apiKey ?? "" },
-        signal,
-      );
+  /** What the host asks, of the gateway that needs no configuration. */
+  get own(): Host {
+    return this.#as((_, token) => this.#listOwn(signalOf(token)));
+  }
+
+  /** What the host asks, of further gateways: one group at a time, and once for none. */
+  get groups(): Host {
+    return this.#as(async (options, token) => {
+      const { url, apiKey } = (options as { configuration?: { url?: string; apiKey?: string } }).configuration ?? {};
+      return url ? this.#group({ url: baseOf(url, "The URL of the group"), key: apiKey ?? "" }, signalOf(token)) : [];
+    });
+  }
+
+  #as(list: Listing): Host {
+    return {
+      onDidChangeLanguageModelChatInformation: this.#changed.event,
+      provideLanguageModelChatInformation: list,
+      provideLanguageModelChatResponse: (...asked) => this.#respond(...asked),
+      provideTokenCount: async (model, text) => this.#count(model, text),
+    };
+  }
+
+  async #listOwn(signal: AbortSignal): Promise<Information[]> {
     const client = await this.#own();
     const models = await client
       .models(signal)
@@ -162,7 +181,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     return home;
   }
 
-  async provideLanguageModelChatResponse(
+  async #respond(
     model: Information,
     messages: readonly vscode.LanguageModelChatRequestMessage[],
     options: vscode.ProvideLanguageModelChatResponseOptions,
@@ -204,7 +223,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     }
   }
 
-  async provideTokenCount(model: Information, text: string | vscode.LanguageModelChatRequestMessage): Promise<number> {
+  #count(model: Information, text: string | vscode.LanguageModelChatRequestMessage): number {
     const { counter } = this.#home(model);
     return typeof text === "string" ? counter.text(text) : counter.message(text as HostMessage, this.#host);
   }

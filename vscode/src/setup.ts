@@ -22,6 +22,7 @@ export interface Setup {
   readonly thinks: boolean;
   readonly version: string;
   readonly log: (line: string) => void;
+  readonly show: (name: string, text: string) => Promise<void>;
 }
 
 export async function findings({ address, settings, thinks, log }: Setup): Promise<{ found: Finding[]; key: string }> {
@@ -126,8 +127,7 @@ export async function checkSetup(setup: Setup): Promise<string> {
     platform: `${process.platform} ${process.arch}`,
   };
   const text = redacted(report(found, about, [key]), [key], homedir());
-  const shown = await vscode.workspace.openTextDocument({ language: "markdown", content: text });
-  await vscode.window.showTextDocument(shown, { preview: true });
+  await setup.show("Set-up", text);
   const bad = found.filter(({ ok }) => ok === false).length;
   const say = bad ? vscode.window.showWarningMessage : vscode.window.showInformationMessage;
   void say(

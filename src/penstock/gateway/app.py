@@ -15,7 +15,7 @@ from penstock import events as ev
 from penstock.errors import PenstockError
 from penstock.gateway import refusing
 from penstock.gateway.answers import Answer
-from penstock.gateway.bodies import body_of
+from penstock.gateway.bodies import body_of, unpacked
 from penstock.gateway.cancel import Gone
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.doors import Visit
@@ -122,6 +122,8 @@ class App:
         try:
             self.services.admit(scope, visit)
             visit.raw = await body_of(receive, serve.body, serve.read)
+            if "content-encoding" in visit.headers:
+                visit.raw = unpacked(visit.raw, visit.headers["content-encoding"], serve.body)
         except PenstockError as error:
             fault = refusing.fault_of(error)
             self.services.away(visit, protocol, fault)

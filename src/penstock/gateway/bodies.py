@@ -1,8 +1,9 @@
-"""The body of a request, within its bounds of size and time."""
+"""The body of a request, within its bounds of size and time; unpacked, where it came packed."""
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from penstock.gateway.access import refused
@@ -25,6 +26,26 @@ async def body_of(receive: Receive, limit: int, patience: float) -> bytes:
             return await _rest(receive, message, first, limit)
     except TimeoutError:
         raise refused(408, "timeout", f"the body did not come within {patience:g} s") from None
+
+
+def unpacked(data: bytes, encoding: str, limit: int) -> bytes:
+    """A body that was sent packed, as large as it may be and no larger."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return data
+    if name not in ("gzip", "x-gzip", "deflate"):
+        said = f"a body with the content-encoding {name[:40]!r} cannot be read: send it as it is, or by gzip"
+        raise refused(415, "invalid", said, code="unsupported_content_encoding")
+    unpack = zlib.decompressobj(47)  # 32 + 15: gzip or zlib, whichever it is
+    try:
+        made = unpack.decompress(data, limit + 1)
+    except zlib.error:
+        raise refused(400, "invalid", f"the body is not {name}, as its content-encoding says") from None
+    if len(made) > limit:
+        raise refused(413, "too-large", f"the body is over {limit} bytes")
+    if not unpack.eof:
+        raise refused(400, "invalid", f"the body ends before its {name} does")
+    return made
 
 
 async def _rest(receive: Receive, message: Message, first: bytes, limit: int) -> bytes:

@@ -84,6 +84,8 @@ class Estimates:
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────
 
     def _take(self, request: Request, usage: Usage, row: Row) -> None:
+        if not self._on:
+            return
         began = time.monotonic()
         try:
             made = self._estimated(request, usage, row)

@@ -1,10 +1,12 @@
 """Which address leads where: a door, an answer in one piece, or nothing but a page.
 
-Addresses are met as clients write them: with `/v1` forgotten, or said twice.
+Addresses are met as clients write them: with `/v1` forgotten, or said twice, with a slash too many, below what other
+gateways and providers have their APIs under.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any
 
+# What others have in front of an API that is known here; what stands behind it is looked for.
+_ELSEWHERE = ("/openai/v1/", "/anthropic/v1/", "/api/v1/", "/v1beta/openai/", "/compatible-mode/v1/", "/inference/v1/")
+_GEMINI = ("/gemini/v1beta/", "/gemini/v1/", "/google/v1beta/")
+_DEPLOYED = re.compile(
+    r"/openai/deployments/(?P<model>.+?)(?P<rest>/(?:chat/)?completions|/embeddings)"
+)  # so Azure has it
 _BARE = ("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank")
 
 
@@ -39,7 +47,22 @@ def find(method: str, path: str) -> Route:
         return found
     if path.startswith(_BARE):
         return find(method, f"/v1{path}")
-    return find(method, path[3:]) if path.startswith("/v1/v1/") else found
+    return find(method, path[3:]) if path.startswith("/v1/v1/") else _known_elsewhere(method, path) or found
+
+
+def _known_elsewhere(method: str, path: str) -> Route | None:
+    """The way to an address that others have."""
+    if "//" in path:
+        return find(method, re.sub(r"//+", "/", path))
+    deployed = _DEPLOYED.fullmatch(path)
+    if deployed is not None:
+        found = find(method, f"/v1{deployed['rest']}")
+        found.params = {"model": deployed["model"], **found.params}
+        return found
+    for prefix in _ELSEWHERE:
+        if path.startswith(prefix):
+            return find(method, f"/v1/{path.removeprefix(prefix)}")
+    return find(method, path[path.index("/", 1) :]) if path.startswith(_GEMINI) else None
 
 
 def _answer(method: str, path: str) -> Route:

@@ -159,7 +159,10 @@ class Turn:
     async def _tell(self, told: Wait | Cleared) -> None:
         asked = self.asked
         if asked is not None and asked.notice is not None and asked.request.stream:
-            await self._out.say(b"".join(WRITERS[asked.framing]().feed([(b"", asked.notice(told))])))
+            said = asked.notice(told)
+            if self.tap is not None:
+                self.tap.told(said)
+            await self._out.say(b"".join(WRITERS[asked.framing]().feed([(b"", said)])))
 
     def _named(self) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"x-request-id", self.visit.id.encode()),)

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import InputError
+from penstock.gateway.access import refused
 from penstock.inspector.answers import encoded, hide
 from penstock.inspector.export import exported
 from penstock.inspector.serving import Said, text
@@ -23,20 +24,32 @@ if TYPE_CHECKING:
     from penstock.inspector.traces import Source
 
 T = TypeVar("T")
-AT_ONCE = 2  # that are traced at once; others wait
+AT_ONCE = 4  # pieces of work; others wait
+HEAVY = 4 * 2**20  # bytes: of streams that are longer, one at a time
+PATIENCE = 60.0  # seconds that work waits for its turn
 NAME = 100  # letters of a file's name
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Work:
-    """What takes its time, away from the loop."""
+    """What takes its time, away from the loop, a little at once."""
 
     def __init__(self) -> None:
         self._room = asyncio.Semaphore(AT_ONCE)
+        self._alone = asyncio.Semaphore(1)
 
-    async def do(self, work: Callable[[], T]) -> T:
-        async with self._room:
+    async def do(self, work: Callable[[], T], size: int = 0) -> T:
+        """Have it done. `size`: how many bytes it is about."""
+        room = self._alone if size > HEAVY else self._room
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await room.acquire()
+        except TimeoutError:
+            raise refused(503, "overloaded", "the inspector has too much to do just now", retry_after=5.0) from None
+        try:
             return await asyncio.to_thread(work)
+        finally:
+            room.release()
 
 
 class Files:
@@ -47,11 +60,13 @@ class Files:
 
     async def trace(self, visit: Visit) -> Said:
         """`POST /inspector/trace`: a file's bytes. `frame` or `output`: only the whole text of that one."""
-        return await self._work.do(lambda: self.traced(of_file(visit.raw, *_told(visit)), visit.query))
+        raw, query = visit.raw, visit.query
+        return await self._work.do(lambda: self.traced(of_file(raw, *_told(visit)), query), len(raw))
 
     async def export(self, visit: Visit) -> Said:
         """`POST /inspector/export`: the same as one HTML file."""
-        return await self._work.do(lambda: self.exported(of_file(visit.raw, *_told(visit)), visit.query))
+        raw, query = visit.raw, visit.query
+        return await self._work.do(lambda: self.exported(of_file(raw, *_told(visit)), query), len(raw))
 
     # ── in a thread ───────────────────────────────────────────────────────────────────────────────
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MOST = 4 * 2**20  # bytes of one turn
 LOOK, LARGE = 32, 4096  # chunks between two looks at their size; bytes of one that is looked at at once
 EACH = 64  # bytes that a chunk takes besides its own
+NOTICES = 100  # that are told before an answer
 ASKED = 2**20  # bytes of a request's body
 _LONG = "only the beginning is here: a turn is kept in memory up to {most} MB while somebody watches"
 _FULL = "its frames were dropped: too much was going on at once for the memory that watching may take"
@@ -59,8 +60,8 @@ class Tap:
 
     __slots__ = (
         "_began", "_store", "_times", "_unmeasured", "asked", "chunks", "cleared", "cut", "dropped", "engine", "fault",
-        "followers", "framing", "id", "protocol", "raw", "request", "row", "secret", "shaping", "size", "teed",
-        "tenant", "time", "turn",
+        "followers", "framing", "id", "notices", "protocol", "raw", "request", "row", "secret", "shaping", "size",
+        "teed", "tenant", "time", "turn",
     )  # fmt: skip
 
     def __init__(self, turn: Turn, store: Store) -> None:
@@ -80,6 +81,7 @@ class Tap:
         self.framing, self.raw, self.teed = "auto", True, False
         self.shaping: tuple[Any, ...] = ()
         self.cleared: Any = None
+        self.notices: tuple[bytes, ...] = ()
         self.fault: ev.Fault | None = None
         self._began = visit.started
         self._times = array("d")
@@ -98,6 +100,10 @@ class Tap:
             self.shaping = deepcopy(reply.shaping)
         self._store.changed(self)
         self.tell()
+
+    def told(self, said: bytes) -> None:
+        """The client was told something before its answer: a frame's payload."""
+        self.notices = (*self.notices, said)[:NOTICES]
 
     def read(self, pair: Pair) -> None:
         """What one read gave. Its size is looked at now and then, that of a large one at once."""
@@ -186,7 +192,7 @@ class Tap:
             request=self.request.decode("utf-8", "replace"), row=self.shown(), lost=self._lost(),
             note="" if self.raw else _PLAYED.format(engine=self.engine),
             shaping=lambda: deepcopy(self.shaping), end=self.fault, left=self.left,
-            secrets=(self.secret,) if self.secret else (),
+            secrets=(self.secret,) if self.secret else (), before=self.notices,
             way=lambda: ways.refusal(asked) if refused else ways.way(asked, teed=teed, cleared=cleared),
         )  # fmt: skip
 

@@ -59,6 +59,7 @@ class Source:
     end: Fault | None = None
     left: bool = False
     secrets: tuple[str, ...] = ()
+    before: tuple[bytes, ...] = ()  # what the own consumer was told before there was an answer
 
     @property
     def consumers(self) -> list[str]:
@@ -81,6 +82,8 @@ class Reading:
         if self.consumer not in source.consumers:
             raise InputError(f"as: nobody is called {self.consumer[:100]!r}; there is: {', '.join(source.consumers)}")
         self.tracer = source.tracer(self.consumer)
+        if self.consumer == source.own:
+            self.tracer.say([(b"", payload) for payload in source.before])
         self.shown = forms.Shown(self.tracer)
         self._broken: Fault | None = None
 

@@ -116,7 +116,9 @@ function STEPS() {
     },
     /** Wait until something of the answer can be read. */
     begun: async (words) => {
-      await page.locator(".interactive-response").last().locator(`text=${words}`).first().waitFor({ timeout: LIMIT });
+      const place = page.locator(".interactive-response").last().locator(`text=${words}`);
+      for (const until = Date.now() + LIMIT; Date.now() < until && !(await visible(place)); ) await withoutAccount();
+      await place.first().waitFor({ timeout: 100 });
     },
     stop: async () => {
       await page.keyboard.press("Control+Escape");
@@ -144,6 +146,9 @@ function STEPS() {
       const answer = await fetch(`${job.control}/${command}`, { method: "POST", body: "null" });
       if (!answer.ok) throw new Error(await answer.text());
     },
+    pause: async (time) => {
+      await page.waitForTimeout(time);
+    },
     size: async ([width, height]) => {
       await page.setViewportSize({ width, height });
     },
@@ -168,8 +173,14 @@ async function listed(model, search = true) {
   throw new Error(`the picker has no ${model}`);
 }
 
+/** Pick a model; the list may be drawn anew under the mouse. */
 async function pick(model) {
-  await (await listed(model)).click();
+  for (let tries = 0; tries < 5; tries++) {
+    const row = await listed(model);
+    await row.click({ timeout: 3000 }).catch(() => page.keyboard.press("Escape"));
+    if (await visible(page.locator(`.model-picker-name:has-text('${model}')`))) return;
+  }
+  throw new Error(`${model} cannot be picked`);
 }
 
 /** How much the model is to think, by the editor's own picker. */

@@ -8,7 +8,8 @@ import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
 import { ask, control, eye, model, taken, until, usage, user, VENDOR } from "./tools.ts";
 
-const ids = async () => (await vscode.lm.selectChatModels({ vendor: VENDOR })).map(({ id }) => id);
+const ids = async (vendor = VENDOR) => (await vscode.lm.selectChatModels({ vendor })).map(({ id }) => id);
+const GROUPS = "penstock-gateway";
 const folder = () => vscode.workspace.workspaceFolders?.[0]?.uri.fsPath ?? "";
 
 interface Repository {
@@ -36,16 +37,17 @@ export const extras: Suite = {
   "a further gateway is a configuration group, and its models have ids of their own": async () => {
     const [other] = await control<string[]>("hosts");
     const found = await until("its models", async () => {
-      const all = await ids();
+      const all = await ids(GROUPS);
       return all.includes(`replay/text@${other}`) ? all : undefined;
     });
     assert.equal(new Set(found).size, found.length);
-    assert.ok(found.includes("replay/text"));
-    assert.match((await ask(`replay/text@${other}`, [user("Hello")])).text, /^A penstock/);
+    assert.ok(found.includes(`utility@${other}`));
+    assert.equal((await ids()).filter((id) => id.includes("@")).length, 0);
+    assert.match((await ask(`replay/text@${other}`, [user("Hello")], {}, GROUPS)).text, /^A penstock/);
   },
   "a gateway of a later version is understood as far as it goes": async () => {
     const [, later] = await control<string[]>("hosts");
-    const reply = await ask(`later/one@${later}`, [user("Hello")]);
+    const reply = await ask(`later/one@${later}`, [user("Hello")], {}, GROUPS);
     assert.equal(reply.text, "Later.");
     const kinds = reply.data.map(({ mimeType }) => mimeType);
     assert.deepEqual(kinds.slice(0, 4), [
@@ -59,8 +61,7 @@ export const extras: Suite = {
     assert.ok(usage(reply).total_tokens > 0, "an estimate, where the gateway sent none");
   },
   "of hundreds of models a few are listed, and the others can be chosen": async () => {
-    const own = async () => (await ids()).filter((id) => !id.includes("@"));
-    const shown = await own();
+    const shown = await ids();
     assert.equal(shown.length, 26, "24, the one that writes commit messages, and the utility model");
     assert.ok(shown.includes("mistral/codestral-latest"), "some of each provider");
     const last = ["many/delta-17", "many/delta-170"].find((id) => !shown.includes(id)) ?? "";
@@ -68,12 +69,12 @@ export const extras: Suite = {
     assert.match(await eye<string>("rows"), /Models to show, of 3\d\d/);
     await eye("shot", "choose");
     await eye("toggle", last);
-    await until("the choice to be seen", async () => (await own()).includes(last));
-    assert.equal((await own()).length, 27);
+    await until("the choice to be seen", async () => (await ids()).includes(last));
+    assert.equal((await ids()).length, 27);
     await vscode.workspace
       .getConfiguration("penstock")
       .update("models.show", undefined, vscode.ConfigurationTarget.Global);
-    await until("a few again", async () => (await own()).length === 26);
+    await until("a few again", async () => (await ids()).length === 26);
   },
   "a prompt that is too long is refused with numbers, and nobody is asked": async () => {
     const before = await control<number>("asked");
@@ -90,8 +91,7 @@ export const extras: Suite = {
     await settings.update("models.show", ["replay/ref*", "replay/image"], vscode.ConfigurationTarget.Global);
     const chosen = ["replay/image", "replay/refusal", "replay/text", "utility"];
     await until("the choice to be seen", async () => {
-      const own = (await ids()).filter((id) => !id.includes("@")).sort();
-      return JSON.stringify(own) === JSON.stringify(chosen) || undefined;
+      return JSON.stringify((await ids()).sort()) === JSON.stringify(chosen) || undefined;
     });
     await settings.update("models.show", undefined, vscode.ConfigurationTarget.Global);
     await until("the others to come back", async () => (await ids()).includes("mistral/codestral-latest") || undefined);

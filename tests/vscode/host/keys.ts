@@ -5,7 +5,7 @@ import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
 import { ask, eye, until, user, VENDOR } from "./tools.ts";
 
-const own = async () => (await vscode.lm.selectChatModels({ vendor: VENDOR })).filter(({ id }) => !id.includes("@"));
+const own = () => vscode.lm.selectChatModels({ vendor: VENDOR });
 const said = async (text: RegExp) => (await eye<string[]>("notices")).find((one) => text.test(one));
 
 export const keys: Suite = {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
-import { answer, ask, assistant, control, eye, model, taken, until, user } from "./tools.ts";
+import { answer, ask, assistant, control, eye, model, taken, until, user, VENDOR } from "./tools.ts";
 
 const TOOLS = [{ name: "read_gauge", description: "Reads a gauge", inputSchema: { type: "object", properties: {} } }];
 type Sent = { function: { name: string; parameters: object } };
@@ -27,7 +27,7 @@ export const limits: Suite = {
   "a cancel during a wait ends it at once, and nobody is asked again": async () => {
     const source = new vscode.CancellationTokenSource();
     const before = await control<number>("asked");
-    const going = ask("anthropic/claude-never", [user("Is there room?")], {}, source.token);
+    const going = ask("anthropic/claude-never", [user("Is there room?")], {}, VENDOR, source.token);
     await until("the wait to be shown", async () => /waiting \d+ s: Anthropic's rate limit/.exec(await status()));
     source.cancel();
     const outcome = await going.then(

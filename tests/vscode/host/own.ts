@@ -90,8 +90,9 @@ export const own: Suite = {
     assert.match(report, /! Utility model: .*\n {2}- Fix: Set chat\.utilityModel/);
     assert.match(report, /✓ Test request: replay\/text answered, with an image, with a tool/);
     assert.equal(report.includes((await running()).key), false);
-    const shown = vscode.window.activeTextEditor?.document.getText() ?? "";
-    assert.ok(shown.startsWith("# Penstock: set-up"));
+    const page = await vscode.workspace.openTextDocument(vscode.Uri.parse("penstock:/Set-up.md"));
+    assert.equal(page.getText(), report);
+    assert.equal(page.isDirty, false, "nobody has to save it");
   },
   "today's usage is shown, of this window's key": async () => {
     await ask("replay/text", [user("Once more")]);

@@ -4,8 +4,8 @@ import * as vscode from "vscode";
 
 export const VENDOR = "penstock";
 
-export async function model(id: string): Promise<vscode.LanguageModelChat> {
-  const [found] = await vscode.lm.selectChatModels({ vendor: VENDOR, id });
+export async function model(id: string, vendor = VENDOR): Promise<vscode.LanguageModelChat> {
+  const [found] = await vscode.lm.selectChatModels({ vendor, id });
   if (!found) throw new Error(`there is no model ${id}`);
   return found;
 }
@@ -81,9 +81,10 @@ export async function ask(
   id: string,
   messages: vscode.LanguageModelChatMessage[],
   options: vscode.LanguageModelChatRequestOptions = {},
+  vendor = VENDOR,
   token = new vscode.CancellationTokenSource().token,
 ): Promise<Taken> {
-  return taken(await (await model(id)).sendRequest(messages, options, token));
+  return taken(await (await model(id, vendor)).sendRequest(messages, options, token));
 }
 
 export function usage(reply: Taken): { prompt_tokens: number; completion_tokens: number; total_tokens: number } {

@@ -24,7 +24,7 @@ export const Json = memo(function Json({ text, label }: Props) {
     <div class="json">
       {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark */}
       <pre tabIndex={0} role="group" aria-label={label}>
-        {lines ? lines.slice(0, most).map(drawLine) : text.slice(0, plain)}
+        {lines ? drawLines(lines, most) : text.slice(0, plain)}
       </pre>
       {/* biome-ignore-end lint/a11y: . */}
       {left > 0 && (
@@ -35,6 +35,15 @@ export const Json = memo(function Json({ text, label }: Props) {
     </div>
   );
 });
+
+const SHORT = 64; // letters that are worth one line, not five
+
+function drawLines(lines: Line[], most: number) {
+  const spans = lines.flatMap((line) => line.spans);
+  const length = spans.reduce((sum, { text }) => sum + text.length + 1, 0);
+  if (length > SHORT) return lines.slice(0, most).map(drawLine);
+  return lines.map(({ spans: words }, number) => [drawLine({ depth: 0, spans: words }, number).slice(0, -1), " "]);
+}
 
 function drawLine({ depth, spans }: Line, number: number) {
   const words = spans.map(({ kind, text }, place) => {

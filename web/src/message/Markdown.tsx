@@ -8,7 +8,7 @@ import { size } from "./words.ts";
 
 const FIRST = 4;
 const MORE = 8;
-const EACH_FRAME = 2;
+const EACH_FRAME = 8;
 
 interface Props {
   text: string;

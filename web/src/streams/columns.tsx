@@ -86,7 +86,8 @@ export function Model({ row }: { row: Row }) {
 export function whyOf(row: Row): string {
   const decided = row.decisions.filter((line) => !line.startsWith("open:"));
   const found = decided.findLast((line) => line.startsWith("engine:")) ?? decided.at(-1) ?? "";
-  return found.replace(/^[a-z-]+: /, "");
+  const why = found.replace(/^[a-z-]+: /, "");
+  return why.startsWith(`${row.asked} `) ? why.slice(row.asked.length + 1) : why; // the name stands in the row
 }
 
 function Engine({ row }: { row: Row }) {

@@ -1,6 +1,6 @@
 // One turn of the gateway, by its id: asked for, and followed while it is live.
-import { useEffect, useState } from "preact/hooks";
-import { ask, askText, explain, listen } from "../api/client.ts";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { ask, askText, explain, FIRST_WAIT, LONGEST_WAIT, listen, pause, Refusal } from "../api/client.ts";
 import type { Additions, Trace } from "../api/types.ts";
 import { adjust, formatRoute, go } from "../router.ts";
 import { rowOf } from "../streams/live.ts";
@@ -16,7 +16,10 @@ interface Props {
 
 export function TurnPage({ id, query }: Props) {
   const { as = "" } = query;
-  const { trace, error } = useTurn(id, as);
+  const { trace: traced, error } = useTurn(id, as);
+  const row = rowOf(id);
+  // The list hears of the turn's end too, and of its cost; all else about the trace stays the same object.
+  const trace = useMemo(() => traced && { ...traced, row: row ?? traced.row }, [traced, row]);
   const leave = () => go("streams");
   if (!trace) {
     return (
@@ -32,7 +35,7 @@ export function TurnPage({ id, query }: Props) {
   const base = `/inspector/turns/${encodeURIComponent(id)}`;
   return (
     <TurnView
-      trace={{ ...trace, row: rowOf(id) ?? trace.row }}
+      trace={trace}
       onConsumer={(consumer) => adjust({ as: consumer })}
       onLeave={leave}
       whole={(column, index) => askText(`${base}/${column}/${index}?as=${encodeURIComponent(trace.consumer)}`)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl
@@ -64,7 +65,8 @@ class Visit:
         try:
             value = _decode(self.raw)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            value = clean(loose(self.raw)) if self.raw.lstrip()[:1] == b"{" else None
+            said = self.raw.removeprefix(BOM_UTF8).lstrip()
+            value = clean(loose(said)) if said[:1] == b"{" else None
             if value is None:
                 raise InputError(f"the body is not JSON: {_shown(self.raw)}") from None
         if not isinstance(value, dict):
@@ -106,6 +108,8 @@ class Door(msgspec.Struct, frozen=True):
 def canonical(visit: Visit, protocol: str) -> tuple[Object, rq.Request]:
     """The body and what it means."""
     body = visit.body()
+    if "model" in visit.params:  # where an address names it, the body's word counts for nothing
+        body["model"] = visit.params["model"]
     if str(body.get("model", "")).startswith(PLAYED):
         body.setdefault(LISTS.get(protocol, "messages"), [])
     return body, reader(protocol)(body)

@@ -26,7 +26,7 @@ _RANKED = frozenset({"model", "query", "documents", "top_n", "top_k", "return_do
 async def embeddings(services: Services, visit: Visit) -> bytes:
     """`/v1/embeddings`, as numbers or as base64 of little-endian floats."""
     body = visit.body()
-    model = reading.needed(body, "model")
+    model = visit.params.get("model") or reading.needed(body, "model")
     more = {key: value for key, value in body.items() if key not in _SAID and value is not None}
     found = await _embed(services, visit, model, _inputs(body.get("input")), more)
     packed = body.get("encoding_format") == "base64"
