@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.timing import Section, table
 from tests.inspector.conftest import BROWSERS, FLAGS, inspected
@@ -47,13 +47,13 @@ class Worked:
     """CPU time of the page's main thread, which a busy machine changes little."""
 
     def __init__(self, page: Page) -> None:
-        self._line = page.context.new_cdp_session(page)
+        self._line: Any = page.context.new_cdp_session(page)
         self._line.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def __call__(self) -> float:
         """Milliseconds so far."""
-        rows = self._line.send("Performance.getMetrics")["metrics"]
-        return 1000 * next(row["value"] for row in rows if row["name"] == "TaskDuration")
+        rows: list[dict[str, Any]] = self._line.send("Performance.getMetrics")["metrics"]
+        return 1000 * float(next(row["value"] for row in rows if row["name"] == "TaskDuration"))
 
 
 def opened(page: Page, running: Inspected, worked: Worked) -> tuple[float, float]:
@@ -67,6 +67,12 @@ def opened(page: Page, running: Inspected, worked: Worked) -> tuple[float, float
     page.locator(".ledger .cell").first.wait_for()
     page.evaluate(DRAWN)
     return (perf_counter() - begun) * 1000, worked() - before
+
+
+def scrolled(page: Page) -> list[float]:
+    """Milliseconds of a frame while scrolling: the median, 95 in 100, the longest."""
+    gaps: list[float] = page.evaluate(SCROLL)
+    return gaps
 
 
 def report(tries: int = TRIES) -> Section:
@@ -87,19 +93,20 @@ def report(tries: int = TRIES) -> Section:
             page.goto(f"{running.url}/#/streams")
             send(running, model, "openai-chat")
             page.locator(ROWS).filter(has_text=model.partition("/")[2]).first.wait_for()
-            took, work = map(sorted, zip(*(opened(page, running, worked) for _ in range(tries)), strict=True))
-            gaps = min((page.evaluate(SCROLL) for _ in range(3)), key=lambda gaps: gaps[1])
+            tried = [opened(page, running, worked) for _ in range(tries)]
+            took, work = sorted(one[0] for one in tried), sorted(one[1] for one in tried)
+            gaps = min(scrolled(page) for _ in range(3))
             drawn = page.locator(".ledger-rows > [role=row]").count()
-            rows.append(
-                [name, f"{took[0]:.0f}", f"{took[tries // 2]:.0f}", *(f"{gap:.0f}" for gap in gaps), str(drawn)]
-            )
+            figures = [took[0], took[tries // 2], work[0], *gaps, drawn]
+            rows.append([name, *(f"{figure:.0f}" for figure in figures)])
             broken += [f"{name}: {took[0]:.0f} ms until open, at most {LIMIT}"] if took[0] > LIMIT else []
             broken += [f"{name}: {gaps[1]:.0f} ms for a frame, at most {FRAME}"] if gaps[1] > FRAME else []
     head = ["", "ms to open", "median", "CPU of the page", "ms a frame", "95 in 100", "longest", "rows drawn"]
     text = f"""## The inspector's page
 
 From the press on a row to the drawn turn, tracing by the gateway included: the best of {tries}, and their median; of it
-the page's own work, at its least. Then 120 jumps through the list: how long a frame of the screen took. `python -m benchmarks.inspector`.
+the page's own work, at its least. Then 120 jumps through the list: how long a frame of the screen took.
+`python -m benchmarks.inspector`.
 
 {table(head, rows)}"""
     return Section(text, broken)

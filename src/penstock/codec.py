@@ -136,7 +136,12 @@ class Decoder:
 
     def body(self, data: bytes) -> list[AnyEvent]:
         """Read the whole body of a non-stream answer as one turn."""
-        return [*self.feed([(b"", data)]), *self.finish()]
+        events = self.feed([(b"", data)])
+        self.settle()
+        return [*events, *self.finish()]
+
+    def settle(self) -> None:
+        """What was read is a whole body: it is complete, even where a stream would have had to say so."""
 
     def shape_of(self, value: Any) -> Any:
         """The shape a parsed payload is fitted to. A union of many types is dear to convert to, one type is cheap."""

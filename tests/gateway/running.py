@@ -131,6 +131,8 @@ class Running:
 
     def rows(self) -> list[Any]:
         """The journal's rows so far, the last first."""
+        if self._thread.is_alive():
+            self.call(asyncio.sleep(0))  # a client may see the end of an answer before its row is noted
         journal = self.app.services.journal
         journal.flush()
         assert journal.rows is not None

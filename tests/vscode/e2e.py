@@ -197,7 +197,8 @@ class Editor:
             file.unlink(missing_ok=True)
         self.env["PENSTOCK_E2E"] = json.dumps({"folder": str(self.work), "control": control.url})
         tests = str(EXTENSION / "dist-tests/index.cjs")
-        job = {"extension": str(EXTENSION), "tests": tests, "suites": list(names), "limit": limit}
+        shots = str(Path(os.environ.get("PENSTOCK_SHOTS") or self.work).resolve())
+        job = {"extension": str(EXTENSION), "tests": tests, "suites": list(names), "limit": limit, "shots": shots}
         done = self.drive("runner.mjs", job, limit=limit * len(names))
         told = re.search(r"^notices: (.*)$", done.stdout, re.MULTILINE)
         self.notices = json.loads(told[1]) if told else []

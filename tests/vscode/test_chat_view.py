@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -75,8 +76,8 @@ SCENES: dict[str, list[list[Any]]] = {
         ["chat", "claude-slow"], ["ask", "Slowly, please."], ["begun", "drop by drop"], ["reload"], ["outside", "closed"],
         ["chat", "claude-slow"], ["ask", "Once more, slowly."], ["begun", "drop by drop"], ["stop"],
     ],
-    "check": [["size", [1000, 700]], ["command", "Penstock: Check Set-up"], ["pause", 4000], ["shot", "check"]],
-    "usage": [["command", "Penstock: Show Usage and Today"], ["pause", 3000], ["shot", "usage"]],
+    "check": [["size", [1000, 700]], ["command", "Penstock: Check Set-up"], ["shows", "Test request"], ["shot", "check"]],
+    "usage": [["command", "Penstock: Show Usage and Today"], ["shows", "Penstock: today"], ["shot", "usage"]],
 }  # fmt: skip
 
 
@@ -121,3 +122,62 @@ def closed(upstream: Upstream) -> None:
 def effort(upstream: Upstream) -> None:
     asked = [seen.json for seen in upstream.seen if "Think hard" in seen.body.decode()]
     assert {body.get("reasoning_effort") for body in asked if body["model"] == "gpt-5.5"} == {"high"}
+
+
+@pytest.mark.row("G2", "L6")
+def test_thinking_and_answer_are_shown(shown: dict[str, Any]) -> None:
+    assert "Three minutes: 540 litres" in shown["thinking"]["said"]
+    assert "no response was returned" not in shown["thinking"]["said"]
+    assert "540 / 3 = 180 seconds" in shown["thinking"]["unfolded"]
+
+
+@pytest.mark.row("G2", "P5", "D6")
+def test_a_tool_is_run_and_its_result_answered_turn_after_turn(shown: dict[str, Any]) -> None:
+    """The provider refuses a call, or words, whose signed thinking is missing: also after the window was loaded anew."""
+    for scene in ("agent", "again", "reloaded"):
+        assert "It is 3.2 m." in shown[scene]["said"], scene
+    assert re.search(r"Penstock: \d+ of 1M \(0%\)", shown["agent"]["status"]), "how full the window is"
+    for scene in ("words", "more", "words reloaded"):
+        assert re.search(r"Answer number [123]\.", shown[scene]["said"]), scene
+
+
+@pytest.mark.row("G2")
+def test_titles_are_made_by_the_utility_model(shown: dict[str, Any]) -> None:
+    assert shown["agent"]["title"] == "The water at the gate"
+
+
+@pytest.mark.row("G2", "I9")
+def test_a_rate_limit_is_shown_waited_out_and_can_be_left(shown: dict[str, Any]) -> None:
+    assert re.search(r"waiting \d s: Anthropic's rate limit", shown["wait"]["status"])
+    assert "Now there is room." in shown["wait"]["said"]
+    assert "waiting" not in shown["cancelled"]["status"]
+
+
+@pytest.mark.row("G2")
+@pytest.mark.parametrize(
+    ("scene", "sentence"),
+    [
+        (
+            "error",
+            "Replay is overloaded (529: The model is overloaded. Try again in a moment): try again in a minute or ",
+        ),
+        ("gone", "The gateway went away in the middle of its answer: try again, or run “Penstock: Check Set-up”."),
+    ],
+)
+def test_an_error_is_one_sentence_without_a_stack(shown: dict[str, Any], scene: str, sentence: str) -> None:
+    said = shown[scene]["said"]
+    assert f"Reason: {sentence}" in said
+    assert "    at " not in said
+    assert "extension.cjs" not in said
+
+
+@pytest.mark.row("G2")
+def test_it_goes_on_once_the_gateway_is_back(shown: dict[str, Any]) -> None:
+    assert shown["back"]["said"].startswith("A penstock")
+
+
+@pytest.mark.row("G2")
+def test_the_set_up_and_what_was_used_are_pages_to_read(shown: dict[str, Any]) -> None:
+    assert "✓ Keys: there is one for Anthropic, OpenAI" in shown["check"]["shows"]
+    assert "✓ Test request: openai/gpt-4.1-nano answered, with an image, with a tool" in shown["check"]["shows"]
+    assert "gpt-5.5" in shown["usage"]["shows"]

@@ -192,7 +192,10 @@ def test_many_models_further_gateways_keys_and_what_is_off_by_default(tmp_path: 
         editor = Editor(tmp_path, {**settings(gateway), **commit})
         groups = tmp_path / "data/User/chatLanguageModels.json"
         groups.parent.mkdir(parents=True)
-        rows = [{"name": name, "vendor": "penstock-gateway", "url": row.url} for name, row in (("Other", other), ("L", later))]
+        rows = [
+            {"name": name, "vendor": "penstock-gateway", "url": row.url}
+            for name, row in (("Other", other), ("L", later))
+        ]
         groups.write_text(json.dumps(rows))
         hosts = [row.url.removeprefix("http://") for row in (other, later)]
         with Control({**looking_at(upstream), "hosts": lambda _: hosts}) as control:

@@ -9,6 +9,12 @@ export interface Counting {
   readonly message?: number;
   readonly call?: number;
   readonly result?: number;
+  /** Tokens that a conversation, its tools together, and each of them take beside their content. */
+  readonly base?: number;
+  readonly tools?: number;
+  readonly tool?: number;
+  /** What a tool counts, of what its JSON would as text. */
+  readonly schema?: number;
   /** What thinking that is sent back counts, of what the same text would. */
   readonly reasoning?: number;
   readonly image?: number;

@@ -52,6 +52,11 @@ class Decoding:
         tail = [*(decoded or ()), *self.decoder.finish()]
         return [*self.after.feed(tail), *self.after.finish()]
 
+    def whole(self, decoded: list[Any]) -> list[AnyEvent]:
+        """The events of a whole answer, which is complete even where it does not say why it ends."""
+        self.decoder.settle()
+        return self.finish(decoded)
+
     def broken(self, fault: Fault) -> list[AnyEvent]:
         """The last events; where the decoder can only say that the answer was cut short, the fault says why."""
         tail = self.decoder.finish()
@@ -129,8 +134,7 @@ class Reading:
     async def _body(self) -> Pair:
         data = await self._incoming.whole()
         self._done = True
-        decoder = self._decoding.decoder
-        events = self._decoding.finish(decoder.feed([(b"", data)]))
+        events = self._decoding.whole(self._decoding.decoder.feed([(b"", data)]))
         last = events[-1] if events else None
         if isinstance(last, Fault) and last.kind == "truncated" and loose(data) is None:
             said = replace(rejection(None, self.headers, data), kind="malformed", extra=None)

@@ -159,7 +159,7 @@ class Speaking:
             return None
         if self._payloads is None:
             self._done = True
-            return b"", self._decoding.finish(self._decoding.decoder.take(self._whole))
+            return b"", self._decoding.whole(self._decoding.decoder.take(self._whole))
         try:
             async with asyncio.timeout_at(self._limit()):
                 payload = await anext(self._payloads, None)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from penstock.store.journal import Turn
 
-EACH = 3  # of a sort in a minute, with rows of their own
+EACH = 3  # of a sort in a minute, with rows of their own; that is for strangers,
+KNOWN = 30  # and this for whoever was let in
 SORTS = 64  # at once; what is of no known sort is written together
 MINUTE = 60.0
 _REST = ("", 0, "", "", "")
@@ -45,7 +46,7 @@ class Sparing:
         now = self._clock()
         sort = self._of((row.key, row.http, row.fault, row.operation, row.model), now)
         sort.count += 1
-        if sort.count <= EACH and sort is not self._sorts.get(_REST):
+        if sort.count <= (KNOWN if row.key else EACH) and sort is not self._sorts.get(_REST):
             self._write(row)
             return
         sort.held += 1

@@ -135,9 +135,15 @@ function STEPS() {
       await page.keyboard.type(title);
       await page.locator(`.quick-input-list .monaco-list-row:has-text('${title}')`).first().click({ timeout: LIMIT });
     },
-    /** Wait for words anywhere. */
+    /** Wait for words anywhere, also in a page inside the page; gives what stands around them. */
     shows: async (words) => {
-      await page.locator(`text=${words}`).first().waitFor({ timeout: LIMIT });
+      for (const until = Date.now() + LIMIT; Date.now() < until; await page.waitForTimeout(250)) {
+        for (const frame of page.frames()) {
+          const text = await frame.evaluate(() => document.body?.innerText ?? "").catch(() => "");
+          if (text.includes(words)) return text;
+        }
+      }
+      throw new Error(`nothing says ${words}`);
     },
     keys: async (keys) => {
       for (const key of keys) await page.keyboard.press(key);
@@ -145,9 +151,6 @@ function STEPS() {
     outside: async (command) => {
       const answer = await fetch(`${job.control}/${command}`, { method: "POST", body: "null" });
       if (!answer.ok) throw new Error(await answer.text());
-    },
-    pause: async (time) => {
-      await page.waitForTimeout(time);
     },
     size: async ([width, height]) => {
       await page.setViewportSize({ width, height });

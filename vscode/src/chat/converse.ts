@@ -148,8 +148,7 @@ const filled = <T extends object>(value: T | undefined): value is T =>
 
 /** About how many tokens are to be sent. */
 function size({ messages, tools }: Asked, { counter, host }: Services): number {
-  const spoken = messages.reduce((sum, message) => sum + counter.message(message, host), 0);
-  return Math.round((tools ?? []).reduce((sum, tool) => sum + counter.tool(tool), spoken));
+  return Math.round(counter.prompt(messages, tools ?? [], host));
 }
 
 /** A prompt that is too long is said with numbers, unless the gateway sees to it; one that is nearly so is shown. */

@@ -1,7 +1,7 @@
 // Tokens from the factors that came with the model list: synchronous, no request, no rounding, and cached by text, because
 // a host asks for every string of every tool several times a round.
 
-import type { Counting } from "../wire.ts";
+import type { Counting, Tool } from "../wire.ts";
 import { counts, NAMES } from "./classes.ts";
 import type { HostClasses } from "./host.ts";
 import { type HostMessage, wireMessages } from "./messages.ts";
@@ -62,7 +62,8 @@ export function held(json: string, rendering: string): string {
 
 export class Counter {
   readonly #weights: Float64Array;
-  readonly #beside: { readonly message: number; readonly call: number; readonly result: number };
+  readonly #beside: Record<"base" | "message" | "call" | "result" | "tools" | "tool", number>;
+  readonly #schema: number;
   readonly #reasoning: number;
   readonly #image: number;
   readonly #rendering: string;
@@ -71,15 +72,20 @@ export class Counter {
   constructor(counting: Counting | undefined, cache = new TextCache()) {
     const {
       factors,
+      base = 0,
       message = 0,
       call = 0,
       result = 0,
+      tools = 0,
+      tool = 0,
+      schema = 1,
       reasoning = 1,
       image = IMAGE,
       rendering = "",
     } = counting ?? PLAIN;
     this.#weights = Float64Array.from(NAMES, (name) => factors[name] ?? 0);
-    this.#beside = { message, call, result };
+    this.#beside = { base, message, call, result, tools, tool };
+    this.#schema = schema;
     this.#reasoning = reasoning;
     this.#image = image;
     this.#rendering = rendering;
@@ -101,8 +107,12 @@ export class Counter {
     return this.#beside.message + (wire ? this.#parts(wire.content) : 0);
   }
 
-  tool(tool: { name: string; description?: string; inputSchema?: object }): number {
-    return this.text(JSON.stringify(tool));
+  /** A whole prompt: its messages, its tools, and what is paid once for either. */
+  prompt(messages: readonly HostMessage[], tools: readonly Tool[], host: HostClasses): number {
+    const { base, tools: once, tool: each } = this.#beside;
+    const spoken = messages.reduce((sum, message) => sum + this.message(message, host), base);
+    const read = ({ name, description, inputSchema }: Tool) => JSON.stringify({ name, description, inputSchema });
+    return tools.reduce((sum, tool) => sum + each + this.#schema * this.text(read(tool)), spoken + (tools.length && once));
   }
 
   #weigh(text: string): number {

@@ -30,7 +30,7 @@ export function usageReport({ today, models }: Usage): string {
   );
   return [
     "# Penstock: today",
-    `${number(today.requests)} requests, ${number(today.input + today.output)} tokens; spent: ${dollars(today)}.`,
+    `${number(today.requests)} ${today.requests === 1 ? "request" : "requests"}, ${number(today.input + today.output)} tokens; spent: ${dollars(today)}.`,
     ["| model | requests | input tokens | output tokens | cost |", "|---|---:|---:|---:|---:|", ...rows].join("\n"),
     "",
   ].join("\n\n");

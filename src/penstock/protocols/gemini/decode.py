@@ -146,12 +146,9 @@ class GeminiDecoder(Decoder):
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
-    def body(self, data: bytes) -> list[AnyEvent]:
-        """A whole body that could be read ended properly, even if it gives no reason."""
-        events = self.feed([(b"", data)])
+    def settle(self) -> None:
         if self._voices:
             self._end()
-        return [*events, *self.finish()]
 
     def finish(self) -> list[AnyEvent]:
         self._settle()

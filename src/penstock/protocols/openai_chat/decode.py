@@ -150,12 +150,9 @@ class ChatDecoder(Decoder):
         self._flush_all()
         return super().finish()
 
-    def body(self, data: bytes) -> list[AnyEvent]:
-        """A whole answer is complete, even where it gives no finish reason."""
-        events = self.feed([(b"", data)])
+    def settle(self) -> None:
         self._flush_all()
         self.ledger.end()
-        return [*events, *self.finish()]
 
     # ── one choice ────────────────────────────────────────────────────────────────────────────────
 
