@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import errors
-from penstock.events import Fault, Start, TextDelta
+from penstock.events import Fault, Finish, Start, TextDelta
 from penstock.replay import play
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import (
@@ -244,5 +244,23 @@ def test_nothing_listens(engine: str) -> None:
         with pytest.raises(errors.NetworkError) as found:
             await way.open(asking(), engine=engine, options=quick())
         assert len(found.value.attempts) == 2
+
+    run(scene)
+
+
+@each_engine
+@pytest.mark.parametrize(
+    ("provider", "reason"), [("openai", b'"finish_reason":"stop"'), ("gemini", b'"finishReason":"STOP"')]
+)
+def test_a_whole_answer_needs_no_reason_to_be_whole(provider: str, reason: bytes, engine: str) -> None:
+    reply = good(VENDORS[provider][0], stream=False)
+    assert reason in reply.data
+    bare = replace(reply, chunks=(reply.data.replace(reason, reason.partition(b":")[0] + b":null"),))
+
+    async def scene() -> None:
+        async with Upstream(bare) as up:
+            answer = await router(up).open(asking(provider, stream=False), engine=engine, options=quick())
+            assert (await turn(answer)).parts
+            assert isinstance(answer.end, Finish)
 
     run(scene)
