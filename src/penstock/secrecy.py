@@ -90,7 +90,7 @@ def find(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
     Names with a value are not looked at: what follows one may be a word of the format, such as `null`.
     """
     spans = [
-        match.span() for secret in secrets if len(secret) >= _SHORT for match in re.finditer(re.escape(secret), text)
+        (place, place + len(secret)) for secret in secrets if len(secret) >= _SHORT for place in _all(text, secret)
     ]
     spans += [match.span() for place in _places(text) if (match := _TOKENS.match(text, place))]
     lower = text.lower()
@@ -113,7 +113,12 @@ def _places(text: str) -> Iterator[int]:
         if text.endswith(_MAKERS, first, dash):
             yield from range(first, dash)
     for beginning in _BEGINNINGS:
-        place = text.find(beginning)
-        while place >= 0:
-            yield place
-            place = text.find(beginning, place + 1)
+        yield from _all(text, beginning)
+
+
+def _all(text: str, piece: str) -> Iterator[int]:
+    """Every place of a piece, also where it overlaps itself."""
+    place = text.find(piece)
+    while place >= 0:
+        yield place
+        place = text.find(piece, place + 1)

@@ -12,9 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.messages.convert import reader
+from penstock.request import Tool
+from penstock.tokens import HybridTokenEstimator
 from penstock.tokens.classes import COUNTS, counts
-from tests.vscode.e2e import EXTENSION, HERE, ROOT, alone, need_packages, node, script
-from tests.vscode.signed import insisting
+from penstock.tokens.schemas import rendered
+from tests.vscode.e2e import EXTENSION, HERE, ROOT, Gateway, alone, need_packages, node, script
+from tests.vscode.signed import insisting, insisting_on_all, insisting_on_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,57 +49,142 @@ def test_types_and_lint() -> None:
 
 COUNTING = """
 import { counts, NAMES } from "./src/chat/classes.ts";
+import { rendered } from "./src/chat/rendering.ts";
 let text = "";
 for await (const chunk of process.stdin) text += chunk;
-console.log(JSON.stringify({ names: NAMES, counts: JSON.parse(text).map((one) => [...counts(one)]) }));
+const { texts = [], tools = [], how = [] } = JSON.parse(text);
+const found = { names: NAMES, counts: texts.map((one) => [...counts(one)]) };
+console.log(JSON.stringify({ ...found, tools: tools.map((tool) => how.map((way) => rendered(tool, way))) }));
 """
 LETTERS = "aZé ñß Ωж ש ت क ก \u2019— あ漢字 한 \uff46 🌊🏞 \t\n\r\n09.,;(){}  _ÀÉ"
 
 
-def counted(texts: list[str]) -> dict[str, Any]:
-    command = [node(), "--input-type=module-typescript", "--no-warnings", "-e", COUNTING]
+def run(code: str, given: object) -> Any:
+    """What a script in the extension's folder makes of a value."""
+    command = [node(), "--input-type=module-typescript", "--no-warnings", "-e", code]
     done = subprocess.run(
-        command, cwd=EXTENSION, input=json.dumps(texts), capture_output=True, text=True, timeout=60, check=True
+        command, cwd=EXTENSION, input=json.dumps(given), capture_output=True, text=True, timeout=60, check=True
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @settings(max_examples=5)
 @given(st.lists(st.one_of(st.text(st.sampled_from(LETTERS), max_size=60), st.text(max_size=40)), min_size=100))
 def test_counts_are_the_same_as_in_python(texts: list[str]) -> None:
-    found = counted(texts)
+    found = run(COUNTING, {"texts": texts})
     assert tuple(found["names"]) == COUNTS
     for text, theirs in zip(texts, found["counts"], strict=True):
         ours = counts(text)
         assert theirs == [*ours, *[0] * (len(COUNTS) - len(ours))], repr(text)
 
 
-SPEED = """
+WORDS = st.text('abc "\\\n✓', max_size=8)
+NAMES = st.text("abc_", min_size=1, max_size=6)
+FLAT = st.fixed_dictionaries(
+    {"type": st.sampled_from(["string", "integer", "number", "boolean", "", ["string", "null"]])},
+    optional={
+        "description": WORDS, "format": WORDS, "title": WORDS, "default": WORDS | st.integers(), "minLength": st.just(3),
+        "enum": st.lists(WORDS | st.integers(), max_size=3),
+    },
+)  # fmt: skip
+SCHEMAS = st.recursive(
+    FLAT,
+    lambda inner: st.one_of(
+        st.builds(lambda items: {"type": "array", "items": items}, inner),
+        st.builds(lambda rows, word: {word: rows}, st.lists(inner, max_size=3), st.sampled_from(["anyOf", "allOf"])),
+        st.builds(
+            lambda rows, needed: {"type": "object", "properties": rows, "required": needed[:2]},
+            st.dictionaries(NAMES, inner, max_size=4), st.lists(NAMES, max_size=3),
+        ),
+    ),
+    max_leaves=12,
+)  # fmt: skip
+HOW: tuple[Any, ...] = ("json", "spaced", "typescript", "words", "declared")
+
+
+@settings(max_examples=5)
+@given(st.lists(st.tuples(NAMES, WORDS, SCHEMAS), min_size=30, max_size=60))
+def test_tools_are_rendered_as_in_python(rows: list[tuple[str, str, dict[str, Any]]]) -> None:
+    tools = [{"name": name, "description": about, "inputSchema": schema} for name, about, schema in rows]
+    theirs = run(COUNTING, {"tools": tools, "how": HOW})["tools"]
+    ours = [[rendered(Tool(*row), how) for how in HOW] for row in rows]
+    assert theirs == ours
+
+
+TURN = """
 import { Counter } from "./src/chat/counting.ts";
-const factors = { words: 0.87, humps: 1.2, fives: 0.3, marks: 0.14, clusters: 0.6, numbers: 1.4, digits: 0.1 };
-const counter = new Counter({ factors, message: 4 });
-const tools = Array.from({ length: 50 }, (_, tool) => Array.from({ length: 25 }, (_, key) =>
-  key % 2 ? `property_${tool}_${key}` : `The level of gate ${key} of station ${tool}, in metres above the sill; optional.`));
-const began = process.cpuUsage();
-let sum = 0;
-for (let pass = 0; pass < 4; pass++) for (const text of tools.flat()) sum += counter.text(text);
-console.log(JSON.stringify({ calls: 4 * tools.flat().length, milliseconds: process.cpuUsage(began).user / 1000, sum }));
+let text = "";
+for await (const chunk of process.stdin) text += chunk;
+const { models, tools, messages } = JSON.parse(text);
+class Part {}
+const host = { Text: Part, Call: Part, Result: Part, Data: Part };
+const strings = (value) => typeof value !== "object" ? [String(value)]
+  : Object.entries(value).flatMap(([key, inner]) => Array.isArray(value) ? strings(inner) : [key, ...strings(inner)]);
+const asked = tools.flatMap(strings);
+const found = models.map(({ id, counting }) => {
+  const counter = new Counter(counting);
+  const began = process.cpuUsage();
+  let sum = 0;
+  for (let call = 0; call < 5000; call++) sum += counter.text(asked[call % asked.length]);
+  const { user } = process.cpuUsage(began);
+  return { id, sum, milliseconds: user / 1000, prompt: counter.prompt(messages, tools, host) };
+});
+console.log(JSON.stringify({ asked: asked.length, found }));
 """
+MODELS = {
+    "anthropic": "claude-sonnet-4-5", "openai": "gpt-5.2", "gemini": "gemini-2.5-pro", "mistral": "mistral-large-latest",
+    "deepseek": "deepseek-chat", "cohere": "command-a-03-2025",
+}  # fmt: skip
+
+
+def fifty_tools() -> list[dict[str, Any]]:
+    def field(number: int, place: int) -> dict[str, str]:
+        about = f"The level of gate {place} of station {number}, in metres above the sill; optional."
+        return {"type": "string" if place % 2 else "number", "description": about}
+
+    return [
+        {
+            "name": f"read_gauge_{number}",
+            "description": f"Reads what station {number} measures; for questions about levels, or before a gate is moved.",
+            "inputSchema": {
+                "type": "object", "required": ["gate_0"],
+                "properties": {f"gate_{place}": field(number, place) for place in range(6)},
+            },
+        }
+        for number in range(50)
+    ]  # fmt: skip
+
+
+TALK = [
+    {"role": 3, "content": [{"value": "You keep the log of a power station, and answer in few words. " * 40}]},
+    {"role": 1, "content": [{"value": "How high is the water at the upper gate, and is that usual for November?"}]},
+    {"role": 2, "content": [{"callId": "gw-1", "name": "read_gauge_1", "input": {"gate_0": 3, "gate_1": "upper"}}]},
+    {"role": 1, "content": [{"callId": "gw-1", "content": [{"value": "3.2 m above the sill, at 06:10."}]}]},
+]
 
 
 @pytest.mark.slow
-def test_a_turn_with_fifty_tools_is_counted_in_no_time(record_property: Any) -> None:
+@pytest.mark.row("G2", "T1")
+def test_a_turn_with_fifty_tools_is_counted_in_no_time_as_the_gateway_does(
+    tmp_path: Path, record_property: Any
+) -> None:
     """Time of the processor, not of the clock: the machine may be busy with other tests."""
-    done = subprocess.run(
-        [node(), "--input-type=module-typescript", "--no-warnings", "-e", SPEED],
-        cwd=EXTENSION, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    found = json.loads(done.stdout)
-    record_property("table", f"vscode: {found['calls']} counts in {found['milliseconds']:.1f} ms of processor time")
-    assert found["calls"] == 5_000
-    assert found["milliseconds"] < 100
-    assert found["sum"] > 0
+    rows = [f'[providers.{name}]\nkey = "x"\nmodels = ["{model}"]\n' for name, model in MODELS.items()]
+    tools = fifty_tools()
+    with Gateway(tmp_path, config="".join(rows)) as gateway:
+        models = [model for model in gateway.ask("/vscode/models")["models"] if not model.get("played")]
+    assert len(models) == len(MODELS)
+    told = run(TURN, {"models": models, "tools": tools, "messages": TALK})
+    assert told["asked"] > 1_000, "more strings than a cache of one or two would hold"
+    estimator = HybridTokenEstimator()
+    for row in told["found"]:
+        provider, _, model = row["id"].partition("/")
+        asked = reader("vscode")({"messages": TALK, "tools": tools})
+        theirs = estimator.estimate_conversation(asked, model, provider).tokens
+        assert abs(row["prompt"] / theirs - 1) < 0.02, row["id"]
+        assert row["milliseconds"] < 100
+    worst = max(row["milliseconds"] for row in told["found"])
+    record_property("table", f"vscode: 5,000 counts of 50 tools in {worst:.1f} ms of processor time at most")
 
 
 # ── what is packed ────────────────────────────────────────────────────────────────────────────────
@@ -122,6 +211,7 @@ def test_the_package_holds_what_it_needs_and_nothing_else(tmp_path: Path) -> Non
     assert [name for name in names if not any(re.fullmatch(row, name) for row in PACKED)] == []
     assert [row for row in PACKED if not any(re.fullmatch(row, name) for name in names)] == []
     assert "enabledApiProposals" not in manifest
+    assert manifest["engines"]["vscode"] == "^1.108.0"
     assert "dependencies" not in manifest
     assert str(ROOT) not in code
     wheel = next(name for name in names if name.endswith(".whl"))
@@ -150,3 +240,8 @@ def test_the_scripted_provider_insists() -> None:
     assert insisting({"messages": [call, result]}).status == 400
     signed = {**call, "content": [thought, *call["content"]]}
     assert insisting({"messages": [signed, result]}).status == 200
+    words = {"role": "assistant", "content": [{"type": "text", "text": "It is."}]}
+    assert insisting_on_words({"messages": [words]}).status == 400
+    told = {**words, "content": [{**thought, "signature": "said_1"}, *words["content"]]}
+    assert insisting_on_words({"messages": [told]}).status == 200
+    assert insisting_on_all({"messages": [signed, result]}).status == 400

@@ -13,12 +13,12 @@ export interface Counting {
   readonly base?: number;
   readonly tools?: number;
   readonly tool?: number;
-  /** What a tool counts, of what its JSON would as text. */
+  /** What a tool counts, of what the same text would. */
   readonly schema?: number;
   /** What thinking that is sent back counts, of what the same text would. */
   readonly reasoning?: number;
   readonly image?: number;
-  /** How JSON in calls and results is read: as it is, its words alone, or as declarations. */
+  /** How tools, and JSON in calls and results, are read: see rendering.ts. */
   readonly rendering?: string;
 }
 

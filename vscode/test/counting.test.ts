@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { counts, NAMES } from "../src/chat/classes.ts";
-import { Counter, held, TextCache } from "../src/chat/counting.ts";
+import { Counter, TextCache } from "../src/chat/counting.ts";
+import { held, rendered } from "../src/chat/rendering.ts";
 import { Call, Data, full, model, Result, Text, Thinking } from "./host.ts";
 
 const named = (text: string) =>
@@ -58,6 +59,33 @@ test("what stands beside the content is counted where the gateway says so", () =
   assert.equal(beside(new Call("gw-1", "look", {})), 9);
   assert.equal(beside(new Result("gw-1", ["one"])), 6);
   assert.equal(beside(new Thinking(["one two", " three four"])), 2);
+});
+
+const TOOL = {
+  name: "look",
+  description: "Looks",
+  inputSchema: {
+    type: "object",
+    properties: { at: { type: "string", description: "Where" }, deep: { type: "array", items: { enum: [1, "b"] } } },
+    required: ["at"],
+  },
+};
+
+test("a tool is rendered as the provider reads it", () => {
+  assert.match(rendered(TOOL, "json"), /^{"name":"look","description":"Looks","parameters":{"type":"object",/);
+  assert.match(rendered(TOOL, "spaced"), /^{"name": "look", "description": "Looks", "parameters": {"type": "object", /);
+  const typed = '// Looks\ntype look = (_: {\n// Where\nat: string,\ndeep?: 1 | "b"[],\n}) => any;\n\n';
+  assert.equal(rendered(TOOL, "typescript"), typed);
+  assert.equal(rendered(TOOL, "words"), "look Looks obje at at Where stri deep arra 1 b");
+  assert.match(rendered(TOOL, "declared"), /^declaration:look{description: " Looks " ,parameters:{required:\[/);
+  assert.equal(rendered({ name: "x" }, "toString"), '{"name":"x","description":""}');
+});
+
+test("a whole prompt has what is paid once, for the conversation and for its tools", () => {
+  const counter = new Counter({ factors: { words: 1 }, base: 3, message: 4, tools: 100, tool: 10, schema: 2 });
+  const messages = [{ role: 1, content: [new Text("one two")] }];
+  assert.equal(counter.prompt(messages, [], full), 9);
+  assert.equal(counter.prompt(messages, [{ name: "a" }, { name: "b" }], full), 9 + 100 + 2 * (10 + 2 * 3));
 });
 
 test("a gateway without factors is counted roughly", () => {

@@ -5,6 +5,7 @@ import type { Counting, Tool } from "../wire.ts";
 import { counts, NAMES } from "./classes.ts";
 import type { HostClasses } from "./host.ts";
 import { type HostMessage, wireMessages } from "./messages.ts";
+import { held, rendered } from "./rendering.ts";
 
 const ENTRIES = 20_000;
 const LETTERS = 8_000_000;
@@ -46,18 +47,6 @@ export class TextCache {
   get size(): number {
     return this.#young.size + this.#old.size;
   }
-}
-
-const STRING = /"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?/gs;
-
-/** JSON as a provider reads it: some count its words alone, some as declarations. */
-export function held(json: string, rendering: string): string {
-  let text = json;
-  if (rendering === "words") text = [...json.matchAll(STRING)].map((found) => found[1]).join(" ");
-  else if (rendering === "declared")
-    text = json.replace(STRING, (_, said: string, key?: string) => (key ? `${said}:` : ` " ${said} " `));
-  else return json;
-  return text.replaceAll("\\n", "\n").replaceAll("\\t", "\t").replaceAll('\\"', '"');
 }
 
 export class Counter {
@@ -111,8 +100,8 @@ export class Counter {
   prompt(messages: readonly HostMessage[], tools: readonly Tool[], host: HostClasses): number {
     const { base, tools: once, tool: each } = this.#beside;
     const spoken = messages.reduce((sum, message) => sum + this.message(message, host), base);
-    const read = ({ name, description, inputSchema }: Tool) => JSON.stringify({ name, description, inputSchema });
-    return tools.reduce((sum, tool) => sum + each + this.#schema * this.text(read(tool)), spoken + (tools.length && once));
+    const read = (tool: Tool) => this.#schema * this.text(rendered(tool, this.#rendering));
+    return tools.reduce((sum, tool) => sum + each + read(tool), spoken + (tools.length && once));
   }
 
   #weigh(text: string): number {

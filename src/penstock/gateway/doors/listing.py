@@ -10,7 +10,6 @@ import msgspec
 from penstock.engines.naming import REPLAY, known
 from penstock.gateway.doors import ollama_models
 from penstock.providers.models import NAME, detail, max_input_tokens
-from penstock.request import Message, Text, Tool
 from penstock.tokens.pictures import USUAL, cost
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from penstock.gateway.doors.door import Visit
     from penstock.gateway.services import Services
     from penstock.pick import Object
-    from penstock.tokens import Factors, HybridTokenEstimator
 
 WHEN = "2026-01-01T00:00:00Z"
 _CREATED = 1_767_225_600
@@ -166,49 +164,14 @@ def _tooltip(entry: Entry) -> str:
 
 
 def _counting(services: Services, entry: Entry) -> Object:
-    """What a client counts with: `text`, which all its factors hold already, is left out of the constants."""
-    model, provider = entry.model.id, entry.model.provider
-    found = services.estimator.factors(model, provider)
-    scale = found.constants["text"] * found.factor
-    factors = {name: max(0.0, round(weight * scale, 6)) for name, weight in found.weights.items()}
+    """What a client counts with; its sums are those of the estimator, less what only a whole request has."""
+    found = services.estimator.factors(entry.model.id, entry.model.provider)
+    text = found.constants["text"]
+    factors = {name: max(0.0, round(weight * text * found.factor, 6)) for name, weight in found.weights.items()}
     said = {name: round(found.constants[name], 4) for name in ("base", "message", "call", "result", "tools", "tool")}
-    thought = round(found.constants["reasoning"] / (found.constants["text"] or 1.0), 4)
+    of_text = {name: round(found.constants[name] / (text or 1.0), 4) for name in ("reasoning", "schema")}
     image = round(cost(found.picture, *USUAL))
-    return {
-        "factors": factors, **said, "schema": _schema(services.estimator, found, (model, provider)),
-        "reasoning": thought, "image": image, "rendering": found.rendering,
-    }  # fmt: skip
-
-
-def _schema(estimator: HybridTokenEstimator, found: Factors, who: tuple[str, str]) -> float:
-    """What a tool counts, of what its JSON would as text: providers read tools in ways that a client need not know."""
-    key: tuple[str | float, ...] = (found.rendering, found.factor, *found.constants.values())
-    if key not in _schemas:
-        whole, bare = (estimator.estimate_conversation(_ASKED, *who, tools).tokens for tools in (_TOOLS, ()))
-        text = estimator.estimate_text(_TOOL_TEXT, *who).tokens * len(_TOOLS)
-        beside = found.constants["tools"] + found.constants["tool"] * len(_TOOLS)
-        _schemas[key] = round(max(0.0, (whole - bare - beside) / text), 4)
-    return _schemas[key]
-
-
-# A tool as agents have them, many times over, so that what is rounded does not matter.
-_GIVEN: Object = {
-    "name": "read_file", "description": "Read the contents of a file. Line numbers are 1-indexed; prefer large ranges.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "filePath": {"description": "The absolute path of the file to read.", "type": "string"},
-            "startLine": {"type": "number", "description": "The line to start reading from, 1-based."},
-            "endLine": {"type": "number", "description": "The inclusive line to end reading at, 1-based."},
-            "mode": {"type": "string", "enum": ["text", "binary"], "description": "How it is read; text if left out."},
-        },
-        "required": ["filePath", "startLine", "endLine"],
-    },
-}  # fmt: skip
-_TOOL_TEXT = msgspec.json.encode(_GIVEN).decode()
-_TOOLS = [Tool(_GIVEN["name"], _GIVEN["description"], _GIVEN["inputSchema"])] * 50
-_ASKED = [Message("user", [Text("Go on.")])]
-_schemas: dict[tuple[str | float, ...], float] = {}
+    return {"factors": factors, **said, **of_text, "image": image, "rendering": found.rendering}
 
 
 def _input(entry: Entry) -> int:
