@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FILE = "tokens.sqlite"
 EVERY = 0.5  # seconds between two turns that are estimated, at least,
-SHARE = 20  # and times as long as the last one took
+SHARE = 100  # and times as long as the last one took
 BODY = 128 * 1024  # bytes of a request: a longer one takes too long to count
 PATIENCE = 10.0
 log = logging.getLogger("penstock.tokens")

@@ -68,6 +68,7 @@ function typeOf(schema: Schema, depth: number): string {
   if ("enum" in schema) return listed(schema.enum).map(json).join(" | ");
   if (schema.type === "array") return `${typeOf(mapping(schema.items), depth + 1)}[]`;
   if (schema.type === "object" || "properties" in schema) return `{\n${fieldsOf(schema, depth).join("\n")}\n}`;
+  if (Array.isArray(schema.type)) return `[${schema.type.map((type) => `'${type}'`).join(", ")}]`;
   return schema.type === "integer" ? "number" : String(schema.type || "any");
 }
 
