@@ -91,7 +91,9 @@ const LOOKS = {
     await row.click();
     await at.other.waitForSelector(ITEM, { timeout: LIMIT });
   },
+  /** Close it as a person does: it is left, so that it can say goodbye. */
   close: async (at) => {
+    await at.other?.goto("about:blank");
     await at.other?.close();
   },
   /** Close whatever was opened beside the editor. */
