@@ -5,7 +5,8 @@
 # A page that is newer than all of web/ is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-page=src/penstock/inspector/static/index.html
+static=src/penstock/inspector/static
+page=$static/index.html
 patience=180  # seconds
 say() { printf 'web: %s\n' "$*" >&2; }
 
@@ -27,7 +28,15 @@ build() {
   command -v npm >/dev/null || { say "npm is missing: run make web, which brings one"; return 1; }
   packages
   say "building the inspector's page"
-  (cd web && npm run --silent build)
+  # Aside, then put in place: whoever is being served meanwhile finds the old page or the new one.
+  local made
+  made=$(mktemp -d "$(dirname "$static")/.static.XXXXXX")
+  (cd web && npm run --silent build -- --outDir "$OLDPWD/$made" --emptyOutDir) || { rm -rf "$made"; return 1; }
+  chmod 755 "$made"
+  rm -rf "$static.old"
+  if [ -d "$static" ]; then mv "$static" "$static.old"; fi
+  mv "$made" "$static"
+  rm -rf "$static.old"
   touch "$page"
 }
 

@@ -12,11 +12,13 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+import pytest
 import uvicorn
 
 from penstock.engines.config import Account, Config
 from penstock.gateway.app import App
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
+from penstock.gateway.sockets import settings
 from penstock.replay import play, scripts
 from penstock.testing import Reply, Upstream, scripted
 
@@ -86,15 +88,23 @@ def events(asked: Any, path: str) -> list[AnyEvent]:
     return play(name if name in scripts() else "text", id="one", model="upstream-model", created=7)
 
 
-class Running:
-    """A gateway that runs. `url` is where; `app` is what."""
+# Our own server, which has shorter ways, and any other, which has only ASGI's.
+SERVERS = [pytest.param(False, id="own"), pytest.param(True, id="plain", marks=pytest.mark.slow)]
 
-    def __init__(self, app: App) -> None:
+
+class Running:
+    """A gateway that runs. `url` is where; `app` is what. `plain`: by uvicorn as it is, as in somebody else's server."""
+
+    def __init__(self, app: App, *, plain: bool = False) -> None:
         self.app = app
         self.url = ""
         self._listening = socket.socket()
         self._listening.bind(("127.0.0.1", 0))
-        made = uvicorn.Config(app, log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=2)
+        if plain:
+            made = uvicorn.Config(app, log_level="error", access_log=False, lifespan="on")
+        else:
+            made = settings(app, app.services.config.serve)
+        made.timeout_graceful_shutdown = 2
         self._server = uvicorn.Server(made)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ready = threading.Event()
@@ -143,6 +153,6 @@ class Running:
 def gateway(*replies: Any, env: Mapping[str, str] | None = None, **more: Any) -> Iterator[tuple[Running, Upstream]]:
     """A gateway and the upstream behind it."""
     with scripted(*(replies or (answer,))) as up:
-        serve = more.pop("serve", Serve(pace=0.0))
-        with Running(App(config(up.url, serve=serve, **more), env=env or {})) as running:
+        serve, plain = more.pop("serve", Serve(pace=0.0)), more.pop("plain", False)
+        with Running(App(config(up.url, serve=serve, **more), env=env or {}), plain=plain) as running:
             yield running, up

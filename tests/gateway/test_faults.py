@@ -13,7 +13,7 @@ from penstock.gateway.config import Serve
 from penstock.replay import play
 from penstock.testing import Reply, speak
 from tests.gateway.asking import CALLING, ask, read
-from tests.gateway.running import gateway
+from tests.gateway.running import SERVERS, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,10 @@ SCRIPT = play("tools", id="one", model="m", created=7)
 BROKEN = frozenset({"network", "truncated", "server", "other", "timeout", "malformed", "overloaded"})
 
 
-@pytest.fixture(scope="module")
-def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(Reply.nothing(), options={"timeouts": {"first_byte": 0.15, "between_bytes": 0.15}}) as found:
+@pytest.fixture(scope="module", params=SERVERS)
+def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
+    quick = {"timeouts": {"first_byte": 0.15, "between_bytes": 0.15}}
+    with gateway(Reply.nothing(), options=quick, plain=request.param) as found:
         yield found
 
 

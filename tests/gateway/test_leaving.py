@@ -16,7 +16,7 @@ from penstock.gateway.config import Serve
 from penstock.replay import play
 from penstock.testing import Reply, speak
 from tests.gateway.asking import ASKING, ask
-from tests.gateway.running import gateway
+from tests.gateway.running import SERVERS, gateway
 from tests.gateway.test_faults import settled, until
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ SCRIPT = play("tools", id="one", model="m", created=7)
 NOTICED = 5.0  # seconds; how much sooner it is, is measured in benchmarks
 
 
-@pytest.fixture(scope="module")
-def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(Reply.nothing()) as found:
+@pytest.fixture(scope="module", params=SERVERS)
+def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
+    with gateway(Reply.nothing(), plain=request.param) as found:
         yield found
 
 
@@ -126,6 +126,6 @@ def test_the_application_can_be_mounted() -> None:
 
     made = App(GatewayConfig(journal=JournalTable(path="off"), state=StateTable(path="memory")), pace=0, env={})
     outer: Any = Starlette(routes=[Mount("/llm", made)])
-    with Running(outer) as running:
+    with Running(outer, plain=True) as running:
         assert ask(f"{running.url}/llm", "anthropic", "replay/text").status_code == 200
     asyncio.run(made.services.aclose())

@@ -131,16 +131,20 @@ def _settle() -> None:
     gc.set_threshold(*COLLECT)
 
 
-def listen(app: Any, serve: Serve, ready: Callable[[int, Server], None]) -> None:
-    """Serve an application until a signal ends it. `ready` is told the port, once it can be connected to."""
-    config = uvicorn.Config(
+def settings(app: Any, serve: Serve) -> uvicorn.Config:
+    """How uvicorn is to serve an application."""
+    return uvicorn.Config(
         app, serve.host, serve.port, log_level="error", access_log=False, lifespan="on", server_header=False,
         http=type("Protocol", (Bounded,), {"size": serve.headers, "patience": serve.read}),
         h11_max_incomplete_event_size=serve.headers, timeout_keep_alive=max(round(serve.idle), 1),
         timeout_graceful_shutdown=max(round(serve.drain), 1), ws_max_size=serve.body,
         ws_ping_interval=PING, ws_ping_timeout=PONG, ws_per_message_deflate=False,
     )  # fmt: skip
-    Server(config, ready).run(sockets=[bound(serve.host, serve.port)])
+
+
+def listen(app: Any, serve: Serve, ready: Callable[[int, Server], None]) -> None:
+    """Serve an application until a signal ends it. `ready` is told the port, once it can be connected to."""
+    Server(settings(app, serve), ready).run(sockets=[bound(serve.host, serve.port)])
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -55,7 +55,7 @@ export async function startCode(work, { settings = {}, env = {}, port } = {}) {
       SERVER,
       ...["--auth", "none", "--bind-addr", `127.0.0.1:${chosen}`, "--config", path.join(work, "empty.yaml")],
       ...["--user-data-dir", data, "--extensions-dir", extensions, "--disable-telemetry", "--disable-update-check"],
-      ...["--disable-workspace-trust", "--disable-getting-started-override"],
+      ...["--disable-workspace-trust", "--disable-getting-started-override", "--reconnection-grace-time", "3"],
       ...["--vscode-option", "enable-smoke-test-driver"],
     ],
     {

@@ -21,7 +21,14 @@ export async function openEye() {
   return {
     url: `http://127.0.0.1:${server.address().port}`,
     look: (place) => {
-      at = place;
+      const visited = [];
+      at = { ...place, visited };
+      const watch = (page) => {
+        visited.push(page.url());
+        page.on("framenavigated", (frame) => visited.push(frame.url()));
+        page.on("request", (request) => request.isNavigationRequest() && visited.push(request.url()));
+      };
+      place.page.context().on("page", (page) => page !== place.page && watch(page));
     },
     close: () => server.close(),
   };
@@ -96,15 +103,16 @@ const LOOKS = {
     await at.other?.goto("about:blank");
     await at.other?.close();
   },
+  /** What the page that was opened last says. */
+  read: async ({ page, shots }) => {
+    const last = page.context().pages().filter((one) => one !== page).at(-1);
+    await last.screenshot({ path: path.join(shots, "opened.png") });
+    return last.innerText("body");
+  },
   /** Close whatever was opened beside the editor. */
   shut: async ({ page }) => {
     for (const one of page.context().pages()) if (one !== page) await one.close();
   },
-  /** The addresses of pages that were opened beside the editor. */
-  opened: ({ page }) =>
-    page
-      .context()
-      .pages()
-      .filter((one) => one !== page)
-      .map((one) => one.url()),
+  /** The addresses that pages which were opened beside the editor have been at. */
+  opened: ({ visited }) => visited,
 };

@@ -75,6 +75,8 @@ export const own: Suite = {
       (await eye<string[]>("opened")).find((one) => one.includes(new URL(url).port)),
     );
     assert.ok(page.endsWith(`#key=${key}`), page);
+    await new Promise((w) => setTimeout(w, 4000));
+    console.log("READ", JSON.stringify(await eye("opened")), await eye("read"));
     await eye("shut");
   },
   "a restart by hand": async () => {
