@@ -103,11 +103,14 @@ const LOOKS = {
     await at.other?.goto("about:blank");
     await at.other?.close();
   },
-  /** What the page that was opened last says. */
-  read: async ({ page, shots }) => {
-    const last = page.context().pages().filter((one) => one !== page).at(-1);
-    await last.screenshot({ path: path.join(shots, "opened.png") });
-    return last.innerText("body");
+  /** Go to an address in a page of its own, and wait for words there; gives where it is then. */
+  visit: async ({ page }, [url, words]) => {
+    const other = await page.context().newPage();
+    await other.goto(url);
+    await other.locator(`text=${words}`).first().waitFor({ timeout: LIMIT });
+    const address = other.url();
+    await other.close();
+    return address;
   },
   /** Close whatever was opened beside the editor. */
   shut: async ({ page }) => {

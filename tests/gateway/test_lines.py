@@ -1,0 +1,165 @@
+"""What our own server gives a request beyond ASGI: chunks written at once, a head that waits for them, word of leaving."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httptools
+import pytest
+
+from penstock.gateway.lines import Line, line_of
+from penstock.replay import play
+from penstock.testing import Reply
+from tests.gateway.running import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.gateway.running import Running
+
+TEXT = Reply.of("openai-chat", play("text", id="one", model="m", created=7), stream=True)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    with gateway(lambda _: TEXT) as (made, _):
+        yield made
+
+
+def asking(model: str, **more: Any) -> bytes:
+    body = json.dumps(
+        {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hi"}], **more}
+    ).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(body)
+    return head + body
+
+
+class Answers:
+    """Whole answers of one connection, read as a client reads them."""
+
+    def __init__(self, running: Running) -> None:
+        where = urlsplit(running.url)
+        self.socket = socket.create_connection((where.hostname, where.port), timeout=20)
+        self.bodies: list[bytes] = []
+        self.reads: list[bytes] = []
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._open = b""
+
+    def on_body(self, body: bytes) -> None:
+        self._open += body
+
+    def on_message_complete(self) -> None:
+        self.bodies.append(self._open)
+        self._open = b""
+
+    def read(self, count: int) -> list[bytes]:
+        while len(self.bodies) < count:
+            data = self.socket.recv(2**16)
+            assert data, "the connection was closed"
+            self.reads.append(data)
+            self._parser.feed_data(data)
+        self.socket.close()
+        return self.bodies
+
+
+def test_a_head_leaves_with_the_first_chunk(running: Running) -> None:
+    answers = Answers(running)
+    answers.socket.sendall(asking("openai-chat/m"))
+    (body,) = answers.read(1)
+    assert answers.reads[0].startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"data: " in answers.reads[0]
+    assert body.endswith(b"data: [DONE]\n\n")
+
+
+def test_requests_in_one_go_are_answered_one_after_the_other(running: Running) -> None:
+    answers = Answers(running)
+    answers.socket.sendall(asking("openai-chat/m") + asking("nobody/m") + asking("openai-chat/m", stream=False))
+    streamed, refused, whole = answers.read(3)
+    assert streamed.endswith(b"data: [DONE]\n\n")
+    assert "error" in json.loads(refused)
+    assert whole.startswith((b"{", b"data: "))
+
+
+def test_a_head_alone_does_not_wait_for_ever(running: Running) -> None:
+    """An answer without a body, such as one to HEAD."""
+    answers = Answers(running)
+    answers.socket.sendall(b"HEAD /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+    assert answers.socket.recv(2**16).startswith(b"HTTP/1.1 200")
+    answers.socket.close()
+
+
+class Cycle:
+    """As much of uvicorn's as a line looks at."""
+
+    def __init__(self) -> None:
+        self.flow = self
+        self.write_paused = self.response_complete = False
+        self.chunked_encoding = True
+        self.resumed = 0
+
+    def resume_reading(self) -> None:
+        self.resumed += 1
+
+
+class Wire:
+    """A transport, and a loop: what is called soon is called when the test says so."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.soon: list[Any] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def call_soon(self, call: Any) -> None:
+        self.soon.append(call)
+
+
+def test_a_chunk_is_pushed_only_where_it_can_be() -> None:
+    cycle, wire = Cycle(), Wire()
+    line = Line(cycle, wire, wire)
+    line.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    assert wire.written == []
+    assert line.push(b"one")
+    assert wire.written == [b"HTTP/1.1 200 OK\r\n\r\n3\r\none\r\n"]
+    for name, bad in (("write_paused", True), ("response_complete", True), ("chunked_encoding", False)):
+        setattr(cycle, name, bad)
+        assert not line.push(b"two")
+        setattr(cycle, name, not bad)
+    line.left()
+    assert not line.push(b"three")
+    assert len(wire.written) == 1
+
+
+def test_a_head_that_nothing_follows_leaves_alone() -> None:
+    wire = Wire()
+    line = Line(Cycle(), wire, wire)
+    line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    line.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+    assert wire.written == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+    (call,) = wire.soon
+    call()
+    assert wire.written[1:] == [b"HTTP/1.1 204 No Content\r\n\r\n"]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["already gone", "goes"])
+def test_leaving_is_told_once_it_is_watched_for(before: bool) -> None:
+    cycle, wire, told = Cycle(), Wire(), list[str]()
+    line = Line(cycle, wire, wire)
+    if before:
+        line.left()
+    line.watch(lambda: told.append("gone"))
+    assert cycle.resumed == 1
+    if not before:
+        line.left()
+    for call in wire.soon:
+        call()
+    assert told == ["gone"]
+
+
+def test_a_scope_of_another_server_has_no_line() -> None:
+    assert line_of({}) is None
+    assert line_of({"penstock.line": "something else"}) is None
