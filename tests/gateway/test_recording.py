@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -143,6 +144,21 @@ def test_the_folder_is_bounded_and_no_name_leads_out_of_it(tmp_path: Path) -> No
     recorder.close()
     assert list(tmp_path.iterdir()) == [inside]
     assert [read(file).data[:3] for file in sorted(inside.iterdir())] == [b"007", b"008", b"009"]
+
+
+def test_what_is_too_old_is_forgotten(tmp_path: Path) -> None:
+    old = tmp_path / f"20200101-000000-0001-x{SUFFIX}"
+    old.write_text("{}\n")
+    stranger = tmp_path / "notes.txt"
+    stranger.write_text("mine")
+    for path in (old, stranger):
+        os.utime(path, (time.time() - 3 * 86_400,) * 2)
+    recorder = Recorder(RecordTable(path=str(tmp_path), days=2.0))
+    record(recorder, b"new")
+    recorder.close()
+    assert not old.exists()
+    assert stranger.exists()
+    assert len(list(tmp_path.glob(f"*{SUFFIX}"))) == 1
 
 
 def test_a_disk_that_fails_stops_no_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

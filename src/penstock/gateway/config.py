@@ -97,11 +97,12 @@ class JournalTable(_Table, frozen=True):
 
 
 class RecordTable(_Table, frozen=True):
-    """Streams saved to `path`, a folder; none without. `size` bounds one stream, `total` all of the folder."""
+    """Streams saved to `path`, a folder; none without. `size` bounds one, `total` all of them, `days` their age."""
 
     path: str = ""
     size: int = 16 * MIB
     total: int = 1024 * MIB
+    days: float = 30.0
 
 
 class StateTable(_Table, frozen=True):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.engines.reply import Reply
     from penstock.gateway.config import RecordTable
 
+DAY = 86_400.0
 log = logging.getLogger("penstock.recording")
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 PATIENCE = 10.0
@@ -75,7 +76,7 @@ class Recorder:
 
     def __init__(self, table: RecordTable, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self.folder = Path(table.path).expanduser() if table.path else None
-        self.size, self.total = table.size, table.total
+        self.size, self.total, self.age = table.size, table.total, table.days * DAY
         self.failed = 0
         self._secrets = secrets
         self._numbers = itertools.count(1)
@@ -126,13 +127,12 @@ class Recorder:
         return f"{stamp}-{next(self._numbers):04}-{who}{SUFFIX}"
 
     def _trim(self) -> None:
-        """The oldest recordings make room for new ones."""
+        """What is too old goes, and the oldest of the rest make room for new ones."""
         assert self.folder is not None  # noqa: S101
-        files = sorted(self.folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
-        sizes = [path.stat().st_size for path in files]
-        over = sum(sizes) - self.total
-        for path, size in zip(files[:-1], sizes, strict=False):
-            if over <= 0:
+        found = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self.folder.glob(f"*{SUFFIX}"))
+        over, oldest = sum(size for _, size, _ in found) - self.total, time.time() - self.age
+        for made, size, path in found[:-1]:
+            if over <= 0 and made >= oldest:
                 return
             path.unlink(missing_ok=True)
             over -= size
