@@ -158,7 +158,7 @@ def test_recordings_of_the_gateway_are_listed_and_open(page: Page, gateway: Insp
 def test_one_file_without_a_gateway(page: Page, tmp_path: Path, problems: list[str]) -> None:
     """What `penstock inspect --web` serves."""
     app: Any = Alone(of_file(STREAM, "gates.sse"))
-    with Running(app) as running:
+    with Running(app, plain=True) as running:
         page.goto(running.url)
         page.locator(".turn").wait_for()
         assert page.locator(".turn-head h1").inner_text() == "gates.sse"

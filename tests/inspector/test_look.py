@@ -125,19 +125,17 @@ def test_motion_is_only_for_those_who_like_it(watched: Page, stage: Inspected) -
     thread.join()
 
 
-@pytest.mark.skipif(not SHOTS, reason="no pictures are wanted (PENSTOCK_SHOTS names a folder for them)")
 def test_pictures(page: Page, shot: Callable[[Page, str], None]) -> None:
-    """A list and a turn as on a working day, at a model's pace."""
+    """A list and a turn as on a working day; at a model's pace where somebody will look at the pictures."""
+    pace, slow = (SLOWLY, "anthropic/claude-sonnet-4-5") if SHOTS else ("Hi. ", "anthropic/slow-interleaved")
     with inspected(wired) as stage:
         page.set_viewport_size(WIDE)
         page.goto(f"{stage.url}/")
         expect(page.get_by_role("status")).to_have_text("live")
-        threads = [
-            sending(stage, model, client, SLOWLY * (1 + place % 3)) for place, (model, client) in enumerate(TURNS)
-        ]
+        threads = [sending(stage, model, client, pace * (1 + place % 3)) for place, (model, client) in enumerate(TURNS)]
         for thread in threads:
             thread.join()
-        last = sending(stage, "anthropic/claude-sonnet-4-5", "openai-chat", SLOWLY)
+        last = sending(stage, slow, "openai-chat", pace)
         expect(page.locator(".list-rows [role=row]").first).to_contain_text("streaming")
         page.keyboard.press("j")
         shot(page, "inspector-streams")
