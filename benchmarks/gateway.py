@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
@@ -245,16 +246,27 @@ A client that leaves is noticed upstream after {gone:.1f} ms (median).
 
 
 def soak(streams: int = 500, seconds: float = 60.0) -> None:
-    """Many slow streams in one process: errors, lateness, memory."""
+    """Many slow streams in one process: errors, lateness, memory as they go on."""
     with bench() as made:
         made.run("across", "n10-d40", 50, 1.0)
-        before = made.gateway.memory
-        found = made.run("across", f"n{int(seconds * 25)}-d40", streams, seconds)
-        after = made.gateway.memory
+        before, over, held = made.gateway.memory, threading.Event(), list[float]()
+
+        def look() -> None:
+            while not over.wait(seconds / 20):
+                held.append(made.gateway.memory)
+
+        watching = threading.Thread(target=look)
+        watching.start()
+        # A little longer than the run: none ends early and begins anew.
+        found = made.run("across", f"n{int(seconds * 25) + 50}-d40", streams, seconds)
+        over.set()
+        watching.join()
     each = found["cpu"] / max(found["events"], 1) * 1e6
+    early, late = held[len(held) // 4], held[-1]
     print(f"{streams} streams, {found['events']:.0f} events, {found['errors']:.0f} errors")
     print(f"late by {found['delay'] * 1e3:.1f} ms (median), {found['delay99'] * 1e3:.1f} ms (p99)")
-    print(f"{each:.0f} µs of CPU an event; {before:.0f} MB before, {after:.0f} MB after")
+    print(f"{each:.0f} µs of CPU an event")
+    print(f"{before:.0f} MB before; {early:.0f} MB after a quarter of the time, {late:.0f} MB at the end")
 
 
 if __name__ == "__main__":

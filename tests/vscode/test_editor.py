@@ -198,7 +198,10 @@ def test_many_models_further_gateways_keys_and_what_is_off_by_default(tmp_path: 
         ]
         groups.write_text(json.dumps(rows))
         hosts = [row.url.removeprefix("http://") for row in (other, later)]
-        with Control({**looking_at(upstream), "hosts": lambda _: hosts}) as control:
+        commands: dict[str, Any] = {
+            **looking_at(upstream), "hosts": lambda _: hosts, "away": lambda _: other.stop(), "back": lambda _: other.start(),
+        }  # fmt: skip
+        with Control(commands) as control:
             right(editor.suites(["keys", "extras"], control), least=10)
     assert [notice for notice in editor.notices if "Set Key" in notice]
 
@@ -211,5 +214,6 @@ def test_where_nothing_can_start_it_says_so(tmp_path: Path) -> None:
     with Control({}) as control:
         right(editor.suites(["nothing"], control), least=4)
     said = [notice for notice in editor.notices if "no Python was found" in notice]
-    assert len(said) == 1, editor.notices
-    assert "Show How" in said[0]
+    # It is looked at many times, also while it is being drawn.
+    assert len({notice.partition("\n")[0] for notice in said}) == 1, editor.notices
+    assert any("Show How" in notice for notice in said)

@@ -43,6 +43,10 @@ def test_types_and_lint() -> None:
     biome = EXTENSION / "node_modules/@biomejs/biome/bin/biome"
     for folder in (EXTENSION, HERE):
         script(biome, "check", "--error-on-warnings", ".", cwd=folder)
+    example = (ROOT / "examples/vscode/ask.mts").read_text()
+    command = [node(), biome, "check", "--write", "--stdin-file-path=src/ask.mts"]
+    done = subprocess.run(command, cwd=EXTENSION, input=example, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == example
 
 
 # ── counting ──────────────────────────────────────────────────────────────────────────────────────
@@ -233,6 +237,22 @@ def test_settings_that_decide_what_is_run_or_asked_are_not_a_workspaces() -> Non
         "penstock.gateway.url", "penstock.gateway.start", "penstock.gateway.config", "penstock.gateway.arguments",
     }  # fmt: skip
     assert properties["penstock.python"]["scope"] == "machine-overridable"
+
+
+def test_the_examples_name_settings_and_vendors_that_exist() -> None:
+    contributes = json.loads((EXTENSION / "package.json").read_text())["contributes"]
+    examples = ROOT / "examples/vscode"
+    given, groups = (
+        json.loads(re.sub(r"^\s*//.*", "", (examples / name).read_text(), flags=re.MULTILINE))
+        for name in ("settings.json", "chatLanguageModels.json")
+    )
+    properties = contributes["configuration"]["properties"]
+    assert [name for name in given if name.startswith("penstock.") and name not in properties] == []
+    vendors = {row["vendor"]: row for row in contributes["languageModelChatProviders"]}
+    for group in groups:
+        wanted = vendors[group["vendor"]]["configuration"]
+        assert set(wanted["required"]) <= set(group) - {"name", "vendor"} <= set(wanted["properties"])
+    assert "configuration" not in vendors["penstock"], "a host would not find what is chosen for its models"
 
 
 def test_the_scripted_provider_insists() -> None:

@@ -11,6 +11,7 @@ import { chosen, UTILITY } from "./models.ts";
 import { type Provider, VENDOR } from "./provider.ts";
 import { type GatewayKey, SECTION, settings } from "./settings.ts";
 import { checkSetup, type Setup } from "./setup.ts";
+import type { Model } from "./wire.ts";
 
 export interface Parts {
   readonly keeper: Keeper;
@@ -94,9 +95,12 @@ async function chooseModels({ keeper }: Parts): Promise<void> {
   const from = vscode.workspace.getConfiguration(SECTION);
   const { models: choice } = settings();
   const now = new Set(chosen(models, choice).map(({ id }) => id));
-  const items = [...Map.groupBy(models, ({ detail }) => detail ?? "")].flatMap(([provider, rows]): Row[] => [
-    { label: provider, kind: vscode.QuickPickItemKind.Separator },
-    ...rows.map(({ id, name }) => ({ label: name, description: id, picked: now.has(id), id })),
+  // What is shown comes first: among hundreds it would not be found.
+  const place = ({ id, detail }: Model) => (now.has(id) ? "shown now" : (detail ?? ""));
+  const rows = [...models].sort((a, b) => Number(now.has(b.id)) - Number(now.has(a.id)));
+  const items = [...Map.groupBy(rows, place)].flatMap(([label, some]): Row[] => [
+    { label, kind: vscode.QuickPickItemKind.Separator },
+    ...some.map(({ id, name }) => ({ label: name, description: id, picked: now.has(id), id })),
   ]);
   const picked = await vscode.window.showQuickPick(items, {
     canPickMany: true,

@@ -48,7 +48,8 @@ export function completionsWhileOn(
 ): void {
   let registered: vscode.Disposable | undefined;
   const follow = () => {
-    const { enabled } = settings().completions;
+    const { enabled, model } = settings().completions;
+    if (enabled && !model) void missing();
     if (enabled) registered ??= vscode.languages.registerInlineCompletionItemProvider({ pattern: "**" }, provider);
     else {
       registered?.dispose();
@@ -62,4 +63,11 @@ export function completionsWhileOn(
     ),
     { dispose: () => registered?.dispose() },
   );
+}
+
+async function missing(): Promise<void> {
+  const open = "Open Settings";
+  const said = "Penstock: inline completions are on, but no model is named that fills in.";
+  if (await vscode.window.showInformationMessage(said, open))
+    await vscode.commands.executeCommand("workbench.action.openSettings", "penstock.completions.model");
 }

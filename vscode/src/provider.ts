@@ -50,6 +50,7 @@ export class Provider {
   readonly #changed = new vscode.EventEmitter<void>();
   readonly #homes = new WeakMap<object, Home>();
   readonly #byId = new Map<string, Home>();
+  /** What the host was told, by suffix; nothing of a gateway that could not be asked. */
   readonly #lists = new Map<string, { client: () => Promise<Client>; seen: string }>();
   readonly #caches = new Map<string, TextCache>();
   readonly #refusals = new Refusals();
@@ -115,6 +116,7 @@ export class Provider {
   }
 
   async #listOwn(signal: AbortSignal): Promise<Information[]> {
+    this.#lists.set("", { client: () => this.#own(), seen: "" });
     const client = await this.#own();
     const models = await client
       .models(signal)
@@ -136,6 +138,8 @@ export class Provider {
   /** A further gateway, from a configuration group: its host tells its models from ours. */
   async #group(address: Address, signal: AbortSignal): Promise<Information[]> {
     const client = new Client(address, this.#notices.log);
+    const suffix = `@${new URL(address.url).host}`;
+    this.#lists.set(suffix, { client: async () => client, seen: "" });
     const models = await client.models(signal).catch((error: unknown) => {
       if (error instanceof Failure) throw error;
       throw new Failure(
@@ -143,7 +147,6 @@ export class Provider {
         "network",
       );
     });
-    const suffix = `@${new URL(address.url).host}`;
     return this.#list(
       models,
       suffix,

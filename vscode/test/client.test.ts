@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import * as http from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterEach, test } from "node:test";
 import { Client } from "../src/gateway/client.ts";
 import { ask, baseOf, Unreachable } from "../src/gateway/http.ts";
@@ -78,4 +80,21 @@ test("whose key is refused can be told", async () => {
   const of = (status: number) => client((_, response) => void response.writeHead(status).end('{"models":[]}'));
   assert.deepEqual([await (await of(401)).shut(), await (await of(200)).shut()], [true, false]);
   assert.equal(await new Client({ url: "http://127.0.0.1:9", key: "" }).shut(), false);
+});
+
+test("a body that is refused before it is all sent is a refusal, and nothing else", async () => {
+  const server = http.createServer((request, response) => {
+    request.once("data", () => {
+      response.writeHead(413, { connection: "close" }).end('{"error":{"message":"the body is over 10 bytes"}}');
+      response.once("finish", () => setTimeout(() => request.socket.resetAndDestroy(), 20));
+    });
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const body = JSON.stringify("x".repeat(30_000_000));
+  const [line] = await Array.fromAsync(new Client({ url, key: "" }).chat(body, new AbortController().signal));
+  assert.deepEqual(line, { kind: "error", fault: "too-large", message: "the body is over 10 bytes", status: 413 });
+  await new Promise((wake) => setTimeout(wake, 50));
+  server.closeAllConnections();
+  server.close();
 });

@@ -59,6 +59,8 @@ test("paths as people write them", () => {
   assert.equal(pythonIn("C:\\e", windows), "C:\\e\\Scripts\\python.exe");
   assert.equal(fileUrl("C:\\Users\\Ann Lee\\a.whl", windows), "file:///C:/Users/Ann%20Lee/a.whl");
   assert.equal(fileUrl("/home/ann/a.whl", linux), "file:///home/ann/a.whl");
+  const deep = "/Users/ann/Library/Application Support/Code/User/globalStorage/a.whl";
+  assert.equal(fileUrl(deep, mac), "file:///Users/ann/Library/Application%20Support/Code/User/globalStorage/a.whl");
 });
 
 const bundle: Bundle = {

@@ -25,7 +25,7 @@ try {
     found[name] = {};
     for (const [step, argument] of steps) {
       now = `${name}: ${step} ${JSON.stringify(argument ?? "")}`;
-      const seen = await STEPS()[step](argument, found[name]);
+      const t0 = Date.now(); const seen = await STEPS()[step](argument, found[name]); fs.appendFileSync("/tmp/steps.txt", `${Date.now() - t0} ${now}\n`);
       if (seen !== undefined) found[name][step] = seen;
     }
   }
@@ -85,6 +85,13 @@ function STEPS() {
       const row = await listed(model, false);
       await row.hover();
       await page.waitForTimeout(800);
+    },
+    /** How often a model is listed. */
+    count: async (model) => {
+      await listed(model);
+      const found = await page.locator(`.monaco-list-row.action[aria-label^='${model},']`).count();
+      await page.keyboard.press("Escape");
+      return found;
     },
     effort,
     ask,

@@ -45,6 +45,17 @@ export const extras: Suite = {
     assert.equal((await ids()).filter((id) => id.includes("@")).length, 0);
     assert.match((await ask(`replay/text@${other}`, [user("Hello")], {}, GROUPS)).text, /^A penstock/);
   },
+  "a further gateway that was away is listed again once it is back": async () => {
+    const [other] = await control<string[]>("hosts");
+    const there = async () => (await ids(GROUPS)).includes(`replay/text@${other}`);
+    await control("away");
+    await until("its models to go", async () => !(await there()));
+    await control("back");
+    const told = new Promise<void>((done) => vscode.lm.onDidChangeChatModels(() => done()));
+    await eye("leave");
+    await told;
+    assert.ok(await there());
+  },
   "a gateway of a later version is understood as far as it goes": async () => {
     const [, later] = await control<string[]>("hosts");
     const reply = await ask(`later/one@${later}`, [user("Hello")], {}, GROUPS);
@@ -67,7 +78,7 @@ export const extras: Suite = {
     const last = ["many/delta-17", "many/delta-170"].find((id) => !shown.includes(id)) ?? "";
     void vscode.commands.executeCommand("penstock.chooseModels");
     assert.match(await eye<string>("rows"), /Models to show, of 3\d\d/);
-    await eye("shot", "choose");
+    assert.match(await eye<string>("rows"), /shown now[\s\S]*many\/gpt-4/);
     await eye("toggle", last);
     await until("the choice to be seen", async () => (await ids()).includes(last));
     assert.equal((await ids()).length, 27);

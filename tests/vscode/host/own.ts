@@ -76,7 +76,7 @@ export const own: Suite = {
     );
     assert.ok(page.endsWith(`#key=${key}`), page);
     // A browser's editor leads through a proxy; on a desktop it is the address itself, and the page keeps the key to itself.
-    const seen = await eye<string>("visit", [`${url}/#key=${key}`, "No turns yet"]).catch(String);
+    const seen = await eye<string>("visit", [`${url}/#key=${key}`, "Streams"]).catch(String);
     assert.equal(seen.includes(key), false, seen);
     assert.ok(seen.startsWith(url), seen);
     await eye("shut");

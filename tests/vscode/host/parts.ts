@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import * as vscode from "vscode";
+import { ask as example } from "../../../examples/vscode/ask.mts";
 import type { Suite } from "./suites.ts";
 import { answer, ask, assistant, control, model, taken, until, usage, user, VENDOR } from "./tools.ts";
 
@@ -82,6 +83,17 @@ export const parts: Suite = {
       tools: [tool],
     });
     assert.match(last.text, /run_in_terminal gave:\s+Linux mill 6\.1/);
+  },
+  "the example of an extension that asks and runs tools": async () => {
+    const { text, ran } = await example(
+      "replay/tools",
+      "How high is the water?",
+      new vscode.CancellationTokenSource().token,
+    );
+    assert.deepEqual(ran, ["read_gauge"]);
+    assert.match(text, /the result arrived/);
+    const nobody = example("replay/nothing", "Hello?", new vscode.CancellationTokenSource().token);
+    await assert.rejects(nobody, /penstock lists no replay\/nothing/);
   },
   "citations are links in the text and data beside it": async () => {
     const reply = await ask("replay/citations", [user("Which turbine?")]);

@@ -35,7 +35,15 @@ export function baseOf(text: string, from: string): string {
 
 const PATIENCE = 15_000;
 const MOST = 16 * 1024 * 1024;
+const heard = new WeakSet<object>();
 const agents = { "http:": new http.Agent({ keepAlive: true }), "https:": new https.Agent({ keepAlive: true }) };
+
+/** Who refuses a body before all of it is sent closes the connection, and by then nobody else listens to that. */
+function hear(socket: object & { on(event: "error", run: () => void): unknown }): void {
+  if (heard.has(socket)) return;
+  heard.add(socket);
+  socket.on("error", () => {});
+}
 
 /** What went wrong with the connection itself. */
 export class Unreachable extends Error {
@@ -70,6 +78,7 @@ export function ask({ url, key }: Address, path: string, options: Ask = {}): Pro
     const stop = () => request.destroy(signal?.reason instanceof Error ? signal.reason : new Error("cancelled"));
     signal?.addEventListener("abort", stop, { once: true });
     request.setNoDelay(true);
+    request.on("socket", hear);
     request.setTimeout(patience, () =>
       request.destroy(new Unreachable(`no answer within ${Math.round(patience / 1000)} s`)),
     );
