@@ -17,6 +17,8 @@ from tests.inspector.conftest import inspected
 from tests.inspector.gates import SSE, TEXT
 from tests.inspector.watching import watching
 
+pytestmark = pytest.mark.slow  # a real gateway for each
+
 
 @pytest.mark.row("G3")
 def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from penstock.gateway.config import JournalTable
 from penstock.store.history import Spent
 from tests.gateway.asking import ask, get
 from tests.inspector.conftest import inspected
 from tests.inspector.watching import watching
+
+pytestmark = pytest.mark.slow  # a real gateway for each
 
 
 def test_the_history_has_pages_and_is_searched() -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.inspector.conftest import Inspected
 
+pytestmark = pytest.mark.slow  # a real gateway for each
+
 
 def over(reader: Reader, name: str) -> dict[str, Any]:
     found: dict[str, Any] = reader.until(

@@ -183,12 +183,13 @@ async function listed(model, search = true) {
   throw new Error(`the picker has no ${model}`);
 }
 
-/** Pick a model; the list may be drawn anew under the mouse. */
+/** Pick a model, by the keyboard: the list may be drawn anew under the mouse. */
 async function pick(model) {
   for (let tries = 0; tries < 5; tries++) {
-    const row = await listed(model);
-    await row.click({ timeout: 3000 }).catch(() => page.keyboard.press("Escape"));
+    await listed(model);
+    await page.keyboard.press("Enter");
     if (await visible(page.locator(`.model-picker-name:has-text('${model}')`))) return;
+    await page.keyboard.press("Escape");
   }
   throw new Error(`${model} cannot be picked`);
 }
