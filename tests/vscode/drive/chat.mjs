@@ -25,7 +25,7 @@ try {
     found[name] = {};
     for (const [step, argument] of steps) {
       now = `${name}: ${step} ${JSON.stringify(argument ?? "")}`;
-      const t0 = Date.now(); const seen = await STEPS()[step](argument, found[name]); fs.appendFileSync("/tmp/steps.txt", `${Date.now() - t0} ${now}\n`);
+      const seen = await STEPS()[step](argument, found[name]);
       if (seen !== undefined) found[name][step] = seen;
     }
   }
@@ -78,6 +78,8 @@ function STEPS() {
     /** A chat of its own, with a model. */
     chat: async (model) => {
       await page.keyboard.press("Control+L");
+      await page.waitForSelector(".interactive-response", { state: "detached", timeout: LIMIT });
+      await page.waitForTimeout(400);
       await pick(model);
     },
     /** The list of models, with what is known of one of them. */
