@@ -44,7 +44,7 @@ def test_types_and_lint() -> None:
     for folder in (EXTENSION, HERE):
         script(biome, "check", "--error-on-warnings", ".", cwd=folder)
     example = (ROOT / "examples/vscode/ask.mts").read_text()
-    command = [node(), biome, "check", "--write", "--stdin-file-path=src/ask.mts"]
+    command = [str(node()), str(biome), "check", "--write", "--stdin-file-path=src/ask.mts"]
     done = subprocess.run(command, cwd=EXTENSION, input=example, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == example
 

@@ -133,7 +133,9 @@ function STEPS() {
       await page.keyboard.press("Control+Escape");
       await page.waitForSelector(".interactive-response.chat-response-loading", { state: "detached", timeout: LIMIT });
     },
+    /** Load the window anew. The editor keeps its chats with some delay: a person is slower. */
     reload: async () => {
+      await page.waitForTimeout(4000);
       await page.reload();
       await page.waitForSelector(ITEM, { timeout: LIMIT });
       await page.waitForSelector(".interactive-input-part .monaco-editor", { timeout: LIMIT });
