@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from itertools import pairwise
+from typing import Any, ClassVar, cast
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock import protocols
 from penstock.bridge import encoding, parser
-from penstock.engines.express import express
-from penstock.framing import WRITERS
+from penstock.engines.express import Run, express, told
+from penstock.engines.job import Job
+from penstock.engines.reading import Reading
+from penstock.errors import ProviderError
+from penstock.framing import LIMIT, WRITERS
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.writing import Translation
 from penstock.grammar import Guard
+from penstock.providers.registry import providers
 from penstock.request import Request
 from penstock.stage import Pipe
 from tests.cases import Case, cases
@@ -74,6 +81,106 @@ def test_most_of_a_stream_takes_the_short_way() -> None:
     for number in range(50):
         ways.same(b"data: " + frame(f" word{number}") + b"\n\n")
     assert ways.short >= 45
+
+
+# ── many frames in one read ───────────────────────────────────────────────────────────────────────
+
+
+class Said:
+    """An answer that is there already: what a `Reading` asks of an incoming one."""
+
+    status = 200
+    headers: ClassVar = {"content-type": "text/event-stream"}
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = iter(chunks)
+
+    async def read(self) -> bytes:
+        return next(self._chunks, b"")
+
+
+def _job() -> Job:
+    row = providers()["openai"]
+    endpoint = row.endpoint("chat", "m")
+    assert endpoint is not None
+    return Job(
+        provider=row, endpoint=endpoint, operation="chat", model="m", protocol="openai-chat", url="", stream=True
+    )
+
+
+def batches(chunks: list[bytes], *, short: bool) -> list[list[Any]]:
+    """What a reading makes of chunks; runs as they are where the short way is open."""
+
+    async def read() -> list[list[Any]]:
+        reading: Any = Reading(cast("Any", Said(chunks)), _job())
+        if not short:
+            reading._shortened = lambda: None
+        made = []
+        while (pair := await reading.read()) is not None:
+            made.append(pair[1])
+        return made
+
+    return asyncio.run(read())
+
+
+def same_batches(chunks: list[bytes]) -> int:
+    """Both ways say the same, read by read, and so do encoders; how many runs there were."""
+    short, long = batches(chunks, short=True), batches(chunks, short=False)
+    assert [told(batch) for batch in short] == long
+    for target in TARGETS:
+        one, other = (Translation(Asked(Request(model="m"), target)) for _ in range(2))
+        for some, all_ in zip(short, long, strict=True):
+            assert one.feed((b"", some)) == other.feed((b"", all_)), target
+        assert one.finish() == other.finish()
+    return sum(type(event) is Run for batch in short for event in batch)
+
+
+@over(CHAT)
+def test_a_recorded_stream_in_one_read(case: Case) -> None:
+    same_batches([case.wire.read_bytes()])
+
+
+OPENING = b"data: " + frame("Once") + b"\n\n"
+
+
+@hypothesis.given(
+    st.lists(st.tuples(LINES, st.sampled_from([b"\n\n", b"\n\n", b"\n\n", b"\n", b"", b"\r\n\r\n", b"\n\n: x\n\n"])),
+             max_size=40),
+    st.lists(st.integers(0, 9000), max_size=4),
+)  # fmt: skip
+@hypothesis.settings(deadline=None)
+def test_odd_texts_in_few_reads(said: list[tuple[str, bytes]], cuts: list[int]) -> None:
+    body = OPENING * 30 + b"".join(b"data: " + frame(text) + end for text, end in said)
+    places = [0, *sorted(cuts), len(body)]
+    same_batches([body[at:to] for at, to in pairwise(places) if body[at:to]])
+
+
+def test_most_of_a_long_read_is_one_run() -> None:
+    body = b"".join(b"data: " + frame(f" word {number} é\\n") + b"\n\n" for number in range(200))
+    opened = OPENING * 5
+    made = batches([opened + body], short=True)[0]
+    assert [len(event.words) for event in made if type(event) is Run] == [200]
+    assert same_batches([opened + body]) == 1
+
+
+def test_a_frame_between_others_ends_a_run() -> None:
+    call = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f"}}]}}]}\n\n'
+    assert same_batches([OPENING * 100 + call + OPENING * 100]) >= 1
+
+
+def test_what_comes_before_broken_framing_is_told_first() -> None:
+    async def read() -> list[Any]:
+        job = _job()
+        job.endpoint = replace(job.endpoint, framing="sse")
+        reading: Any = Reading(cast("Any", Said([OPENING * 100 + b"data: " + b"x" * LIMIT])), job)
+        reading._incoming.close = lambda: None
+        made = [await reading.read()]
+        with pytest.raises(ProviderError, match="limit"):
+            await reading.read()
+        return made
+
+    pairs = asyncio.run(read())
+    assert len(told(pairs[0][1])) > 90
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -44,12 +44,14 @@ class Connection(asyncio.Protocol):
         self.begin()
 
     def begin(self) -> None:
+        self._chunks: list[bytes] = []  # what has come; of a packed answer, what was unpacked
+        # What the parser finds goes there without a step of ours: there are many pieces to a read of a fast stream.
+        self.on_body = self._chunks.append
         self._parser: Any = self._ways.tools.HttpResponseParser(self)
         self.status = 0
         self.heard = False
         self.headers: dict[str, str] = {}
         self._size = 0  # bytes of the head, then bytes that wait
-        self._chunks: list[bytes] = []
         self._answering = True
         self._ready = self._complete = self._paused = self._kept = False
         self._unpack: Any = None
@@ -82,19 +84,25 @@ class Connection(asyncio.Protocol):
 
     async def all(self) -> bytes:
         """All that has come, waiting for something to come; nothing at the end."""
-        while not self._chunks and not (self._packed and self._unpacked()):
+        while not (data := self._waiting()):
             if self._complete:
                 return self._ended()
             await self._wait_for_more()
-        chunks = self._chunks
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        chunks.clear()
         if self._packed:
             return data
         self._size = 0
         if self._paused and not self.lost:
             self._paused = False
             self.transport.resume_reading()
+        return data
+
+    def _waiting(self) -> bytes:
+        """What has come and was not taken, in one piece."""
+        chunks = self._chunks
+        if not chunks and not (self._packed and self._unpacked()):
+            return b""
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
         return data
 
     async def pour(self, take: Callable[[bytes], bool]) -> None:
@@ -201,6 +209,11 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
         if self._take is not None and self._poured(self._take):
             return
+        if self._ready:
+            self._size += len(data)
+        if self._unpack is not None:
+            self._packed += self._chunks
+            self._chunks.clear()
         if self._size > HIGH and not self._paused and self._ready and not self._complete:
             self._paused = True
             self.transport.pause_reading()
@@ -209,10 +222,8 @@ class Connection(asyncio.Protocol):
 
     def _poured(self, take: Callable[[bytes], bool]) -> bool:
         """Whether all that came was taken, and more is wanted."""
-        chunks = self._chunks
-        if chunks:
-            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            chunks.clear()
+        data = self._waiting()
+        if data:
             self._size = 0
             if not take(data):
                 self._take = None
@@ -256,11 +267,6 @@ class Connection(asyncio.Protocol):
         self._ready = True
         if self.headers.get("content-encoding", "").lower() in _PACKED:
             self._unpack = zlib.decompressobj(_EITHER)
-
-    def on_body(self, body: bytes) -> None:
-        if body:
-            (self._chunks if self._unpack is None else self._packed).append(body)
-            self._size += len(body)
 
     def on_message_complete(self) -> None:
         if self._ready:

@@ -1,12 +1,14 @@
-"""More of the same text: a chunk that is one frame like those before it is read by its likeness alone.
+"""More of the same text: frames like those before them are read by their likeness alone.
 
-Nine reads in ten of a live stream are so, and the way through parser, decoder and guard would cost each of them more
-than the rest of the gateway does. Leans on what the decoder has learnt (`Decoder.like`); all else takes the long way.
+Nine frames in ten of a stream are so, and the way through parser, decoder and guard would cost each of them more than
+the rest of the gateway does. Leans on what the decoder has learnt (`Decoder.like`); all else takes the long way.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from penstock.grammar import Guard
 
@@ -15,44 +17,144 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
 
 _DATA, _END = b"data: ", b"\n\n"
+_string = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Run:
+    """Frames in a row that only say more of one part. Their events are made when somebody wants them.
+
+    `words` are the texts, each as it stands between the quotes of JSON.
+    """
+
+    __slots__ = ("index", "kind", "words")
+
+    def __init__(self, kind: Any, index: int, words: list[bytes]) -> None:
+        self.kind, self.index, self.words = kind, index, words
+
+    def events(self) -> list[AnyEvent]:
+        """One for each frame."""
+        kind, index = self.kind, self.index
+        return [kind(index, _text(words)) for words in self.words]
+
+    def joined(self) -> AnyEvent:
+        """One for all of them."""
+        made: AnyEvent = self.kind(self.index, _text(b"".join(self.words)))
+        return made
+
+
+def told(batch: list[Any]) -> list[AnyEvent]:
+    """A batch with the events of its runs."""
+    if Run not in map(type, batch):
+        return batch
+    return [event for one in batch for event in (one.events() if type(one) is Run else (one,))]
+
+
+def shortened(batch: list[Any]) -> list[AnyEvent]:
+    """A batch with one event for each of its runs."""
+    if Run not in map(type, batch):
+        return batch
+    return [one.joined() if type(one) is Run else one for one in batch]
 
 
 class Express:
-    """The short way past the stages of one answer. `lead` is the parser, where it can tell that it holds nothing."""
+    """The short way past the stages of one answer."""
 
-    __slots__ = ("_decoder", "_guard", "_head", "_ledger", "_like", "_parser", "_part", "_tail")
+    __slots__ = ("_after", "_between", "_decoder", "_guard", "_head", "_ledger", "_like", "_parser", "_part", "_tail")
 
     def __init__(self, parser: Any, decoder: Decoder, guard: Guard) -> None:
         self._parser, self._decoder, self._guard = parser, decoder, guard
         self._ledger = decoder.ledger
         self._like: Like | None = None
-        self._head = self._tail = b""
+        self._head = self._tail = self._after = self._between = b""
         self._part: Any = None
 
     def read(self, chunk: bytes) -> list[AnyEvent] | None:
-        """The one event of a chunk; None where it must go the long way."""
-        like = self._decoder.like
-        if like is not self._like:
-            self._learnt(like)
-        part = self._part
-        if part is None or not (chunk.startswith(self._head) and chunk.endswith(self._tail)):
-            return None
-        if not (part.open and self._parser.idle and self._guard.passing(part.delta, part.index)):
+        """The one event of a chunk that is one frame; None where it must go another way."""
+        if not (self._ready() and chunk.startswith(self._head) and chunk.endswith(self._tail)):
             return None
         try:
             text = chunk[len(self._head) : -len(self._tail)].decode()
         except UnicodeDecodeError:
             return None
-        if '"' in text or "\\" in text or not text.isprintable() or not text:
+        if not (text and _plain(text)):
             return None
-        return [part.delta(part.index, text)]
+        return [self._part.delta(self._part.index, text)]
+
+    def run(self, chunk: bytes) -> tuple[Run, int] | None:
+        """The run that a chunk begins with, and how many bytes of it that is."""
+        if not (self._ready() and chunk.startswith(self._head)):
+            return None
+        words = _as_they_stand(self._words(chunk.split(b"\n")[:-1:2], chunk))  # one byte is found faster than two
+        if not words:
+            return None
+        size = sum(map(len, words)) + len(words) * len(self._between)
+        return Run(self._part.delta, self._part.index, _spelt(words)), size
+
+    def _words(self, lines: list[bytes], chunk: bytes) -> list[bytes]:
+        """What the frames that a chunk begins with say. `lines` is every other line of it."""
+        head, tail = self._head, self._after
+        start, behind, many = len(head), -len(tail), len(lines)
+        while many and not (lines[many - 1].startswith(head) and lines[many - 1].endswith(tail)):
+            many -= 1
+        words = [line[start:behind] for line in lines[:many]]
+        # Mostly all of them are alike: to write them anew and compare is quicker than to look at each.
+        if chunk.startswith(head + self._between.join(words) + self._tail):
+            return words
+        words = []
+        for frame in chunk.split(_END)[:-1]:
+            if not (frame.startswith(head) and frame.endswith(tail)):
+                break
+            words.append(frame[start:behind])
+        return words
+
+    def _ready(self) -> bool:
+        """Whether there is a text of which more may come, and nothing waits that belongs before it."""
+        like = self._decoder.like
+        if like is not self._like:
+            self._learnt(like)
+        part = self._part
+        return part is not None and part.open and self._parser.idle and self._guard.passing(part.delta, part.index)
 
     def _learnt(self, like: Like | None) -> None:
         self._like, self._part = like, None
         if like is not None and not like[0] and like[3].pieces is None and not self._ledger.mending:
-            self._head, self._tail, self._part = _DATA + like[1], like[2] + _END, like[3]
+            _, before, self._after, self._part = like
+            self._head = _DATA + before
+            self._tail = self._after + _END
+            self._between = self._tail + self._head
 
 
 def express(parser: Any, decoder: Decoder, after: Any) -> Express | None:
     """The short way, where there is one: nothing but a guard behind the decoder, and a parser of lines before it."""
     return Express(parser, decoder, after) if type(after) is Guard and hasattr(parser, "idle") else None
+
+
+def _plain(text: str) -> bool:
+    """Whether a text stands in JSON as it is. Some that do are not told so, and read in another way."""
+    return '"' not in text and "\\" not in text and text.isprintable()
+
+
+def _as_they_stand(words: list[bytes]) -> list[bytes]:
+    """The texts, up to the first that is none: empty, or no inside of a JSON string."""
+    joined = b"".join(words)
+    if joined.isascii() and b"" not in words and _plain(joined.decode()):
+        return words  # mostly: one look at all of it is cheaper than one at each
+    for number, one in enumerate(words):
+        try:
+            if not _string(b'"%b"' % one):
+                return words[:number]
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return words[:number]
+    return words
+
+
+def _spelt(words: list[bytes]) -> list[bytes]:
+    """The same, each letter written in the shortest way."""
+    if b"\\" not in b"".join(words):
+        return words
+    return [_encode(_string(b'"%b"' % one))[1:-1] if b"\\" in one else one for one in words]
+
+
+def _text(words: bytes) -> str:
+    return _string(b'"%b"' % words) if b"\\" in words else words.decode()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from penstock import protocols
 from penstock.bridge import parser
-from penstock.engines.express import express
+from penstock.engines.express import Express, express
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Start
 from penstock.grammar import Guard
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.stage import Stage
 
 _STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
+_FEW = 5  # frames after which it may be known what the others look like
+_LONG = 4096  # bytes that are worth the look
 
 
 class Decoding:
@@ -84,6 +86,7 @@ class Reading:
         self._whole = not job.stream and not kind.startswith(_STREAMS)
         self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing)
+        self._short: Express | None = None
         self._done = False
         self._wrong: InputError | None = None
 
@@ -95,34 +98,55 @@ class Reading:
         if self._whole:
             return await self._body()
         chunk = await self._incoming.read()
-        decoder = self._decoding.decoder
+        if chunk:
+            events = self._events(chunk)
+            if self._wrong is None or events:
+                return chunk, events
+            raise self._malformed(self._wrong)
         try:
-            if chunk:
-                return chunk, self._decoding.events(decoder.feed(self._parser.feed([chunk])))
             self._done = True
-            return b"", self._decoding.finish(decoder.feed(self._parser.finish()))
-        except InputError as error:  # the bytes do not follow their framing
+            return b"", self._decoding.finish(self._decoding.decoder.feed(self._parser.finish()))
+        except InputError as error:
             raise self._malformed(error) from error
+
+    def _events(self, chunk: bytes) -> list[Any]:
+        """What a chunk says. Of a long one that begins with what is not known yet, a few frames are read first."""
+        made: list[Any] = []
+        few = _FEW
+        try:
+            while chunk:
+                found = self._short.run(chunk) if self._short is not None else None
+                if found is not None:
+                    made.append(found[0])
+                    chunk = chunk[found[1] :]
+                    continue
+                if len(chunk) > _LONG:
+                    rest = chunk.split(b"\n\n", few)[few:]
+                    few *= 4
+                else:
+                    rest = []
+                first, chunk = (chunk[: -len(rest[0])], rest[0]) if rest and rest[0] else (chunk, b"")
+                made += self._decoding.events(self._decoding.decoder.feed(self._parser.feed([first])))
+                if self._short is None:
+                    self._short = self._shortened()
+        except InputError as error:  # the bytes do not follow their framing; it is told behind what was read
+            self._wrong = error
+        return made
+
+    def _shortened(self) -> Express | None:
+        parser: Any = getattr(self._parser, "settled", None) or self._parser
+        return express(parser, self._decoding.decoder, self._decoding.after)
 
     async def pour(self, step: Step) -> None:
         """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there."""
         if self._done or self._whole:
             return
-        parser: Any = getattr(self._parser, "settled", None) or self._parser
-        feed, decode, events = parser.feed, self._decoding.decoder.feed, self._decoding.after.feed
-        short = express(parser, self._decoding.decoder, self._decoding.after)
+        short = self._short
 
         def take(chunk: bytes) -> bool:
             if short is not None and (told := short.read(chunk)) is not None:
                 return step(chunk, told)
-            try:
-                made = decode(feed([chunk]))
-                if made:
-                    made = events(made)
-            except InputError as error:
-                self._wrong = error
-                return False
-            return step(chunk, made)
+            return step(chunk, self._events(chunk)) and self._wrong is None
 
         await self._incoming.pour(take)
 

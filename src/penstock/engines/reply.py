@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from penstock import events as ev
+from penstock.engines.express import told
 from penstock.errors import ProviderError, provider_error
 from penstock.fold import Fold
 from penstock.secrecy import hide, hide_headers, hide_values
@@ -80,6 +81,11 @@ class Reply:
 
     async def read(self) -> Pair | None:
         """The bytes of one read and the events they gave, either may be empty; None at the end."""
+        pair = await self.take()
+        return pair and (pair[0], told(pair[1]))
+
+    async def take(self) -> tuple[bytes, list[Any]] | None:
+        """The same, runs as they are: for whoever hands them on."""
         if self._held:
             return self._held.popleft()
         if self._over:

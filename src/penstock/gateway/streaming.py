@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.engines.express import shortened, told
 from penstock.gateway.outlet import BODY
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Streaming:
         """All of it. The last words and the end are one write."""
         out, reply = self._out, self._reply
         await out.begin()
-        while not self._over and (pair := await reply.read()) is not None:
+        while not self._over and (pair := await reply.take()) is not None:
             self._left = self._made(*pair)
             if not self._over:
                 await self._written()
@@ -70,9 +71,9 @@ class Streaming:
     def _made(self, chunk: bytes, events: list[AnyEvent]) -> bytes:
         """What a client gets for a read."""
         if self._kept is not None:
-            self._kept.add(events)
+            self._kept.add(shortened(events))
         if self._tap is not None:
-            self._tap.read((chunk, events))
+            self._tap.read((chunk, told(events)))
         data = self._feed((chunk, events))
         if self._tape is not None:
             self._tape.chunk(chunk if self._reply.raw else data)

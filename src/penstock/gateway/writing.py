@@ -12,7 +12,8 @@ import msgspec
 
 from penstock import protocols
 from penstock.bridge import encoding
-from penstock.codec import Encoder
+from penstock.codec import NO_MORE, Encoder
+from penstock.engines.express import Run
 from penstock.events import Fault, Start, TextDelta
 from penstock.framing import WRITERS
 from penstock.shaping.sequence import Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from penstock.gateway.doors.door import Asked
     from penstock.messages.context import Cleared
 
+ALIKE = frozenset({"sse", "ndjson"})  # framings that write every frame in the same way
+_MARK = b"\x00"  # stands in no frame
 HELD = 2**20  # bytes of an unfinished frame that are held back at most
 _USAGE = re.compile(rb"(?m)^data: ?(\{[^\n]*?\"choices\": ?\[\][^\n]*)\r?\n\r?\n")
 _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
@@ -63,7 +66,7 @@ def whole(asked: Asked, events: Several[AnyEvent], cleared: Cleared | None = Non
 class Translation:
     """Events → the client's bytes."""
 
-    __slots__ = ("_begun", "_encoder", "_feed", "_order", "_pipe", "_write")
+    __slots__ = ("_alike", "_begun", "_encoder", "_feed", "_frame", "_more", "_order", "_pipe", "_write")
 
     def __init__(self, asked: Asked) -> None:
         stages, writer = frames(asked).stages, WRITERS[asked.framing]()
@@ -75,6 +78,9 @@ class Translation:
         plain = isinstance(encoder, Encoder) and type(encoder).feed is Encoder.feed
         self._encoder: Encoder | None = encoder if plain and all(type(one) is Sequence for one in order) else None
         self._order: Any = order[0] if order else None
+        self._more = NO_MORE
+        self._alike = asked.framing in ALIKE
+        self._frame = (b"", b"")  # what stands before the words of a frame and behind them
 
     def feed(self, pair: Pair) -> bytes:
         events = pair[1]
@@ -87,8 +93,36 @@ class Translation:
             if frame is not None and (self._order is None or self._order.passing(TextDelta, event.index)):
                 return self._write([frame])[0]
         self._begun = True
-        made = self._feed(events)
+        made = self._feed(events) if Run not in map(type, events) else self._mixed(events)
         return made[0] if len(made) == 1 else b"".join(made)
+
+    def _mixed(self, events: list[Any]) -> list[bytes]:
+        """What is made of events with runs among them."""
+        made: list[bytes] = []
+        others: list[Any] = []
+        for event in events:
+            if type(event) is not Run:
+                others.append(event)
+                continue
+            made += self._feed(others)
+            others = []
+            made += self._run(event)
+        return made + self._feed(others)
+
+    def _run(self, run: Run) -> list[bytes]:
+        """Frames that differ in their words alone are written by one join."""
+        encoder = self._encoder
+        if encoder is None or encoder.more[0] != run.index or run.kind is not TextDelta or not self._alike:
+            return self._feed(run.events())
+        if self._order is not None and not self._order.passing(TextDelta, run.index):
+            return self._feed(run.events())
+        if encoder.more is not self._more:
+            self._more = encoder.more
+            _, name, line = encoder.more
+            before, _, behind = self._write([(name, line % _MARK)])[0].partition(_MARK)
+            self._frame = (before + b'"', b'"' + behind)
+        before, behind = self._frame
+        return [b"%b%b%b" % (before, (behind + before).join(run.words), behind)]
 
     def fail(self, fault: Fault) -> bytes:
         """The end of a turn that nobody ended."""

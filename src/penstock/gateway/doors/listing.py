@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.gateway.doors.door import Visit
     from penstock.gateway.services import Services
     from penstock.pick import Object
+    from penstock.providers.registry import Provider
 
 WHEN = "2026-01-01T00:00:00Z"
 _CREATED = 1_767_225_600
@@ -103,14 +104,14 @@ async def shown(services: Services, visit: Visit) -> bytes:
 async def editors(services: Services, visit: Visit) -> bytes:
     """`/vscode/models`: what a host takes of a model that can be talked to."""
     entries = [entry for entry in await services.catalogue.entries(visit.caller) if entry.model.chat]
-    titles = {REPLAY: "Replay"}
-    titles |= {row.name: _short(row.title) for row in known(services.router.config, services.env)}
-    models = [_editor(services, entry, titles.get(entry.model.provider, entry.model.provider)) for entry in entries]
+    rows = {row.name: row for row in known(services.router.config, services.env)}
+    models = [_editor(services, entry, rows.get(entry.model.provider)) for entry in entries]
     return msgspec.json.encode({"version": 1, "models": models})
 
 
-def _editor(services: Services, entry: Entry, provider: str) -> Object:
+def _editor(services: Services, entry: Entry, row: Provider | None) -> Object:
     model = entry.model
+    provider = _short(row.title) if row else _PLAYED.get(model.provider, model.provider)
     made: dict[str, Any] = {
         "id": entry.name, "name": _title(entry), "family": model.family or model.id.rpartition("/")[2],
         "version": model.version or "1", "maxInputTokens": _input(entry),
@@ -120,7 +121,7 @@ def _editor(services: Services, entry: Entry, provider: str) -> Object:
     if model.context:
         made["maxContextWindowTokens"] = model.context
     if "reasoning" in model.capabilities:
-        made["configurationSchema"] = {"type": "object", "properties": {"reasoningEffort": _EFFORT}}
+        made["configurationSchema"] = {"type": "object", "properties": {"reasoningEffort": _effort(row, model.id)}}
     if model.prices and model.prices.input is not None and model.prices.output is not None:
         made["prices"] = {"input": model.prices.input, "output": model.prices.output}
         made["pricing"] = _pricing(model.prices.input, model.prices.output, model.source.get("context", ""))
@@ -143,11 +144,20 @@ def _short(title: str) -> str:
     return re.split(r"[:,(]", title)[0].strip()
 
 
-# What a host makes a picker of; what is picked comes back as modelConfiguration.
-_EFFORT = {
-    "type": "string", "title": "Thinking Effort", "enum": ["low", "medium", "high"],
-    "enumItemLabels": ["Low", "Medium", "High"], "group": "navigation",
-}  # fmt: skip
+_PLAYED = {REPLAY: "Replay"}
+_EFFORTS = ("low", "medium", "high")
+# Protocols with a word for no thinking that each of their models takes; elsewhere some model would refuse it.
+_SILENCING = frozenset({"anthropic", "bedrock", "cohere", "ollama"})
+
+
+def _effort(row: Provider | None, model: str) -> Object:
+    """What a host makes a picker of, the least first; what is picked comes back as modelConfiguration."""
+    endpoint = row.endpoint("chat", model) if row else None
+    words = ["none", *_EFFORTS] if endpoint and endpoint.protocol in _SILENCING else [*_EFFORTS]
+    return {
+        "type": "string", "title": "Thinking Effort", "enum": words,
+        "enumItemLabels": [word.title() for word in words], "group": "navigation",
+    }  # fmt: skip
 
 
 def _pricing(given: float, made: float, told: str) -> str:
