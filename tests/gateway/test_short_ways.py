@@ -99,7 +99,7 @@ class Said:
         return next(self._chunks, b"")
 
 
-def _job() -> Job:
+def chat_job() -> Job:
     row = providers()["openai"]
     endpoint = row.endpoint("chat", "m")
     assert endpoint is not None
@@ -112,10 +112,10 @@ def batches(chunks: list[bytes], *, short: bool) -> list[list[Any]]:
     """What a reading makes of chunks; runs as they are where the short way is open."""
 
     async def read() -> list[list[Any]]:
-        reading: Any = Reading(cast("Any", Said(chunks)), _job())
+        reading: Any = Reading(cast("Any", Said(chunks)), chat_job())
         if not short:
             reading._shortened = lambda: None
-        made = []
+        made: list[list[Any]] = []
         while (pair := await reading.read()) is not None:
             made.append(pair[1])
         return made
@@ -170,7 +170,7 @@ def test_a_frame_between_others_ends_a_run() -> None:
 
 def test_what_comes_before_broken_framing_is_told_first() -> None:
     async def read() -> list[Any]:
-        job = _job()
+        job = chat_job()
         job.endpoint = replace(job.endpoint, framing="sse")
         reading: Any = Reading(cast("Any", Said([OPENING * 100 + b"data: " + b"x" * LIMIT])), job)
         reading._incoming.close = lambda: None

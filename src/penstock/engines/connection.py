@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
         self.transport: Any = None
         self.lost = False
         self.since = 0.0  # when it became idle
-        self.heard = False  # whether anything of this answer has come
+        self.heard = 0.0  # when something of this answer has come last; 0 before that
         self.begin()
 
     def begin(self) -> None:
@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
         self.on_body = self._chunks.append
         self._parser: Any = self._ways.tools.HttpResponseParser(self)
         self.status = 0
-        self.heard = False
+        self.heard = 0.0
         self.headers: dict[str, str] = {}
         self._size = 0  # bytes of the head, then bytes that wait
         self._answering = True
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
         if not self._answering:  # nobody asked: whatever it is, it belongs to no answer
             self.transport.abort()
             return
-        self.heard = True
+        self.heard = self.loop.time()
         try:
             self._parser.feed_data(data)
         except self._ways.tools.HttpParserUpgrade:
@@ -207,28 +207,27 @@ class Connection(asyncio.Protocol):
             told: Any = web.ClientPayloadError(str(error)) if self._ready else web.ClientResponseError(None, ())
             self._failed(told)
             self.transport.abort()
-        if self._take is not None and self._poured(self._take):
-            return
-        if self._ready:
-            self._size += len(data)
-        if self._unpack is not None:
-            self._packed += self._chunks
-            self._chunks.clear()
-        if self._size > HIGH and not self._paused and self._ready and not self._complete:
-            self._paused = True
-            self.transport.pause_reading()
+        take, chunks = self._take, self._chunks
+        if take is not None:
+            piece = chunks.pop() if len(chunks) == 1 else self._waiting()
+            if piece and not take(piece):
+                self._take = None
+            elif self._error is None and not self._complete:
+                return  # all that came was taken, and more is wanted
+        elif self._ready:
+            self._held(len(data))
         if self._ready or self._error is not None:
             self._wake()
 
-    def _poured(self, take: Callable[[bytes], bool]) -> bool:
-        """Whether all that came was taken, and more is wanted."""
-        data = self._waiting()
-        if data:
-            self._size = 0
-            if not take(data):
-                self._take = None
-                return False
-        return self._error is None and not self._complete
+    def _held(self, size: int) -> None:
+        """What came must wait; when that is too much, the other side waits too."""
+        self._size += size
+        if self._unpack is not None:
+            self._packed += self._chunks
+            self._chunks.clear()
+        if self._size > HIGH and not self._paused and not self._complete:
+            self._paused = True
+            self.transport.pause_reading()
 
     def eof_received(self) -> bool:
         return False

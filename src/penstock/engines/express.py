@@ -21,6 +21,15 @@ _string = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
+class Lane:
+    """Frames that only say more of one part: what stands before their words and behind them, and their event."""
+
+    __slots__ = ("head", "index", "kind", "tail")
+
+    def __init__(self, head: bytes, tail: bytes, kind: Any, index: int) -> None:
+        self.head, self.tail, self.kind, self.index = head, tail, kind, index
+
+
 class Run:
     """Frames in a row that only say more of one part. Their events are made when somebody wants them.
 
@@ -101,12 +110,16 @@ class Express:
         # Mostly all of them are alike: to write them anew and compare is quicker than to look at each.
         if chunk.startswith(head + self._between.join(words) + self._tail):
             return words
-        words = []
+        words.clear()
         for frame in chunk.split(_END)[:-1]:
             if not (frame.startswith(head) and frame.endswith(tail)):
                 break
             words.append(frame[start:behind])
         return words
+
+    def lane(self) -> Lane:
+        """How the frames look that `read` has just read one of. It holds until something else is read."""
+        return Lane(self._head, self._tail, self._part.delta, self._part.index)
 
     def _ready(self) -> bool:
         """Whether there is a text of which more may come, and nothing waits that belongs before it."""

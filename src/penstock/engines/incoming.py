@@ -71,15 +71,9 @@ class Incoming:
         """
         if self._pour is None:
             return
-        loop = self._loop
-        self._since = loop.time()
-
-        def taken(data: bytes) -> bool:
-            self._since = loop.time()
-            return take(data)
-
+        self._since = self._loop.time()
         try:
-            await self._pour(taken)
+            await self._pour(take)
         except BaseException as error:
             self._fail(error)
             raise
@@ -171,7 +165,8 @@ class Incoming:
         if not self._begun:
             # A consumer that has not begun to read is not waiting for the first byte either.
             return min(self._total, self._first if self._since is not None else max(self._first, now + 1))
-        return min(self._total, (now if self._since is None else self._since) + self._limits.between_bytes)
+        last = now if self._since is None else max(self._since, getattr(self._content, "heard", 0.0))
+        return min(self._total, last + self._limits.between_bytes)
 
 
 async def _all(content: Any) -> bytes:

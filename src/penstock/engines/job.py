@@ -17,10 +17,14 @@ from penstock.providers.registry import Endpoint, Provider
 from penstock.request import Request
 
 if TYPE_CHECKING:
+    from penstock.engines.express import Lane
     from penstock.events import AnyEvent, Fault
 
 Pair: TypeAlias = "tuple[bytes, list[AnyEvent]]"
 Step: TypeAlias = "Callable[[bytes, list[AnyEvent]], bool]"  # takes a pair; False: enough for now
+
+# Frames in a row look like that: what takes one of their chunks at once, if there is such a way; False: it did not.
+Glide: TypeAlias = "Callable[[Lane], Callable[[bytes], bool] | None]"
 
 
 class Outgoing(msgspec.Struct, kw_only=True):

@@ -20,11 +20,11 @@ from penstock.rejection import rejection
 from penstock.stage import Pipe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from penstock.diagnostics import Diagnostic
     from penstock.engines.incoming import Incoming
-    from penstock.engines.job import Job, Pair, Step
+    from penstock.engines.job import Glide, Job, Pair, Step
     from penstock.errors import ProviderError
     from penstock.events import AnyEvent
     from penstock.stage import Stage
@@ -120,12 +120,8 @@ class Reading:
                     made.append(found[0])
                     chunk = chunk[found[1] :]
                     continue
-                if len(chunk) > _LONG:
-                    rest = chunk.split(b"\n\n", few)[few:]
-                    few *= 4
-                else:
-                    rest = []
-                first, chunk = (chunk[: -len(rest[0])], rest[0]) if rest and rest[0] else (chunk, b"")
+                first, chunk = _cut(chunk, few)
+                few *= 4  # what differs once may differ again: a stream without runs is read in few pieces
                 made += self._decoding.events(self._decoding.decoder.feed(self._parser.feed([first])))
                 if self._short is None:
                     self._short = self._shortened()
@@ -137,16 +133,28 @@ class Reading:
         parser: Any = getattr(self._parser, "settled", None) or self._parser
         return express(parser, self._decoding.decoder, self._decoding.after)
 
-    async def pour(self, step: Step) -> None:
-        """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there."""
+    async def pour(self, step: Step, glide: Glide | None = None) -> None:
+        """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there.
+
+        `glide` may know of a quicker way for frames in a row that only say more: what it gives is asked first.
+        """
         if self._done or self._whole:
             return
         short = self._short
+        quick: Callable[[bytes], bool] | None = None
 
         def take(chunk: bytes) -> bool:
-            if short is not None and (told := short.read(chunk)) is not None:
-                return step(chunk, told)
-            return step(chunk, self._events(chunk)) and self._wrong is None
+            nonlocal quick
+            if quick is not None:
+                if quick(chunk):
+                    return True
+                quick = None
+            if short is None or (told := short.read(chunk)) is None:
+                return step(chunk, self._events(chunk)) and self._wrong is None
+            if not step(chunk, told):
+                return False
+            quick = glide(short.lane()) if glide is not None else None
+            return True
 
         await self._incoming.pour(take)
 
@@ -183,3 +191,12 @@ class Reading:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         return self._decoding.diagnostics
+
+
+def _cut(chunk: bytes, few: int) -> tuple[bytes, bytes]:
+    """The first few frames of a long chunk, and the rest; all of a short one."""
+    if len(chunk) <= _LONG:
+        return chunk, b""
+    rest = chunk.split(b"\n\n", few)[few:]
+    size = len(rest[0]) if rest else 0
+    return chunk[: len(chunk) - size], chunk[len(chunk) - size :]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.job import Job, Pair, Source, Step
+    from penstock.engines.job import Glide, Job, Pair, Source, Step
     from penstock.engines.record import Record
     from penstock.messages.context import Cleared
     from penstock.request import Turn
@@ -103,9 +103,10 @@ class Reply:
             return None
         return pair[0], self._noted(pair[1])
 
-    async def pour(self, step: Step) -> None:
+    async def pour(self, step: Step, glide: Glide | None = None) -> None:
         """Give each read to `step` the moment it comes, with no task between; then `read` goes on.
 
+        `glide` makes what takes chunks of more words before they are looked into: they tell nothing that is noted here.
         Returns when `step` says that it is enough, when the answer is over, and at once where a source cannot do so.
         """
         pour: Any = getattr(self._source, "pour", None)
@@ -121,7 +122,7 @@ class Reply:
                 return False
 
         try:
-            await pour(take)
+            await pour(take, glide)
         except asyncio.CancelledError:
             await self.aclose()
             raise

@@ -34,7 +34,11 @@ class Line:
         cycle = self._cycle
         if self._flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
             return False
-        self.write(b"%x\r\n%b\r\n" % (len(data), data))
+        framed = b"%x\r\n%b\r\n" % (len(data), data)
+        if self._head:
+            self.write(framed)
+        else:
+            self._transport.write(framed)
         return True
 
     def watch(self, leaving: Callable[[], None]) -> None:

@@ -22,6 +22,7 @@ from penstock.stage import Pipe
 if TYPE_CHECKING:
     from collections.abc import Sequence as Several
 
+    from penstock.engines.express import Lane
     from penstock.engines.job import Pair
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
@@ -66,7 +67,7 @@ def whole(asked: Asked, events: Several[AnyEvent], cleared: Cleared | None = Non
 class Translation:
     """Events → the client's bytes."""
 
-    __slots__ = ("_alike", "_begun", "_encoder", "_feed", "_frame", "_more", "_order", "_pipe", "_write")
+    __slots__ = ("_begun", "_encoder", "_feed", "_frame", "_more", "_order", "_pipe", "_plain", "_write")
 
     def __init__(self, asked: Asked) -> None:
         stages, writer = frames(asked).stages, WRITERS[asked.framing]()
@@ -79,7 +80,7 @@ class Translation:
         self._encoder: Encoder | None = encoder if plain and all(type(one) is Sequence for one in order) else None
         self._order: Any = order[0] if order else None
         self._more = NO_MORE
-        self._alike = asked.framing in ALIKE
+        self._plain = asked.framing in ALIKE
         self._frame = (b"", b"")  # what stands before the words of a frame and behind them
 
     def feed(self, pair: Pair) -> bytes:
@@ -111,18 +112,25 @@ class Translation:
 
     def _run(self, run: Run) -> list[bytes]:
         """Frames that differ in their words alone are written by one join."""
+        frame = self.alike(run)
+        if frame is None:
+            return self._feed(run.events())
+        before, behind = frame
+        return [b"%b%b%b" % (before, (behind + before).join(run.words), behind)]
+
+    def alike(self, run: Run | Lane) -> tuple[bytes, bytes] | None:
+        """What stands before the words of every frame of a run, and behind them; None where they differ in more."""
         encoder = self._encoder
-        if encoder is None or encoder.more[0] != run.index or run.kind is not TextDelta or not self._alike:
-            return self._feed(run.events())
+        if encoder is None or encoder.more[0] != run.index or run.kind is not TextDelta or not self._plain:
+            return None
         if self._order is not None and not self._order.passing(TextDelta, run.index):
-            return self._feed(run.events())
+            return None
         if encoder.more is not self._more:
             self._more = encoder.more
             _, name, line = encoder.more
             before, _, behind = self._write([(name, line % _MARK)])[0].partition(_MARK)
             self._frame = (before + b'"', b'"' + behind)
-        before, behind = self._frame
-        return [b"%b%b%b" % (before, (behind + before).join(run.words), behind)]
+        return self._frame
 
     def fail(self, fault: Fault) -> bytes:
         """The end of a turn that nobody ended."""
@@ -158,6 +166,10 @@ class Tee:
         if self._usage or not (b'"choices":[]' in chunk or b'"choices": []' in chunk):
             return chunk
         return _USAGE.sub(_kept, chunk)
+
+    def alike(self, lane: Lane) -> tuple[bytes, bytes] | None:
+        """As `Translation.alike`: the frames are what they were."""
+        return None if self._rest else (lane.head, lane.tail)
 
     def _cut(self, chunk: bytes) -> bytes:
         at = max(chunk.rfind(b"\n\n") + 2, chunk.rfind(b"\r\n\r\n") + 4, chunk.rfind(b"\r\r") + 2)
