@@ -75,8 +75,9 @@ async def serving(
 
 async def ask(direct: Direct, url: str, body: bytes = b"{}", *, method: str = "POST") -> tuple[int, bytes]:
     options = RequestOptions()
+    until = asyncio.get_running_loop().time() + 10
     made: Any = await direct.request(
-        method, url, {"x-a": "b"}, body, tls=tls.context(options), key=(), connect=2
+        method, url, {"x-a": "b"}, body, tls=tls.context(options), connect=2, until=until
     )  # fmt: skip
     pieces = []
     while piece := await made.all():
@@ -237,8 +238,9 @@ def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
     async def scene() -> None:
         async with serving(packed(bomb)) as (direct, url, _):
             options = RequestOptions()
+            until = asyncio.get_running_loop().time() + 10
             made: Any = await direct.request(
-                "POST", url, {}, b"{}", tls=tls.context(options), key=(), connect=2
+                "POST", url, {}, b"{}", tls=tls.context(options), connect=2, until=until
             )  # fmt: skip
             pieces = [len(await made.all()) for _ in range(5)]
             assert pieces == [PIECE] * 5

@@ -71,16 +71,19 @@ class Connection(asyncio.Protocol):
     def connection(self) -> Connection | None:
         return None if self.lost else self
 
-    async def ask(self, data: bytes) -> None:
-        """Send a request and wait for the head of its answer."""
+    async def ask(self, data: bytes, until: float) -> None:
+        """Send a request and wait for the head of its answer, up to that time of the loop's."""
         self.transport.write(data)
         self.sent = not self.transport.is_closing()  # it closes at once if nothing could be written at all
+        timer = self.loop.call_at(until, self._failed, TimeoutError())
         try:
             while not self._ready:
                 await self._wait_for_more()
         except BaseException:
             self.transport.abort()
             raise
+        finally:
+            timer.cancel()
 
     async def all(self) -> bytes:
         """All that has come, waiting for something to come; nothing at the end."""
@@ -252,8 +255,7 @@ class Connection(asyncio.Protocol):
         self._size += len(name) + len(value)
         if self._size > HEAD:
             raise ValueError("the head of the answer is too large")
-        key = name.decode("latin-1").lower()
-        text = value.decode("latin-1")
+        key, text = str(name.lower(), "latin-1"), str(value, "latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:

@@ -68,10 +68,10 @@ class Direct:
         self._open: set[Connection] = set()
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, tls: ssl.SSLContext, key: object,
-        connect: float,
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, tls: ssl.SSLContext,
+        connect: float, until: float,
     ) -> Connection | None:  # fmt: skip
-        """Ask, and wait for the head of the answer."""
+        """Ask, and wait for the head of the answer: `connect` seconds for a connection, until then for all."""
         place = place_of(url) if self.tools is not None else None
         if place is None:
             return None
@@ -81,19 +81,21 @@ class Direct:
         if body or method == "POST":
             lines.append(f"content-length: {len(body)}\r\n")
         head = "".join([*lines, "\r\n"]).encode("latin-1")
-        at = (asyncio.get_running_loop(), host, port, secure, key)
+        loop = asyncio.get_running_loop()
+        at = (loop, host, port, secure, tls)
         made = self._used(at)
         while made is not None:
             try:
-                await made.ask(head + body)
+                await made.ask(head + body, until)
             except (self.web.ServerDisconnectedError, ConnectionError):
                 if made.heard or (made.sent and method not in AGAIN):
                     raise
                 made = self._used(at)  # it was closed while nobody used it: the request has met no one
             else:
                 return made
-        made = await self._connected(at, host, port, tls if secure else None, connect)
-        await made.ask(head + body)
+        async with asyncio.timeout_at(until):
+            made = await self._connected(at, host, port, tls if secure else None, connect)
+        await made.ask(head + body, until)
         return made
 
     def _used(self, at: tuple[object, ...]) -> Connection | None:

@@ -15,7 +15,7 @@ from penstock.errors import provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from penstock.engines.options import Timeouts
 
@@ -34,7 +34,9 @@ class Incoming:
 
     def __init__(self, response: Any, limits: Timeouts, loop: asyncio.AbstractEventLoop, started: float) -> None:
         self.status: int = response.status
-        self.headers: dict[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        said: Mapping[str, str] = response.headers
+        # A connection of our own has made them small already.
+        self.headers = said if type(said) is dict else {name.lower(): value for name, value in said.items()}
         self._response = response
         self._content = response.content
         self._all = getattr(self._content, "all", None) or partial(_all, self._content)

@@ -90,11 +90,11 @@ class Native:
     async def send(self, out: Outgoing, options: RequestOptions) -> Incoming:
         """Send a request and wait for the head of its answer, whatever its status."""
         loop, limits = asyncio.get_running_loop(), options.timeouts
-        tls.context(options)  # what is wrong with it is the caller's, not the way's
+        secure = tls.context(options)  # what is wrong with it is the caller's, not the way's
         started = loop.time()
         try:
-            async with asyncio.timeout_at(started + min(limits.first_byte, limits.total)):
-                response = await self._response(loop, out, options)
+            until = started + min(limits.first_byte, limits.total)
+            response = await self._response(loop, out, options, secure, until)
         except TimeoutError as error:
             raise late(error, limits) from error
         except (self._aiohttp.InvalidURL, self._aiohttp.NonHttpUrlClientError) as error:
@@ -103,20 +103,22 @@ class Native:
             raise broken(error) from error
         return Incoming(response, limits, loop, started)
 
-    async def _response(self, loop: asyncio.AbstractEventLoop, out: Outgoing, options: RequestOptions) -> Any:
+    async def _response(
+        self, loop: asyncio.AbstractEventLoop, out: Outgoing, options: RequestOptions, secure: Any, until: float
+    ) -> Any:
         """By the straight way where there is one, else as aiohttp goes."""
         limits, proxy, headers = options.timeouts, proxy_for(out.url, options), _headers(out)
         if proxy is None:
             made = await self._direct.request(
-                out.method, out.url, headers, out.body, tls=tls.context(options), key=tls.key_of(options),
-                connect=limits.connect,
-            )  # fmt: skip
+                out.method, out.url, headers, out.body, tls=secure, connect=limits.connect, until=until
+            )
             if made is not None:
                 return made
-        return await self._session(loop, options).request(
-            out.method, self._place(out.url), data=_body(out.body), headers=headers, allow_redirects=False,
-            proxy=proxy, timeout=self._limits(limits.connect),
-        )  # fmt: skip
+        async with asyncio.timeout_at(until):
+            return await self._session(loop, options).request(
+                out.method, self._place(out.url), data=_body(out.body), headers=headers, allow_redirects=False,
+                proxy=proxy, timeout=self._limits(limits.connect),
+            )  # fmt: skip
 
     def _place(self, url: str) -> Any:
         # As it is: an address that was signed must not be spelt anew (yarl would make ':' of '%3A').

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.stage import Stage
 
 _STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
-_FEW = 5  # frames after which it may be known what the others look like
+_FEW = 3  # frames after which it may be known what the others look like
 _LONG = 4096  # bytes that are worth the look
 
 

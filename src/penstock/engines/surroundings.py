@@ -32,7 +32,8 @@ class Surroundings(Mapping[str, str]):
         return self._data is None or (isinstance(name, str) and _key(name) in self._data)
 
     def get(self, key: str, /, default: Any = None) -> Any:  # the overloads of Mapping's are too many to say again
-        return os.environ.get(key, default) if key in self else default
+        data = self._data
+        return default if data is not None and _key(key) not in data else os.environ.get(key, default)
 
 
 @lru_cache(1000)

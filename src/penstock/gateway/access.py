@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 OWN = "x-penstock-key"  # for a gateway key beside a provider's
 BEARER = "authorization"
 NAMES = (OWN, BEARER, "x-api-key", "x-goog-api-key", "api-key")
+_NAMES = frozenset(NAMES)
 ANONYMOUS = "anonymous"
 FAMILIAR = 100
 _WEBVIEWS = frozenset({"vscode-webview", "vscode-file", "app", "tauri"})  # programs on this machine, no web pages
@@ -212,12 +213,12 @@ class Access:
     ) -> Caller:
         """Without any keys there are only callers of this machine, those who bring their own, or all, if so said."""
         config = self._config
-        own = self._forward(headers, given)
-        if not (config.access.anonymous or own or _local(scope, headers)):
+        own, local = self._forward(headers, given), _local(scope, headers)
+        if not (config.access.anonymous or own or local):
             said = "no gateway keys are set up, so only this machine is served; `penstock keys add NAME` makes one"
             raise refused(401, "auth", said, code="invalid_api_key")
         tenant = f"{ANONYMOUS}:{digest(own['secret'])[7:23]}" if own else ANONYMOUS
-        sees: Literal["own", "all"] = "all" if _local(scope, headers) else "own"
+        sees: Literal["own", "all"] = "all" if local else "own"
         return Caller(tenant=tenant, limits=config.limits, sees=sees, **own)
 
     def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
@@ -246,7 +247,7 @@ def _headers(scope: MutableMapping[str, Any]) -> dict[str, str]:
 def _given(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
     """The keys of a request by where they stand, in the order in which they are tried."""
     made: dict[str, str] = {}
-    for name in NAMES:
+    for name in () if _NAMES.isdisjoint(headers) else NAMES:
         value = headers.get(name, "").strip()
         if name == BEARER:
             scheme, _, value = value.partition(" ")

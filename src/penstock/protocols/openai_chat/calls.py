@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.events import CallDelta
 from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
@@ -64,6 +65,17 @@ class Calls:
         if name and not slot.name:
             slot.name = name
         self._grow(slot, text)
+
+    def more(self, index: int, text: str) -> bool:
+        """More input of the call at that index, if it can be nothing else; False asks for `add`."""
+        slot = self._at.get(index)
+        part = self._ledger.find(slot.key) if slot is not None and slot.opened else None
+        if slot is None or part is None or not part.pieces or part.muted or not text or "{" in text:
+            return False
+        slot.pieces.append(text)
+        part.pieces.append(text)
+        self._ledger.out.append(CallDelta(part.index, text))
+        return True
 
     def close(self) -> None:
         """The choice ended: open what never could be, so that it is reported; the ledger closes the rest."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NAME = "openai-chat"
 _ALIVE = frozenset({"ping", "keepalive"})
 _MORE_TEXT = wire.More([wire.Choice(0, wire.Delta())])  # what is left of nine chunks in ten once their text is taken
+_MORE_INPUT = wire.More([wire.Choice(0, wire.Delta(tool_calls=[wire.ToolCall(function=wire.Function())]))])
 
 _read_chunk = msgspec.json.Decoder(wire.Chunk).decode
 _read_more = msgspec.json.Decoder(wire.More).decode
@@ -59,20 +60,35 @@ class ChatDecoder(Decoder):
             self._spread(chunk)
 
     def _more(self, chunk: wire.More) -> None:
-        part, choices = self._first.plain, chunk.choices
-        if choices and part is not None and part.open:
+        """A payload inside a turn. Nine in ten say more text, or more of a call's input, and nothing else."""
+        choices, text = chunk.choices, ""
+        if choices:
             delta = choices[0].delta
-            if delta is not None and type(delta.content) is str and delta.content:
-                text, delta.content = delta.content, None
-                if chunk == _MORE_TEXT:
+            if delta is not None:
+                text = _only_text(chunk, delta)
+                part = self._first.plain
+                if text and part is not None and part.open:
                     self.ledger.tell(part, text)
                     self.learn(part, text)
                     return
-                delta.content = text
+                if not text and delta.tool_calls and self._fragment(chunk, delta.tool_calls[0]):
+                    return
         if choices and self.ledger.inside:
             self._spread(chunk)
+            if text and self._first.plain is not None:
+                self.learn(self._first.plain, text)
         else:
             self._chunk(_read_chunk(self.frame[1]))
+
+    def _fragment(self, chunk: wire.More, call: wire.ToolCall) -> bool:
+        """Whether a payload was only more of the input of a call, and was told."""
+        said = call.function
+        if said is None or type(said.arguments) is not str or self.ledger.mending or self._first.speaking:
+            return False
+        place, call.index, text, said.arguments = call.index, None, said.arguments, None
+        alone = chunk == _MORE_INPUT
+        call.index, said.arguments = place, text
+        return alone and place is not None and self._first.calls.more(place, text)
 
     def _spread(self, chunk: wire.More) -> None:
         for choice in chunk.choices or ():
@@ -187,3 +203,14 @@ class ChatDecoder(Decoder):
             voice.flush()
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk, wire.More: _more}
+
+
+def _only_text(chunk: wire.More, delta: wire.Delta) -> str:
+    """The text of a payload that says nothing else."""
+    text = delta.content
+    if type(text) is not str or not text:
+        return ""
+    delta.content = None
+    alone = chunk == _MORE_TEXT
+    delta.content = text
+    return text if alone else ""

@@ -10,6 +10,8 @@ from penstock.pick import as_object
 from penstock.reading import rest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.pick import Object
 
 SETTINGS = frozenset({
@@ -21,6 +23,20 @@ SETTINGS = frozenset({
 _SCHEMA = frozenset({"name", "schema", "description", "strict"})
 # Known, and yet kept as they are: they say more than is read from them.
 MARKED = frozenset({"thinking", "enable_thinking"})
+
+# What is read as it stands: its name with us, and how.
+_SAID: dict[str, tuple[str, Callable[[Object, str], Any]]] = {
+    "temperature": ("temperature", reading.number), "top_p": ("top_p", reading.number),
+    "top_k": ("top_k", reading.whole), "stop": ("stop", reading.strings),
+    "frequency_penalty": ("frequency_penalty", reading.number),
+    "presence_penalty": ("presence_penalty", reading.number), "n": ("choices", reading.whole),
+    "logprobs": ("logprobs", reading.flag), "top_logprobs": ("top_logprobs", reading.whole),
+    "parallel_tool_calls": ("parallel_calls", reading.flag), "verbosity": ("verbosity", reading.text),
+    "service_tier": ("tier", reading.text), "user": ("user", reading.text),
+    "metadata": ("metadata", lambda body, key: reading.table(body, key) or None),
+    "prompt_cache_key": ("cache_key", reading.text), "store": ("store", reading.flag),
+}  # fmt: skip
+_THINKING = frozenset({"reasoning_effort", "reasoning", "enable_thinking", "thinking"})
 
 
 def spelled(body: Object) -> Object:
@@ -39,33 +55,20 @@ def spelled(body: Object) -> Object:
 
 def read_settings(body: Object) -> rq.Settings:
     """The settings that all protocols share in some form."""
-    limit = reading.whole(body, "max_completion_tokens")
-    seed = reading.whole(body, "seed")
-    effort, budget, thoughts = read_effort(body)
-    return rq.Settings(
-        max_output=reading.whole(body, "max_tokens") if limit is None else limit,
-        temperature=reading.number(body, "temperature"),
-        top_p=reading.number(body, "top_p"),
-        top_k=reading.whole(body, "top_k"),
-        stop=reading.strings(body, "stop"),
-        seed=reading.whole(body, "random_seed") if seed is None else seed,
-        frequency_penalty=reading.number(body, "frequency_penalty"),
-        presence_penalty=reading.number(body, "presence_penalty"),
-        choices=reading.whole(body, "n"),
-        logprobs=reading.flag(body, "logprobs"),
-        top_logprobs=reading.whole(body, "top_logprobs"),
-        format=read_format(body),
-        parallel_calls=reading.flag(body, "parallel_tool_calls"),
-        effort=effort,
-        budget=budget,
-        thoughts=thoughts,
-        verbosity=reading.text(body, "verbosity"),
-        tier=reading.text(body, "service_tier"),
-        user=reading.text(body, "user"),
-        metadata=reading.table(body, "metadata") or None,
-        cache_key=reading.text(body, "prompt_cache_key"),
-        store=reading.flag(body, "store"),
-    )
+    said: dict[str, Any] = {}
+    for key in body:
+        if key in _SAID:
+            name, read = _SAID[key]
+            said[name] = read(body, key)
+    if "max_completion_tokens" in body or "max_tokens" in body:
+        limit = reading.whole(body, "max_completion_tokens")
+        said["max_output"] = reading.whole(body, "max_tokens") if limit is None else limit
+    if "seed" in body or "random_seed" in body:
+        seed = reading.whole(body, "seed")
+        said["seed"] = reading.whole(body, "random_seed") if seed is None else seed
+    if not _THINKING.isdisjoint(body):
+        said["effort"], said["budget"], said["thoughts"] = read_effort(body)
+    return rq.Settings(**said, format=read_format(body))
 
 
 def read_effort(body: Object) -> tuple[str, int | None, bool | None]:

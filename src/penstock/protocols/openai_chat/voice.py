@@ -36,6 +36,11 @@ class Voice:
         self._part: Part | None = None
         self._think: ThinkTags | None = ThinkTags() if think else None
 
+    @property
+    def speaking(self) -> bool:
+        """Whether a text or a thought is open, which a call would end."""
+        return self._part is not None
+
     def hear(self, delta: wire.Delta, logprobs: Any) -> None:
         """All of a delta, in the order in which its fields make sense."""
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
@@ -81,6 +86,8 @@ class Voice:
             self._say(kind, piece, logprobs)
         if self._think.done:
             self._think = None
+            if self._kind == "text":
+                self.plain = self._part
 
     def _items(self, content: list[dict[str, Any]]) -> None:
         """Content as a list (Mistral): text, thinking, references."""
