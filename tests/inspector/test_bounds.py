@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any, cast
 
 import pytest
 
@@ -68,8 +69,24 @@ def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
     made = watches.Listener(None)
     for number in range(watches.FRESH + 50):
         made.told(str(number), "")
-    assert len(made.fetch()) == watches.FRESH
+    assert list(made.fetch()) == [str(number) for number in range(50, watches.FRESH + 50)]
+    assert made.missed == 50
     assert made.fetch() == {}
+
+
+def test_the_end_of_a_turn_that_was_shown_is_never_missed() -> None:
+    made = watches.Listener(None)
+    made.told("shown", "")
+    made.fetch()
+    ended = cast("Any", object())
+    made.told("shown", "", ended)
+    for number in range(3 * watches.FRESH):
+        made.told(str(number), "", ended)
+    assert made.fetch()["shown"] is ended
+    made.told("shown", "", ended)  # nothing is held of it any more: it is one of many
+    for number in range(3 * watches.FRESH):
+        made.told(str(number), "", ended)
+    assert "shown" not in made.fetch()
 
 
 def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

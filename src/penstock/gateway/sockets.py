@@ -135,6 +135,7 @@ def settings(app: Any, serve: Serve) -> uvicorn.Config:
     """How uvicorn is to serve an application."""
     return uvicorn.Config(
         app, serve.host, serve.port, log_level="error", access_log=False, lifespan="on", server_header=False,
+        proxy_headers=False,  # who speaks for somebody else is told by the header itself, and nobody asks for more
         http=type("Protocol", (Bounded,), {"size": serve.headers, "patience": serve.read}),
         h11_max_incomplete_event_size=serve.headers, timeout_keep_alive=max(round(serve.idle), 1),
         timeout_graceful_shutdown=max(round(serve.drain), 1), ws_max_size=serve.body,

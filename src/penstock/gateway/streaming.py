@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.express import shortened, told
+from penstock.engines.express import shortened
 from penstock.gateway.outlet import BODY
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Streaming:
         if self._kept is not None:
             self._kept.add(shortened(events))
         if self._tap is not None:
-            self._tap.read((chunk, told(events)))
+            self._tap.read((chunk, events))  # it keeps the bytes; an engine that has none gives no runs
         data = self._feed((chunk, events))
         if self._tape is not None:
             self._tape.chunk(chunk if self._reply.raw else data)

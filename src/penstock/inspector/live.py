@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.inspector.tap import Tap
     from penstock.inspector.watch import Listener, Watch
 
-PACE = 0.1  # seconds between two looks at the list
+PACE = 0.2  # seconds between two looks at the list
 STEP = 0.05  # and at a turn
 SOON = 256 * 1024  # bytes that are traced in the loop: less than a thread would take to be asked
 log = logging.getLogger("penstock.inspector")
@@ -38,8 +38,9 @@ async def turns(
             await listener.news.wait()
             found = [watch.row(name, noted) for name, noted in listener.fetch().items()]
             rows = [row for row in found if row is not None]
+            missed, listener.missed = listener.missed, 0
             if rows:
-                yield event("turns", listed(rows, tuple(secrets())))
+                yield event("turns", listed(rows, missed, tuple(secrets())))
             await asyncio.sleep(PACE)
     finally:
         watch.leave(listener)
@@ -69,11 +70,12 @@ async def follow(
         tap.followers.remove(news)
 
 
-def listed(rows: list[Row], secrets: tuple[str, ...]) -> bytes:
-    """Rows as JSON. Most have nothing in them that could be a secret, and many are alike."""
+def listed(rows: list[Row], missed: int, secrets: tuple[str, ...]) -> bytes:
+    """Rows as JSON, and how many there were besides. Most have nothing in them that could be a secret."""
+    made = {"rows": rows, "missed": missed} if missed else {"rows": rows}
     if any(suspect(row.said, secrets) for row in rows):
-        return encoded({"rows": rows}, secrets)
-    return plain({"rows": rows})
+        return encoded(made, secrets)
+    return plain(made)
 
 
 class Following:

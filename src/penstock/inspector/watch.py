@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TURNS = 200  # that are over and still held
 TOTAL = 64 * 2**20  # bytes of all of them
 LINGER = 300.0  # seconds that turns are held for when nobody watches any more
-FRESH = 1_000  # changes that wait for one listener; one that is slower than that misses some
+FRESH = 100  # turns that wait for one listener: nobody reads more at once, and the rest is only counted
 
 
 class Listener:
@@ -30,21 +30,32 @@ class Listener:
     def __init__(self, tenant: str | None) -> None:
         self.tenant = tenant
         self.news = asyncio.Event()
+        self.missed = 0  # turns that went by too fast to be told of, since the last time
         self._fresh: dict[str, Noted | None] = {}
+        self._going: set[str] = set()  # that it was told are going on: it will be told of their end
 
     def told(self, id: str, tenant: str, row: Noted | None = None) -> None:
         """A turn has changed. `row`: it is over."""
         if self.tenant is not None and self.tenant != tenant:
             return
-        if len(self._fresh) >= FRESH and id not in self._fresh:
-            del self._fresh[next(iter(self._fresh))]
+        if len(self._fresh) >= FRESH and id not in self._fresh and id not in self._going:
+            self._make_room()
         self._fresh[id] = row
         self.news.set()
+
+    def _make_room(self) -> None:
+        """The oldest that was never told of is left out."""
+        old = next((name for name in self._fresh if name not in self._going), None)
+        if old is not None:
+            del self._fresh[old]
+            self.missed += 1
 
     def fetch(self) -> dict[str, Noted | None]:
         """All that changed since the last time."""
         fresh, self._fresh = self._fresh, {}
         self.news.clear()
+        for name, row in fresh.items():
+            (self._going.add if row is None else self._going.discard)(name)
         return fresh
 
 

@@ -105,6 +105,8 @@ export interface Trace extends Additions {
 export interface Turns {
   rows: Row[];
   first?: true;
+  /** How many turns went by too fast to be told of. */
+  missed?: number;
 }
 
 export interface About {

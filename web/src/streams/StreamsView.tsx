@@ -9,7 +9,7 @@ import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
 import { type Choice, Switch } from "../ui/Switch.tsx";
 import { counted, matching, SETS, type StateSet, setOf } from "./filtering.ts";
-import { begun, hasOlder, link, linkError, older, pause, paused, rows, waiting } from "./live.ts";
+import { begun, hasOlder, link, linkError, missed, older, pause, paused, rows, waiting } from "./live.ts";
 import { StreamsList } from "./StreamsList.tsx";
 
 const SET_NAMES: Record<StateSet, string> = { all: "All", running: "Running", finished: "Finished", broken: "Broken" };
@@ -149,6 +149,7 @@ function Foot({ count }: { count: number }) {
         {now === "lost" && linkError.value ? `: ${linkError.value}` : ""}
       </span>
       <span>{`${count.toLocaleString("en")} ${count === 1 ? "turn" : "turns"}`}</span>
+      {missed.value > 0 && <span>{`${missed.value.toLocaleString("en")} more went by too fast to be listed`}</span>}
       <span class="foot-note">
         {recording
           ? "Frames are held while this page is open, and recorded on disk"

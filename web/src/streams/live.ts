@@ -10,6 +10,8 @@ import { merged } from "./merging.ts";
 export const link = signal<Link>("connecting");
 export const linkError = signal("");
 export const paused = signal(false);
+/** How many turns went by too fast to be listed; they are in the journal. */
+export const missed = signal(0);
 /** Whether the first list has come. */
 export const begun = signal(false);
 
@@ -51,6 +53,7 @@ function take(message: { event: string; data: string }): void {
   const turns = JSON.parse(message.data) as Turns;
   if (turns.first) wholeHistory = turns.rows.length < FIRST_ROWS;
   latest.value = merged(latest.value, turns.rows);
+  missed.value += turns.missed ?? 0;
   begun.value = true;
 }
 
