@@ -79,15 +79,16 @@ def prepare(
     row, model = target.provider, target.model
     operation, endpoint, why = place(target, operation)
     job = outline(target, operation, endpoint, options=options, account=account, env=env, stream=request.stream)
-    job.request = replace(request, model=model)
     if row.engine != "native":
+        job.request = replace(request, model=model)
         return Prepared(job, why)
+    usage = True if request.stream and row.stream_options else None
+    asked = job.request = replace(request, model=model, usage=usage)
     facts = facts_of(row, model)
     given: ConvertOptions = {
         "max_output": facts.max_output or None, "max_input": facts.max_input or facts.context or None, **convert,
-        "profile": profile(row, endpoint.protocol), "model": model,
+        "profile": profile(row, endpoint.protocol),
     }  # fmt: skip
-    asked = replace(job.request, usage=True if request.stream and row.stream_options else None)
     made = convert_request(asked, source, endpoint.protocol, **given)
     worded = any(row.code == ANY_JSON for row in made.diagnostics)
     if worded:
@@ -121,6 +122,8 @@ def outline(
 
 def trimmed(body: dict[str, Any], row: Provider, endpoint: Endpoint) -> tuple[dict[str, Any], list[Diagnostic]]:
     """The body less what has no place there; what the provider would refuse is told of."""
+    if not row.refuses and not endpoint.drop:
+        return body, []
     refused = [name for name in row.refuses if name in body]
     gone = {*endpoint.drop, *refused}
     where = row.name
