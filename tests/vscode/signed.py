@@ -1,10 +1,12 @@
 """A scripted upstream that insists: on the signed thinking before each call, on that before words, and on patience.
 
-Anthropic's dialect where it is asked at `/v1/messages`, OpenAI's elsewhere; what it does is in the model's name.
+Anthropic's dialect where it is asked at `/v1/messages`, an application's at `/panel`, OpenAI's elsewhere; what it does
+is in the model's name.
 """
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.testing.upstream import Seen
 
 PROTOCOL = "anthropic"
+TITLES = {"540 litres": "Filling a tank", "the turbine": "A turbine's speed", "there room": "Room to spare"}
 REDACTED = {PROTOCOL: {"redacted": "c2VhbGVk"}}
 
 
@@ -29,10 +32,12 @@ class Provider:
     def __call__(self, seen: Seen) -> Reply:
         protocol = PROTOCOL if seen.path.endswith("/messages") else "openai-chat"
         body = seen.json
+        if seen.path.endswith("/panel"):
+            return files()
         word = str(body["model"]).rpartition("-")[2]
         if protocol != PROTOCOL:
             asked = str(body["messages"][-1]).lower()
-            return said("openai-chat", "The water at the gate" if "brief title" in asked else "Understood.")
+            return said("openai-chat", titled(asked) if "brief title" in asked else "Understood.")
         return self._limiting(body) if word == "limited" else WORDS.get(word, insisting)(body)
 
     def _limiting(self, body: dict[str, Any]) -> Reply:
@@ -42,6 +47,11 @@ class Provider:
             return said(PROTOCOL, "Now there is room.")
         self._limited.add(question)
         return Reply.limited(PROTOCOL, retry_after=3)
+
+
+def titled(asked: str) -> str:
+    """What a conversation that begins so is called."""
+    return next((title for words, title in TITLES.items() if words in asked), "The water at the gate")
 
 
 def insisting(body: dict[str, Any]) -> Reply:
@@ -100,6 +110,18 @@ def said(protocol: str, text: str) -> Reply:
     """Words, and what they cost."""
     usage = ev.Usage(input=900, output=20)
     return Reply.of(protocol, [ev.Start("m", "script"), *_text(0, text), usage, ev.Finish("stop")])
+
+
+FILES = {"application/json": b'{"level": 3.2}', "text/plain": b"3.2 m", "application/octet-stream": b"\x00\x01"}
+
+
+def files() -> Reply:
+    """Words, files, what an application says beside them, and no count of anything."""
+    events = [ev.Start("m", "panel"), *_text(0, "Here they are.")]
+    for index, (media, content) in enumerate(FILES.items(), start=1):
+        data = base64.b64encode(content).decode()
+        events += [ev.FileStart(index, media), ev.FileDelta(index, data), ev.FileEnd(index)]
+    return Reply.of("uistream", [*events, ev.Data("gauge", '{"level": 3.2}'), ev.Finish("stop")])
 
 
 def _tool(body: dict[str, Any]) -> tuple[str, str]:

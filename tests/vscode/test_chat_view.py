@@ -84,7 +84,9 @@ SCENES: dict[str, list[list[Any]]] = {
         ["chat", "test-slow"], ["ask", "Slowly, please."], ["begun", "drop by drop"], ["reload"], ["outside", "closed"],
         ["chat", "test-slow"], ["ask", "Once more, slowly."], ["begun", "drop by drop"], ["stop"],
     ],
-    "check": [["size", [1000, 700]], ["command", "Penstock: Check Set-up"], ["shows", "Test request"], ["shot", "check"]],
+    "check": [
+        ["chat"], ["size", [1000, 700]], ["command", "Penstock: Check Set-up"], ["shows", "Test request"], ["shot", "check"],
+    ],
     "usage": [["command", "Penstock: Show Usage and Today"], ["shows", "Penstock: today"]],
 }  # fmt: skip
 
@@ -145,8 +147,9 @@ def test_a_tool_is_run_and_its_result_answered_turn_after_turn(shown: dict[str, 
     for scene in ("agent", "again", "reloaded"):
         assert "It is 3.2 m." in shown[scene]["said"], scene
     assert re.search(r"Penstock: \d+ of 1M \(0%\)", shown["agent"]["status"]), "how full the window is"
-    for scene in ("words", "more", "words reloaded"):
-        assert re.search(r"Answer number [123]\.", shown[scene]["said"]), scene
+    # An editor that is loaded anew may have forgotten the last answer.
+    for scene, number in (("words", "1"), ("more", "2"), ("words reloaded", "[23]")):
+        assert re.search(rf"Answer number {number}\.", shown[scene]["said"]), scene
 
 
 @pytest.mark.row("G2")

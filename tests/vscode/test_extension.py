@@ -239,6 +239,15 @@ def test_settings_that_decide_what_is_run_or_asked_are_not_a_workspaces() -> Non
     assert properties["penstock.python"]["scope"] == "machine-overridable"
 
 
+def test_completions_and_commit_messages_are_off_by_default() -> None:
+    contributes = json.loads((EXTENSION / "package.json").read_text())["contributes"]
+    properties = contributes["configuration"]["properties"]
+    switches = {name: row["default"] for name, row in properties.items() if name.endswith(".enabled")}
+    assert switches == {"penstock.completions.enabled": False, "penstock.commitMessage.enabled": False}
+    shown = [row["when"] for rows in contributes["menus"].values() for row in rows if "Commit" in row["command"]]
+    assert all("config.penstock.commitMessage.enabled" in when for when in shown)
+
+
 def test_the_examples_name_settings_and_vendors_that_exist() -> None:
     contributes = json.loads((EXTENSION / "package.json").read_text())["contributes"]
     examples = ROOT / "examples/vscode"

@@ -54,6 +54,20 @@ def test_a_model_is_told_with_its_limits_and_who_says_so() -> None:
 
 
 @pytest.mark.row("G2")
+def test_thinking_can_be_switched_off_where_every_model_takes_that() -> None:
+    """The least comes first: the utility alias takes it."""
+    models = listed()
+    offered = {
+        name: model["configurationSchema"]["properties"]["reasoningEffort"]
+        for name, model in models.items()
+        if "configurationSchema" in model
+    }
+    assert offered["anthropic/claude-sonnet-4-5"]["enum"] == ["none", "low", "medium", "high"]
+    assert offered["quick"]["enumItemLabels"] == ["None", "Low", "Medium", "High"]
+    assert offered["openrouter/anthropic/claude-sonnet-4.5"]["enum"] == ["low", "medium", "high"]
+
+
+@pytest.mark.row("G2")
 def test_families_are_bare_and_providers_have_their_names() -> None:
     models = listed()
     families = {name: model["family"] for name, model in models.items()}

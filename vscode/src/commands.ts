@@ -21,6 +21,9 @@ export interface Parts {
   readonly setup: Setup;
 }
 
+const PASSING =
+  "A gateway that the extension starts has another address and key each time: for an entry that lasts run penstock serve, and name it in penstock.gateway.url.";
+
 type Run = (parts: Parts, ...given: unknown[]) => Promise<unknown>;
 
 const COMMANDS: Readonly<Record<string, Run>> = {
@@ -57,8 +60,11 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   copyEndpoint: async ({ keeper, provider }) => {
     const address = await keeper.address();
     const models = provider.models.length ? provider.models : await new Client(address).models();
-    await vscode.env.clipboard.writeText(endpointEntry(address, models));
-    void vscode.window.showInformationMessage("Penstock: the entry is copied; paste it into chatLanguageModels.json.");
+    await vscode.env.clipboard.writeText(endpointEntry(address, chosen(models, settings().models)));
+    const copied = "Penstock: the entry is copied; paste it into chatLanguageModels.json.";
+    const own = keeper.state.is === "ready" && keeper.state.own;
+    if (own) void vscode.window.showWarningMessage(`${copied} ${PASSING}`);
+    else void vscode.window.showInformationMessage(copied);
   },
   generateCommitMessage: generateCommitMessage,
   menu: menu,
@@ -67,10 +73,15 @@ const COMMANDS: Readonly<Record<string, Run>> = {
 export function registerCommands(context: vscode.ExtensionContext, parts: Parts): void {
   for (const [name, run] of Object.entries(COMMANDS)) {
     const safe = (...given: unknown[]) =>
-      run(parts, ...given).catch((error: unknown) => void vscode.window.showErrorMessage(`Penstock: ${said(error)}`));
+      run(parts, ...given).catch((error: unknown) => {
+        if (!left(error)) void vscode.window.showErrorMessage(`Penstock: ${said(error)}`);
+      });
     context.subscriptions.push(vscode.commands.registerCommand(`${SECTION}.${name}`, safe));
   }
 }
+
+/** Somebody changed their mind, which is nothing to be told of. */
+const left = (error: unknown): boolean => error instanceof Error && error.name === new vscode.CancellationError().name;
 
 async function menu(): Promise<void> {
   const rows = ["checkSetup", "chooseModels", "showUsage", "openInspector", "restart", "showLog"];
@@ -147,12 +158,17 @@ async function generateCommitMessage(_: Parts, of?: unknown): Promise<void> {
     recent.map(({ message }) => message.split("\n")[0] ?? ""),
   );
   await vscode.window.withProgress(
-    { location: vscode.ProgressLocation.SourceControl, cancellable: true },
+    {
+      location: vscode.ProgressLocation.Notification,
+      title: "Penstock: writing the commit message",
+      cancellable: true,
+    },
     async (_, token) => {
       const reply = await model.sendRequest([vscode.LanguageModelChatMessage.User(prompt)], {}, token);
       let text = "";
       for await (const piece of reply.text) text += piece;
-      repository.inputBox.value = commitMessage(text);
+      // What stands in the box is left there by a person who changes their mind.
+      if (!token.isCancellationRequested) repository.inputBox.value = commitMessage(text);
     },
   );
 }

@@ -2,40 +2,27 @@
 
 import * as vscode from "vscode";
 import { said } from "./errors.ts";
-import { Completions, debounce, fimBody, type Place, placeOf } from "./extras/fim.ts";
+import { Filler, placeOf } from "./extras/fim.ts";
 import { Client } from "./gateway/client.ts";
 import type { Address } from "./gateway/http.ts";
 import type { Settings } from "./settings.ts";
-
-const item = (text: string, at: vscode.Position) => [new vscode.InlineCompletionItem(text, new vscode.Range(at, at))];
 
 export function completionProvider(
   address: () => Promise<Address>,
   settings: () => Settings,
   log: (line: string) => void,
 ): vscode.InlineCompletionItemProvider {
-  const known = new Completions();
-  const asked = async (model: string, place: Place, signal: AbortSignal): Promise<string> => {
-    try {
-      const text = await new Client(await address()).complete(fimBody(model, place), signal);
-      if (text) known.put(place, text);
-      return text;
-    } catch (error) {
-      if (!signal.aborted) log(`no completion: ${said(error)}`);
-      return "";
-    }
-  };
+  const filler = new Filler(
+    async (body, signal) => new Client(await address()).complete(body, signal),
+    (error) => log(`no completion: ${said(error)}`),
+  );
   return {
     async provideInlineCompletionItems(document, position, _context, token) {
-      const { model, delay } = settings().completions;
       const place = placeOf(document.getText(), document.offsetAt(position));
-      const cached = known.get(place);
-      if (cached) return item(cached, position);
       const controller = new AbortController();
       token.onCancellationRequested(() => controller.abort());
-      if (!model || !(await debounce(delay, controller.signal))) return [];
-      const text = await asked(model, place, controller.signal);
-      return text ? item(text, position) : [];
+      const text = await filler.fill(place, settings().completions, controller.signal);
+      return text ? [new vscode.InlineCompletionItem(text, new vscode.Range(position, position))] : [];
     },
   };
 }

@@ -29,7 +29,7 @@ export interface Choice {
 export interface Listed {
   readonly information: Information;
   readonly model: Model;
-  /** Titles and commit messages: no thinking. */
+  /** Titles and commit messages: the least thinking. */
   readonly utility?: boolean;
 }
 
@@ -87,14 +87,27 @@ function information(model: Model, suffix: string): Information {
   };
 }
 
+/** What tells the models of a further gateway from ours: where it is. */
+export function suffixOf(url: string): string {
+  const { host, pathname } = new URL(url);
+  return `@${host}${pathname.replace(/\/+$/, "")}`;
+}
+
+/** The thinking that a model offers, the least first. */
+export function effortsOf({ configurationSchema }: Model): readonly unknown[] {
+  const { properties } = (configurationSchema ?? {}) as { properties?: { reasoningEffort?: { enum?: unknown[] } } };
+  return properties?.reasoningEffort?.enum ?? [];
+}
+
 function alias(model: Model, suffix: string): Listed {
+  const thinks = ["none", undefined].includes(effortsOf(model)[0] as string | undefined) ? "without" : "with little";
   const { configurationSchema: _, ...rest } = information(model, suffix);
   const information_: Information = {
     ...rest,
     id: UTILITY + suffix,
     name: "Utility (Penstock)",
     detail: model.name,
-    tooltip: `For titles, summaries and commit messages: ${model.id}, without thinking.`,
+    tooltip: `For titles, summaries and commit messages: ${model.id}, ${thinks} thinking.`,
   };
   return { information: information_, model, utility: true };
 }

@@ -10,7 +10,7 @@ import { Refusals } from "./chat/refusals.ts";
 import { Failure, said } from "./errors.ts";
 import { Client } from "./gateway/client.ts";
 import { type Address, baseOf } from "./gateway/http.ts";
-import { type Information, type Listed, listed } from "./models.ts";
+import { type Information, type Listed, listed, suffixOf } from "./models.ts";
 import type { Settings } from "./settings.ts";
 import type { ChatRequest, Model } from "./wire.ts";
 
@@ -138,7 +138,7 @@ export class Provider {
   /** A further gateway, from a configuration group: its host tells its models from ours. */
   async #group(address: Address, signal: AbortSignal): Promise<Information[]> {
     const client = new Client(address, this.#notices.log);
-    const suffix = `@${new URL(address.url).host}`;
+    const suffix = suffixOf(address.url);
     this.#lists.set(suffix, { client: async () => client, seen: "" });
     const models = await client.models(signal).catch((error: unknown) => {
       if (error instanceof Failure) throw error;

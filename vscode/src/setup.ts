@@ -65,19 +65,23 @@ function keys(models: readonly Model[]): Finding {
   return { ok: "warning", what: "Keys: none; only packaged answers are played", fix: KEYS_FIX };
 }
 
+/** VS Code has two: for titles and the like, and for what takes more. */
 function utility(): Finding {
-  const chosen = vscode.workspace.getConfiguration("chat").get<string>("utilityModel");
-  if (chosen) return { ok: true, what: `Utility model: ${chosen}` };
+  const names = ["utilityModel", "utilitySmallModel"];
+  const chosen = names.map((name) => vscode.workspace.getConfiguration("chat").get<string>(name));
+  const missing = names.filter((_, place) => !chosen[place]).map((name) => `chat.${name}`);
+  if (!missing.length) return { ok: true, what: `Utility model: ${[...new Set(chosen)].join(", ")}` };
   return {
     ok: "warning",
-    what: "Utility model: not chosen, so titles and commit messages use another provider",
-    fix: `Set chat.utilityModel and chat.utilitySmallModel to ${VENDOR}/${UTILITY}.`,
+    what: "Utility model: not chosen, so titles, summaries and commit messages may use another provider",
+    fix: `Set ${missing.join(" and ")} to ${VENDOR}/${UTILITY}.`,
   };
 }
 
 function agentHost(): Finding {
   const on = vscode.workspace.getConfiguration("chat").get<boolean>("agentHost.byokModels.enabled");
-  if (on !== false) return { ok: true, what: "Agent host: may use these models" };
+  if (on === undefined) return { ok: true, what: "Agent host: this VS Code has no setting for it" };
+  if (on) return { ok: true, what: "Agent host: may use these models" };
   return {
     ok: "warning",
     what: "Agent host: does not list these models",

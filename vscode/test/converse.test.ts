@@ -82,6 +82,8 @@ test("what the host asks for is in the request", () => {
   const configurationSchema = { type: "object", properties: { reasoningEffort: { enum: ["low", "high"] } } };
   const utility = (more: object) => requestOf({ ...asked, model: model(more), utility: true }, { host: full, extras });
   assert.deepEqual(utility({ configurationSchema }).modelConfiguration, { reasoningEffort: "low" });
+  const silent = { type: "object", properties: { reasoningEffort: { enum: ["none", "low"] } } };
+  assert.deepEqual(utility({ configurationSchema: silent }).modelConfiguration, { reasoningEffort: "none" });
   assert.equal("modelConfiguration" in utility({}), false, "a model without the choice is not told");
 });
 

@@ -4,10 +4,11 @@ import { Failure, said } from "../src/errors.ts";
 import { finding, redacted, report } from "../src/extras/check.ts";
 import { commitMessage, commitPrompt } from "../src/extras/commit.ts";
 import { endpointEntry } from "../src/extras/endpoint.ts";
-import { Completions, debounce, placeOf } from "../src/extras/fim.ts";
+import { Completions, debounce, Filler, placeOf } from "../src/extras/fim.ts";
 import { usageReport } from "../src/extras/usage.ts";
+import { Client } from "../src/gateway/client.ts";
 import { Status, short } from "../src/status.ts";
-import { model } from "./host.ts";
+import { gateway, model } from "./host.ts";
 
 test("the status bar tells state, window, waits and compaction", () => {
   let now = 0;
@@ -108,6 +109,45 @@ test("typing on cancels the wait", async () => {
   controller.abort();
   assert.equal(await waiting, false);
   assert.equal(await debounce(1, new AbortController().signal), true);
+});
+
+test("somebody who types on ends what is being asked, and what was given once is not asked for again", async () => {
+  const [first, second] = [new AbortController(), new AbortController()];
+  const answers = [() => second.abort(), () => '{"choices":[{"text":"compute(1)"}]}'];
+  const server = await gateway((_, response) => {
+    const answer = answers.shift()?.();
+    if (answer) response.end(answer);
+  });
+  const failures: unknown[] = [];
+  const client = new Client({ url: server.url, key: "" });
+  const filler = new Filler(
+    (body, signal) => client.complete(body, signal),
+    (error) => failures.push(error),
+  );
+  const place = placeOf("const a = ;", 10);
+  const fill = (signal: AbortSignal, delay = 1) => filler.fill(place, { model: "acme/fill", delay }, signal);
+  const waiting = fill(first.signal, 60_000);
+  first.abort();
+  assert.equal(await waiting, "");
+  assert.equal(server.seen.length, 0, "nobody is asked while somebody types");
+  assert.equal(await fill(second.signal), "");
+  await server.seen[0]?.closed;
+  assert.equal(await fill(new AbortController().signal), "compute(1)");
+  assert.equal(await fill(new AbortController().signal), "compute(1)");
+  assert.equal(server.seen.length, 2);
+  assert.deepEqual(JSON.parse(server.seen[1]?.body ?? ""), {
+    model: "acme/fill",
+    prompt: "const a = ",
+    suffix: ";",
+    max_tokens: 128,
+    temperature: 0.1,
+    stream: false,
+  });
+  await server.close();
+  const other = placeOf("let b = ;", 8);
+  assert.equal(await filler.fill(other, { model: "acme/fill", delay: 1 }, new AbortController().signal), "");
+  assert.equal(failures.length, 1, "what goes wrong is for the log");
+  assert.equal(await filler.fill(other, { model: "", delay: 1 }, new AbortController().signal), "");
 });
 
 test("a commit message is the message alone", () => {

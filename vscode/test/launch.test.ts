@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, test } from "node:test";
 import { bundleIn } from "../src/gateway/bundle.ts";
 import { alive, SharedFiles } from "../src/gateway/files.ts";
-import { kill, launch } from "../src/gateway/launch.ts";
+import { here, kill, launch, means } from "../src/gateway/launch.ts";
 import type { Plan } from "../src/gateway/plan.ts";
 import { Tail } from "../src/gateway/tail.ts";
 
@@ -58,6 +58,25 @@ test("an environment that cannot be made is told", async () => {
   await assert.rejects(started(plan), {
     message: "The gateway's environment could not be made: no space left; see the log.",
   });
+});
+
+test("nothing that lies where the editor was started is run", async () => {
+  const [evil, own] = [folder(), folder()];
+  for (const name of ["json", "penstock", "venv"])
+    writeFileSync(join(evil, `${name}.py`), `open(${JSON.stringify(join(evil, "ran"))}, "w")`);
+  const bundle = bundleIn(own);
+  mkdirSync(join(own, "media"));
+  const before = process.cwd();
+  process.chdir(evil);
+  try {
+    await means({ trusted: false, folders: [evil] }, bundle, true, { ...here(), platform: "linux" });
+    const venv = { command: "python3", args: ["-m", "venv", "--help"] };
+    const running = { command: process.execPath, args: ["-e", 'console.error("http://127.0.0.1:1")'] };
+    await started({ how: "", prepare: [venv], run: running }).catch(() => {}); // where there is no Python
+  } finally {
+    process.chdir(before);
+  }
+  assert.equal(existsSync(join(evil, "ran")), false);
 });
 
 test("a number that is another process's by now is left alone", async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Choice, chosen, honestName, listed, matches, utilityOf } from "../src/models.ts";
+import { type Choice, chosen, honestName, listed, matches, suffixOf, utilityOf } from "../src/models.ts";
 import { model } from "./host.ts";
 
 const choice = (more: Partial<Choice> = {}): Choice => ({ show: [], few: 4, utility: "", ...more });
@@ -64,6 +64,8 @@ test("ids are unique, within a gateway and between gateways", () => {
   assert.deepEqual(ids(""), ["acme/tiny-1", "utility"]);
   assert.deepEqual(ids("@other:1"), ["acme/tiny-1@other:1", "utility@other:1"]);
   assert.equal(listed([model(), model({ name: "again" })], choice())[0]?.information.name, "Tiny 1");
+  const places = ["http://a:1", "http://a:1/deep/", "http://a:2", "https://b/deep"];
+  assert.deepEqual(places.map(suffixOf), ["@a:1", "@a:1/deep", "@a:2", "@b/deep"]);
 });
 
 test("all of a short list is shown, a few of each provider of a long one, and what the user chose", () => {
@@ -129,6 +131,14 @@ test("the utility alias is the model that was named, the cheapest, or the first"
   assert.equal(alias?.utility, true);
   assert.equal(alias?.model.id, "cheap");
   assert.equal("configurationSchema" in (alias?.information ?? {}), false);
+});
+
+test("the utility alias says how much it thinks", () => {
+  const offering = (...words: string[]) => ({ type: "object", properties: { reasoningEffort: { enum: words } } });
+  const said = (more: object) => listed([model(more)], choice()).at(-1)?.information.tooltip;
+  assert.match(said({}) ?? "", /: acme\/tiny-1, without thinking\.$/);
+  assert.match(said({ configurationSchema: offering("none", "low") }) ?? "", /without thinking/);
+  assert.match(said({ configurationSchema: offering("low", "high") }) ?? "", /with little thinking/);
 });
 
 test("a gateway's own model of that name is left alone", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { expanded, fileUrl, interpreters, pythonIn, type System, uvs } from "../src/gateway/places.ts";
+import { expanded, fileUrl, interpreters, pythonIn, SETTING, type System, uvs } from "../src/gateway/places.ts";
 import { type Bundle, type Means, type Probe, plan, readProbe, whyNot } from "../src/gateway/plan.ts";
 
 const linux: System = { platform: "linux", env: { ROOT: "/srv" }, home: "/home/ann" };
@@ -99,6 +99,16 @@ test("uv is given the wheel that came along and its lock, and no name from an in
     "tool", "run", "--python", ">=3.11", "--from", "penstock[serve] @ file:///x/bundle/penstock-1.2.0-py3-none-any.whl",
     "--constraints", "/x/bundle/serve.lock", "python", "/x/media/launch.py",
   ]); // biome-ignore format: a command line
+});
+
+test("the Python of the settings is the one that uv uses, if it will do", () => {
+  const asked = (version: [number, number]) => {
+    const interpreter = { command: "/opt/py", args: [], from: SETTING };
+    return way({ probes: [{ ...probe(version), interpreter }, probe([3, 12])], uv: "uv" })?.run.args[3];
+  };
+  assert.equal(interpreters(linux, { trusted: false, setting: "/opt/py" })[0]?.from, SETTING);
+  assert.equal(asked([3, 13]), "/opt/py");
+  assert.equal(asked([3, 9]), ">=3.11");
 });
 
 test("without uv an environment is made once, by hash", () => {

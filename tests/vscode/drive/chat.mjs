@@ -75,12 +75,12 @@ async function withoutSignIn() {
 
 function STEPS() {
   return {
-    /** A chat of its own, with a model. */
+    /** A chat of its own, with a model if one is named. */
     chat: async (model) => {
       await page.keyboard.press("Control+L");
       await page.waitForSelector(".interactive-response", { state: "detached", timeout: LIMIT });
       await page.waitForTimeout(400);
-      await pick(model);
+      if (model) await pick(model);
     },
     /** The list of models, with what is known of one of them. */
     picker: async (model) => {
@@ -106,6 +106,7 @@ function STEPS() {
         const line = last.locator(`text=${label}`).last();
         if (await visible(line)) await line.click();
       }
+      await page.mouse.move(5, 5); // the editor adds buttons to what the mouse rests on
       return (await last.innerText()).trim();
     },
     title: async () => (await page.locator(".chat-view-title-label, .chat-view-title").first().innerText()).trim(),
@@ -142,9 +143,14 @@ function STEPS() {
       await page.waitForTimeout(5000);
     },
     command: async (title) => {
-      await page.keyboard.press("F1");
-      await page.keyboard.type(title);
-      await page.locator(`.quick-input-list .monaco-list-row:has-text('${title}')`).first().click({ timeout: LIMIT });
+      const row = page.locator(`.quick-input-list .monaco-list-row:has-text('${title}')`);
+      for (let tries = 0; tries < 5; tries++) {
+        // The list goes when something else takes the focus.
+        await page.keyboard.press("F1");
+        await page.keyboard.type(title);
+        if (await visible(row)) break;
+      }
+      await row.first().click({ timeout: LIMIT });
     },
     /** Wait for words anywhere, also in a page inside the page; gives what stands around them. */
     shows: async (words) => {

@@ -44,6 +44,8 @@ const LOOKS = {
   tip: async ({ page }) => page.locator(`${ITEM} a`).first().getAttribute("aria-label"),
   /** Messages to the user that are shown just now. */
   notices: ({ page }) => page.locator(".notification-list-item").allInnerTexts(),
+  /** What the editor of language models says where it has none to list. */
+  reason: async ({ page }) => (await page.locator(".models-status-row").allInnerTexts()).join("\n"),
   /** Press a button of a message. */
   press: ({ page }, label) =>
     page.locator(`.notification-list-item .monaco-button:text-is('${label}')`).first().click({ timeout: LIMIT }),

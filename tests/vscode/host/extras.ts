@@ -6,7 +6,7 @@ import * as fs from "node:fs";
 import * as path from "node:path";
 import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
-import { ask, control, eye, model, taken, until, usage, user, VENDOR } from "./tools.ts";
+import { ask, control, eye, model, taken, toldOfModels, until, usage, user, VENDOR } from "./tools.ts";
 
 const ids = async (vendor = VENDOR) => (await vscode.lm.selectChatModels({ vendor })).map(({ id }) => id);
 const GROUPS = "penstock-gateway";
@@ -20,11 +20,13 @@ interface Repository {
 async function repository(): Promise<Repository> {
   const git = (...words: string[]) =>
     execFileSync("git", ["-C", folder(), "-c", "user.name=a", "-c", "user.email=a@b", ...words]);
-  git("init", "--quiet");
-  fs.writeFileSync(path.join(folder(), "gate.txt"), "open\n");
-  git("add", ".");
-  git("commit", "--quiet", "-m", "Begin");
-  fs.writeFileSync(path.join(folder(), "gate.txt"), "shut\n");
+  if (!fs.existsSync(path.join(folder(), ".git"))) {
+    git("init", "--quiet");
+    fs.writeFileSync(path.join(folder(), "gate.txt"), "open\n");
+    git("add", ".");
+    git("commit", "--quiet", "-m", "Begin");
+    fs.writeFileSync(path.join(folder(), "gate.txt"), "shut\n");
+  }
   const extension = vscode.extensions.getExtension("vscode.git");
   const api = (await extension?.activate())?.getAPI(1);
   return until(
@@ -51,9 +53,7 @@ export const extras: Suite = {
     await control("away");
     await until("its models to go", async () => !(await there()));
     await control("back");
-    const told = new Promise<void>((done) => vscode.lm.onDidChangeChatModels(() => done()));
-    await eye("leave");
-    await told;
+    await toldOfModels();
     assert.ok(await there());
   },
   "a gateway of a later version is understood as far as it goes": async () => {
@@ -126,6 +126,26 @@ export const extras: Suite = {
     });
     await vscode.commands.executeCommand("penstock.generateCommitMessage");
     assert.match(found.inputBox.value, /^A penstock is the pipe/);
+  },
+  "somebody who changes their mind keeps what stands in the box, and the upstream is closed": async () => {
+    const found = await repository();
+    found.inputBox.value = "My own words";
+    const settings = vscode.workspace.getConfiguration("penstock");
+    await settings.update("commitMessage.model", "many/delta-7", vscode.ConfigurationTarget.Global);
+    await until("the model to be listed", async () => (await ids()).includes("many/delta-7"));
+    const before = await control<number>("asked");
+    const writing = vscode.commands.executeCommand("penstock.generateCommitMessage");
+    await until("it to be asked", async () => (await control<number>("asked")) > before);
+    await vscode.commands.executeCommand("notifications.showList");
+    await eye("press", "Cancel");
+    await writing;
+    assert.equal(found.inputBox.value, "My own words");
+    assert.equal(await control<number>("closed"), 1);
+    assert.deepEqual(
+      (await eye<string[]>("notices")).filter((one) => /cancel/i.test(one)),
+      [],
+    );
+    await settings.update("commitMessage.model", "replay/text", vscode.ConfigurationTarget.Global);
   },
   "a completion is asked for by filling in the middle, once it is on": async () => {
     const settings = vscode.workspace.getConfiguration("penstock");

@@ -3,7 +3,20 @@
 import assert from "node:assert/strict";
 import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
-import { answer, ask, assistant, control, eye, model, taken, until, user, VENDOR } from "./tools.ts";
+import {
+  answer,
+  ask,
+  assistant,
+  control,
+  eye,
+  model,
+  taken,
+  toldOfModels,
+  until,
+  usage,
+  user,
+  VENDOR,
+} from "./tools.ts";
 
 const TOOLS = [{ name: "read_gauge", description: "Reads a gauge", inputSchema: { type: "object", properties: {} } }];
 type Sent = { function: { name: string; parameters: object } };
@@ -56,6 +69,19 @@ export const limits: Suite = {
     assert.ok(sent.includes("Hello"));
     for (const word of [...own, "leak-me", Buffer.from("leak-me").toString("base64")])
       assert.equal(sent.includes(word), false, `${word} in ${sent}`);
+  },
+  "files and what an application says are data of their own types; what nobody counted is estimated": async () => {
+    const reply = await ask("panel/files", [user("All of them, please")]);
+    assert.equal(reply.text, "Here they are.");
+    const found = reply.data.slice(0, 4).map(({ mimeType, bytes }) => [mimeType, bytes.toString()]);
+    assert.deepEqual(found, [
+      ["application/json", '{"level": 3.2}'],
+      ["text/plain", "3.2 m"],
+      ["application/octet-stream", "\u0000\u0001"],
+      ["application/vnd.vercel.gauge+json", '{"level": 3.2}'],
+    ]);
+    const { prompt_tokens, completion_tokens, total_tokens } = usage(reply);
+    assert.ok(prompt_tokens > 2 && completion_tokens > 2 && total_tokens === prompt_tokens + completion_tokens);
   },
   "fifty tools go out as they are": async () => {
     const tools = Array.from({ length: 50 }, (_, number) => ({
@@ -119,10 +145,8 @@ export const limits: Suite = {
   },
   "the list follows the gateway, once somebody comes back to the window": async () => {
     assert.deepEqual(await vscode.lm.selectChatModels({ vendor: "penstock", id: "anthropic/claude-new" }), []);
-    const told = new Promise<void>((done) => vscode.lm.onDidChangeChatModels(() => done()));
     await control("more");
-    await eye("leave");
-    await told;
+    await toldOfModels();
     await until("the new model", async () => (await vscode.lm.selectChatModels({ id: "anthropic/claude-new" }))[0]);
   },
 };

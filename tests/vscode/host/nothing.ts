@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
-import { until, VENDOR } from "./tools.ts";
+import { eye, until, VENDOR } from "./tools.ts";
 
 export const nothing: Suite = {
   "there are no models, however often one asks": async () => {
@@ -20,13 +20,19 @@ export const nothing: Suite = {
     assert.match(report, /- Fix: Run “Penstock: Restart Gateway”, or set penstock\.gateway\.url\./);
     assert.match(report, /✗ Test request: there is no model to ask/);
   },
+  "the editor of language models says why": async () => {
+    await vscode.commands.executeCommand("workbench.action.chat.manage");
+    await until("the reason", async () => /no Python was found; install/.test(await eye<string>("reason")));
+    await eye("key", "Escape");
+  },
   "the message waits in the list, once": async () => {
     // Toasts come only when the editor has come to rest; the one who looks at the page is outside, and looks three times a second.
     await vscode.commands.executeCommand("notifications.showList");
     await new Promise((wake) => setTimeout(wake, 2_000));
   },
-  "the walkthrough that the button opens is there": async () => {
-    await vscode.commands.executeCommand("workbench.action.openWalkthrough", "penstock.penstock#setup", false);
+  "its button opens the walkthrough": async () => {
+    await vscode.commands.executeCommand("notifications.showList");
+    await eye("press", "Show How");
     await until(
       "its tab",
       () =>

@@ -97,6 +97,20 @@ export const own: Suite = {
     const page = await vscode.workspace.openTextDocument(vscode.Uri.parse("penstock:/Set-up.md"));
     assert.equal(page.getText(), report);
     assert.equal(page.isDirty, false, "nobody has to save it");
+    await vscode.commands.executeCommand("notifications.showList");
+    await eye("press", "Copy Report");
+    await until("the clipboard", async () => (await vscode.env.clipboard.readText()) === report);
+  },
+  "the log is shown, and what the gateway writes there has no key in it": async () => {
+    await vscode.commands.executeCommand("penstock.showLog");
+    // What stands in the channel cannot be read here: the library with which VS Code writes it is not compiled.
+    await until("the channel", () =>
+      vscode.window.visibleTextEditors.some(({ document: { uri } }) => /^output:.*-Penstock$/.test(String(uri))),
+    );
+    const { url, key, pid } = await running();
+    const log = await control<string>("log");
+    assert.ok(log.includes(`penstock-vscode: pid ${pid}`) && log.includes(url), log);
+    assert.equal(log.includes(key), false);
   },
   "today's usage is shown, of this window's key": async () => {
     await ask("replay/text", [user("Once more")]);

@@ -115,6 +115,19 @@ export const control = <T = unknown>(command: string, argument: unknown = null):
 export const eye = <T = unknown>(look: string, argument: unknown = null): Promise<T> =>
   asked(`${job().eye}/${look}`, argument);
 
+/** Come back to the window, again if need be, until the host is told of other models. */
+export async function toldOfModels(): Promise<void> {
+  let told = false;
+  const listening = vscode.lm.onDidChangeChatModels(() => {
+    told = true;
+  });
+  await until("the host to be told", async () => {
+    await eye("leave");
+    return told;
+  });
+  listening.dispose();
+}
+
 type Nothing = undefined | null | false;
 
 export async function until<T>(

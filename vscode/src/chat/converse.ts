@@ -3,6 +3,7 @@
 
 import { Failure, failureOf, GATEWAY, said } from "../errors.ts";
 import { bodyOf, type Client } from "../gateway/client.ts";
+import { effortsOf } from "../models.ts";
 import { type ChatRequest, type Model, type Tokens, VERSION } from "../wire.ts";
 import type { Counter } from "./counting.ts";
 import type { HostClasses } from "./host.ts";
@@ -19,7 +20,7 @@ export interface Asked {
   readonly modelOptions?: Readonly<Record<string, unknown>>;
   readonly modelConfiguration?: Readonly<Record<string, unknown>>;
   readonly requestInitiator?: string;
-  /** The alias for titles: no thinking. */
+  /** The alias for titles: the least thinking. */
   readonly utility?: boolean;
 }
 
@@ -136,10 +137,9 @@ export function requestOf(asked: Asked, { host, extras }: Pick<Services, "host" 
   };
 }
 
-/** As little thinking as a model offers; nothing is said to one that offers no choice. */
-function leastEffort({ configurationSchema }: Model): Readonly<Record<string, unknown>> | undefined {
-  const { properties } = (configurationSchema ?? {}) as { properties?: { reasoningEffort?: { enum?: unknown[] } } };
-  const [least] = properties?.reasoningEffort?.enum ?? [];
+/** As little thinking as a model offers, which may be none; nothing is said to one that offers no choice. */
+function leastEffort(model: Model): Readonly<Record<string, unknown>> | undefined {
+  const [least] = effortsOf(model);
   return least === undefined ? undefined : { reasoningEffort: least };
 }
 

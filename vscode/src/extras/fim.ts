@@ -39,6 +39,38 @@ export class Completions {
   }
 }
 
+export interface Wish {
+  readonly model: string;
+  /** Milliseconds without typing before anybody is asked. */
+  readonly delay: number;
+}
+
+/** Fills in: from memory, or by asking once the typing has stopped. Whoever types on ends either; a failure is only logged. */
+export class Filler {
+  readonly #known = new Completions();
+  readonly #ask: (body: object, signal: AbortSignal) => Promise<string>;
+  readonly #failed: (error: unknown) => void;
+
+  constructor(ask: (body: object, signal: AbortSignal) => Promise<string>, failed: (error: unknown) => void) {
+    this.#ask = ask;
+    this.#failed = failed;
+  }
+
+  async fill(place: Place, { model, delay }: Wish, signal: AbortSignal): Promise<string> {
+    const cached = this.#known.get(place);
+    if (cached) return cached;
+    if (!model || !(await debounce(delay, signal))) return "";
+    try {
+      const text = await this.#ask(fimBody(model, place), signal);
+      if (text) this.#known.put(place, text);
+      return text;
+    } catch (error) {
+      if (!signal.aborted) this.#failed(error);
+      return "";
+    }
+  }
+}
+
 /** Where in `now` the text that `then` ended with ends, if `now` is `then` with something typed after it. */
 function overlap(then: string, now: string): number | undefined {
   for (let typed = 0; typed <= Math.min(now.length, 200); typed++) {

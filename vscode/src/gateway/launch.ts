@@ -5,6 +5,7 @@ import { execFile, execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { homedir } from "node:os";
+import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { Failure } from "../errors.ts";
 import type { Running, SharedFiles } from "./files.ts";
@@ -22,18 +23,20 @@ const PID = /penstock-vscode: pid (\d+)/;
 
 export const here = (): System => ({ platform: process.platform, env: process.env, home: homedir() });
 
-async function probe(interpreter: Interpreter): Promise<Probe | undefined> {
+/** `from` is the folder to run it in: Python imports what lies there, and the editor's own may be anybody's. */
+async function probe(interpreter: Interpreter, from: string): Promise<Probe | undefined> {
   try {
-    const { stdout } = await run(interpreter.command, [...interpreter.args, "-c", PROBE], { timeout: PROBED });
+    const words = [...interpreter.args, "-c", PROBE];
+    const { stdout } = await run(interpreter.command, words, { timeout: PROBED, cwd: from });
     return readProbe(interpreter, stdout);
   } catch {
     return undefined;
   }
 }
 
-async function works(command: string): Promise<boolean> {
+async function works(command: string, from: string): Promise<boolean> {
   try {
-    await run(command, ["--version"], { timeout: PROBED });
+    await run(command, ["--version"], { timeout: PROBED, cwd: from });
     return true;
   } catch {
     return false;
@@ -48,12 +51,13 @@ export async function means(
   system = here(),
 ): Promise<Means> {
   const probes: Probe[] = [];
+  const from = dirname(bundle.launcher);
   for (const one of interpreters(system, asked)) {
-    const found = await probe(one);
+    const found = await probe(one, from);
     if (found) probes.push(found);
     if (found?.penstock && found.penstock === bundle.version) return { probes, uv: undefined, made };
   }
-  for (const uv of made ? [] : uvs(system)) if (await works(uv)) return { probes, uv, made };
+  for (const uv of made ? [] : uvs(system)) if (await works(uv, from)) return { probes, uv, made };
   return { probes, uv: undefined, made };
 }
 
@@ -68,11 +72,13 @@ export interface Launch {
 export async function launch(plan: Plan, { files, version, env, args, log }: Launch): Promise<Running> {
   for (const { command, args: words } of plan.prepare) {
     log(`running ${command} ${words.join(" ")}`);
-    await run(command, [...words], { timeout: PREPARED }).catch((error: Error & { stderr?: string }) => {
-      throw new Failure(
-        `The gateway's environment could not be made: ${lastLine(error.stderr) || error.message}; see the log.`,
-      );
-    });
+    await run(command, [...words], { timeout: PREPARED, cwd: files.folder }).catch(
+      (error: Error & { stderr?: string }) => {
+        throw new Failure(
+          `The gateway's environment could not be made: ${lastLine(error.stderr) || error.message}; see the log.`,
+        );
+      },
+    );
   }
   const key = randomBytes(32).toString("base64url");
   const words = [...plan.run.args, files.leases, "--host", "127.0.0.1", "--port", "0", ...args];

@@ -16,6 +16,9 @@ export interface Interpreter {
   readonly from: string;
 }
 
+/** Where an interpreter comes from that somebody asked for. */
+export const SETTING = "the setting penstock.python";
+
 const windows = (system: System) => system.platform === "win32";
 export const pathOf = (system: System) => (windows(system) ? win32 : posix);
 
@@ -38,7 +41,7 @@ export function interpreters(
   const add = (from: string, command: string | undefined, ...args: string[]) => {
     if (command && !found.some((one) => one.command === command)) found.push({ command, args, from });
   };
-  add("the setting penstock.python", expanded(asked.setting ?? "", system));
+  add(SETTING, expanded(asked.setting ?? "", system));
   if (asked.trusted) {
     add("the Python extension", asked.active);
     for (const folder of asked.folders ?? []) {

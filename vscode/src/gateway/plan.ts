@@ -1,6 +1,6 @@
 // How a gateway is started: which of the ways there are on this machine. Decides; does nothing.
 
-import { fileUrl, type Interpreter, pythonIn, type System } from "./places.ts";
+import { fileUrl, type Interpreter, pythonIn, SETTING, type System } from "./places.ts";
 
 /** What an interpreter told about itself. */
 export interface Probe {
@@ -61,6 +61,10 @@ export function readProbe(interpreter: Interpreter, text: string): Probe | undef
 
 const recent = ({ version: [major, minor] }: Probe) => major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1]);
 
+/** The interpreter of the settings, if it will do. */
+export const wished = (probes: readonly Probe[]): Interpreter | undefined =>
+  probes.find((probe) => probe.interpreter.from === SETTING && recent(probe))?.interpreter;
+
 export interface Means {
   readonly probes: readonly Probe[];
   readonly uv: string | undefined;
@@ -78,8 +82,11 @@ export function plan(means: Means, bundle: Bundle, home: string, system: System)
     return { how: `${command} (${from})`, prepare: [], run: { command, args: [...args, launcher] } };
   }
   if (means.made) return { how: own, prepare: [], run: { command: own, args: [launcher] } };
-  if (means.uv)
-    return { how: "uvx", prepare: [], run: { command: means.uv, args: [...uvx(bundle, system), "python", launcher] } };
+  if (means.uv) {
+    const python = wished(means.probes)?.command ?? ">=3.11";
+    const args = [...uvx(bundle, python, system), "python", launcher];
+    return { how: `uvx (Python ${python})`, prepare: [], run: { command: means.uv, args } };
+  }
   const able = means.probes.find((probe) => recent(probe) && probe.venv);
   if (!able) return undefined;
   const { command, args, from } = able.interpreter;
@@ -96,9 +103,9 @@ export function plan(means: Means, bundle: Bundle, home: string, system: System)
 }
 
 /** uv with the wheel that travels with the extension, never a name from an index; what it needs is held by the lock. */
-function uvx(bundle: Bundle, system: System): string[] {
+function uvx(bundle: Bundle, python: string, system: System): string[] {
   const from = `penstock[serve] @ ${fileUrl(bundle.wheel, system)}`;
-  return ["tool", "run", "--python", ">=3.11", "--from", from, "--constraints", bundle.lock];
+  return ["tool", "run", "--python", python, "--from", from, "--constraints", bundle.lock];
 }
 
 /** Why there is no plan, and what to do, in one sentence. */
