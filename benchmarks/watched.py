@@ -17,7 +17,7 @@ from benchmarks.timing import Section, table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROUNDS, SECONDS = 9, 2.0
+ROUNDS, SECONDS = 25, 0.8  # many and short: both of a pair have the same weather
 LEAST = 0.9  # of the streams a second that nobody watches
 WAYS = ("across", "same")
 
@@ -54,7 +54,7 @@ def report(rounds: int = ROUNDS, seconds: float = SECONDS) -> Section:
                 found[way, False].append(made.run(way, model, streams, seconds))
                 with watching(port) as seen:
                     found[way, True].append(made.run(way, model, streams, seconds))
-                assert seen[0] > 10_000, "nothing was shown"
+                assert seen[0] > 5_000, "nothing was shown"
         held = made.gateway.memory
     assert not sum(one["errors"] for rows in found.values() for one in rows), "a stream failed"
     rows, broken = [], list[str]()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.inspector.tap import Tap
     from penstock.inspector.watch import Listener, Watch
 
-PACE = 0.2  # seconds between two looks at the list
+PACE = 0.25  # seconds between two looks at the list
 STEP = 0.05  # and at a turn
 SOON = 256 * 1024  # bytes that are traced in the loop: less than a thread would take to be asked
 log = logging.getLogger("penstock.inspector")
