@@ -36,7 +36,8 @@ class Incoming:
         self.status: int = response.status
         said: Mapping[str, str] = response.headers
         # A connection of our own has made them small already.
-        self.headers: dict[str, str] = said if type(said) is dict else {name.lower(): value for name, value in said.items()}
+        self.headers: dict[str, str]
+        self.headers = said if type(said) is dict else {name.lower(): value for name, value in said.items()}
         self._response = response
         self._content = response.content
         self._all = getattr(self._content, "all", None) or partial(_all, self._content)
