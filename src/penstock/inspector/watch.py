@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TURNS = 200  # that are over and still held
 TOTAL = 64 * 2**20  # bytes of all of them
 LINGER = 300.0  # seconds that turns are held for when nobody watches any more
-FRESH = 50  # turns that wait for one listener: nobody reads more at once, and the rest is only counted
+FRESH = 100  # turns that wait for one listener: nobody reads more at once, and the rest is only counted
 
 
 class Listener:

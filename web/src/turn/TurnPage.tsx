@@ -5,6 +5,7 @@ import type { Additions, Trace } from "../api/types.ts";
 import { adjust, formatRoute, go } from "../router.ts";
 import { rowOf } from "../streams/live.ts";
 import { Icon } from "../ui/Icon.tsx";
+import { useKeys } from "../ui/keys.ts";
 import { extended } from "./extending.ts";
 import { ShareButton } from "./ShareButton.tsx";
 import { TurnView } from "./TurnView.tsx";
@@ -21,6 +22,7 @@ export function TurnPage({ id, query }: Props) {
   // The list hears of the turn's end too, and of its cost; all else about the trace stays the same object.
   const trace = useMemo(() => traced && { ...traced, row: row ?? traced.row }, [traced, row]);
   const leave = () => go("streams");
+  useKeys("This turn", [{ keys: ["Escape"], label: "Leave", run: leave }], !trace);
   if (!trace) {
     return (
       <div class="notice">

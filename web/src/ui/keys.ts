@@ -1,6 +1,6 @@
 // Keyboard keys: a view says which it answers, the newest word wins, and the help shows what is active.
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Binding {
   /** As `KeyboardEvent.key` has them; several do the same. */
@@ -19,11 +19,11 @@ export const EVERYWHERE = "Everywhere";
 
 export const groups = signal<Group[]>([]);
 
-/** Binds keys while the component is there. `active` false: they rest. */
+/** Binds keys while the component is there: from when it is drawn, not a moment later. `active` false: they rest. */
 export function useKeys(title: string, bindings: Binding[], active = true): void {
   const latest = useRef(bindings);
   latest.current = bindings;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!active) return;
     const group: Group = {
       title,
