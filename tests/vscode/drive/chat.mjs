@@ -127,8 +127,13 @@ function STEPS() {
     /** Wait until something of the answer can be read. */
     begun: async (words) => {
       const place = page.locator(".interactive-response").last().locator(`text=${words}`);
-      for (const until = Date.now() + LIMIT; Date.now() < until && !(await visible(place)); ) await withoutAccount();
-      await place.first().waitFor({ timeout: 100 });
+      for (const until = Date.now() + LIMIT; Date.now() < until; await sent()) {
+        if (await visible(place)) return;
+        await withoutAccount();
+      }
+      throw new Error(
+        `not there within ${LIMIT / 1000} s, but: ${await page.locator(".interactive-session").first().innerText()}`,
+      );
     },
     stop: async () => {
       await page.keyboard.press("Control+Escape");
@@ -226,6 +231,15 @@ async function ask(prompt) {
   prompted = prompt;
 }
 
+/** A question that stayed in its box is sent once more: the editor takes none while it looks for its models. */
+async function sent() {
+  const box = page.locator(".interactive-input-part .view-lines").first();
+  const words = (await box.count()) ? (await box.innerText()).replaceAll("\u00a0", " ") : "";
+  if (!prompted || !words.includes(prompted)) return;
+  await page.click(".interactive-input-part .monaco-editor");
+  await page.keyboard.press("Enter");
+}
+
 /** A question that comes before the editor's own chat extension is up wants an account: it is asked again, a little later. */
 async function withoutAccount() {
   if (!(await page.locator(".dialog-box:visible:has-text('Sign in')").count())) return;
@@ -241,6 +255,7 @@ async function answered(allowing) {
   const until = Date.now() + LIMIT;
   while (Date.now() < until) {
     await withoutAccount();
+    await sent();
     const allow = page.locator(".monaco-button:text-is('Allow'):visible");
     if (await allow.count()) {
       if (allowing) await shot(allowing);
