@@ -25,6 +25,7 @@ COUNTED: list[ev.AnyEvent] = [
     ev.Start(id="1", model="m"), ev.TextStart(0), ev.TextDelta(0, "Hi"), ev.TextEnd(0), ev.Usage(input=20, output=2),
     ev.Finish("stop"),
 ]  # fmt: skip
+pytestmark = pytest.mark.slow  # a real gateway for each
 UNCOUNTED = [event for event in COUNTED if not isinstance(event, ev.Usage)]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.testing import Upstream
     from tests.gateway.running import Running
 
+pytestmark = pytest.mark.slow  # a real gateway for each
 ANSWER = Reply.of("openai-chat", play("text", id="one", model="m", created=7))
 LIMITED = Reply.limited("openai-chat", retry_after=12)
 OVERLOADED = Reply.refusing("openai-chat", 529, "too many")

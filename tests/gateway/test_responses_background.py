@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import httpx
 
 
+pytestmark = pytest.mark.slow  # a real gateway for each
+
+
 @pytest.fixture(scope="module")
 def http() -> Iterator[httpx.Client]:
     with gateway(named, serve=FAST) as (running, _), asking(running.url) as client:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.testing import Upstream
     from tests.gateway.running import Running
 
+pytestmark = pytest.mark.slow  # a real gateway for each
 BEHIND = ("openai-chat", "anthropic", "responses", "gemini")
 
 

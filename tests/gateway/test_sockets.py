@@ -17,6 +17,7 @@ from penstock.gateway.sockets import Server, bound, listen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow  # a real gateway for each
 LIMIT = 20.0
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.inspector.conftest import Inspected
 
 OWNER, FIRST, SECOND, SAME = (f"pk-penstock-{word}0123456789" for word in ("owner", "first", "second", "same"))
+pytestmark = pytest.mark.slow  # a real gateway for each
 KEYS = {
     "owner": Key(hash=digest(OWNER), inspect="all"),
     "first": Key(hash=digest(FIRST)),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tests.inspector.conftest import Inspected
 
+pytestmark = pytest.mark.slow  # a real gateway for each
 PROVIDERS = (
     "openai-chat", "replay", *(
         pytest.param(name, marks=pytest.mark.slow)
