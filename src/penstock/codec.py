@@ -201,18 +201,18 @@ def as_they_stand(said: list[bytes]) -> list[str]:
         texts = [words.decode() for words in said]
     except UnicodeDecodeError:
         texts = []
-    if texts and all(texts) and _plain("".join(texts)):
+    if texts and all(texts) and plain("".join(texts)):
         return texts  # mostly: one look at all of it is cheaper than one at each
     made: list[str] = []
     for words in said:
         text = words.decode("utf-8", "replace")
-        if not text or "\ufffd" in text or not _plain(text):
+        if not text or "\ufffd" in text or not plain(text):
             break
         made.append(text)
     return made
 
 
-def _plain(text: str) -> bool:
+def plain(text: str) -> bool:
     """Whether a text stands in JSON as it is. Some that do are not told so, and read in the other way."""
     return '"' not in text and "\\" not in text and text.isprintable()
 

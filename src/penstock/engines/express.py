@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.codec import plain
 from penstock.grammar import Guard
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Express:
             text = chunk[len(self._head) : -len(self._tail)].decode()
         except UnicodeDecodeError:
             return None
-        if not (text and _plain(text)):
+        if not (text and plain(text)):
             return None
         return [self._part.delta(self._part.index, text)]
 
@@ -143,15 +144,10 @@ def express(parser: Any, decoder: Decoder, after: Any) -> Express | None:
     return Express(parser, decoder, after) if type(after) is Guard and hasattr(parser, "idle") else None
 
 
-def _plain(text: str) -> bool:
-    """Whether a text stands in JSON as it is. Some that do are not told so, and read in another way."""
-    return '"' not in text and "\\" not in text and text.isprintable()
-
-
 def _as_they_stand(words: list[bytes]) -> list[bytes]:
     """The texts, up to the first that is none: empty, or no inside of a JSON string."""
     joined = b"".join(words)
-    if joined.isascii() and b"" not in words and _plain(joined.decode()):
+    if joined.isascii() and b"" not in words and plain(joined.decode()):
         return words  # mostly: one look at all of it is cheaper than one at each
     for number, one in enumerate(words):
         try:

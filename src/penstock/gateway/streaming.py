@@ -91,6 +91,7 @@ class Streaming:
                 text = words.decode()
             except UnicodeDecodeError:
                 return False
+            # `codec.plain`, written out: a call would be one more thing to touch.
             if not text or '"' in text or "\\" in text or not text.isprintable():
                 return False
             data = chunk if same else before + words + behind

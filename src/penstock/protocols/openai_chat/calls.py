@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.events import CallDelta
 from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
@@ -70,11 +69,10 @@ class Calls:
         """More input of the call at that index, if it can be nothing else; False asks for `add`."""
         slot = self._at.get(index)
         part = self._ledger.find(slot.key) if slot is not None and slot.opened else None
-        if slot is None or part is None or not part.pieces or part.muted or not text or "{" in text:
+        if slot is None or part is None or not part.pieces or "{" in text:
             return False
         slot.pieces.append(text)
-        part.pieces.append(text)
-        self._ledger.out.append(CallDelta(part.index, text))
+        self._ledger.add(slot.key, text)
         return True
 
     def close(self) -> None:

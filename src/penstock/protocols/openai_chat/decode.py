@@ -83,7 +83,7 @@ class ChatDecoder(Decoder):
     def _fragment(self, chunk: wire.More, call: wire.ToolCall) -> bool:
         """Whether a payload was only more of the input of a call, and was told."""
         said = call.function
-        if said is None or type(said.arguments) is not str or self.ledger.mending or self._first.speaking:
+        if said is None or not isinstance(said.arguments, str) or self._first.speaking:
             return False
         place, call.index, text, said.arguments = call.index, None, said.arguments, None
         alone = chunk == _MORE_INPUT
