@@ -101,7 +101,8 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool]) -> tu
         said.append(data)
         return True
 
-    out = Outlet(send, cast("Any", Stays()), every=0, limit=1, push=push)
+    out = Outlet(send, cast("Any", Stays()), every=0, limit=1)
+    out.push = push
     out.prepare("sse", ())
     kept = Keeping()
     asked = Asked(Request(model="m"), target)

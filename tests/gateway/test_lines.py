@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from asyncio import Event
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -96,12 +97,21 @@ class Cycle:
 
     def __init__(self) -> None:
         self.flow = self
-        self.write_paused = self.response_complete = False
-        self.chunked_encoding = True
-        self.resumed = 0
+        self.write_paused = self.response_complete = self.response_started = self.access_log = False
+        self.chunked_encoding = self.keep_alive = True
+        self.waiting_for_100_continue = False
+        self.default_headers = [(b"date", b"today")]
+        self.message_event = Event()
+        self.resumed = self.told = 0
 
     def resume_reading(self) -> None:
         self.resumed += 1
+
+    def on_response(self) -> None:
+        self.told += 1
+
+    async def send(self, message: Any) -> None:
+        """What ASGI offers."""
 
 
 class Wire:
@@ -113,6 +123,9 @@ class Wire:
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
+
+    def close(self) -> None:
+        self.written.append(b"closed")
 
     def call_soon(self, call: Any) -> None:
         self.soon.append(call)
@@ -132,6 +145,63 @@ def test_a_chunk_is_pushed_only_where_it_can_be() -> None:
     line.left()
     assert not line.push(b"three")
     assert len(wire.written) == 1
+
+
+TYPE = (b"content-type", b"text/event-stream")
+HEAD = b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-type: text/event-stream\r\n"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "closed"])
+def test_head_and_end_leave_without_uvicorn_which_is_told(kept: bool) -> None:
+    cycle, wire = Cycle(), Wire()
+    cycle.keep_alive, cycle.chunked_encoding = kept, False
+    line = Line(cycle, wire, wire)
+    assert line.begin([TYPE])
+    assert cycle.response_started
+    assert cycle.chunked_encoding
+    assert not line.begin([TYPE]), "a head goes out once"
+    assert line.end(b"one")
+    last = b"" if kept else b"connection: close\r\n"
+    assert wire.written[0] == HEAD + last + b"transfer-encoding: chunked\r\n\r\n3\r\none\r\n0\r\n\r\n"
+    assert wire.written[1:] == ([] if kept else [b"closed"])
+    assert cycle.response_complete
+    assert cycle.message_event.is_set()
+    assert cycle.told == 1
+    assert not line.end(b"two"), "an answer ends once"
+
+
+def test_an_end_without_words_and_after_others() -> None:
+    cycle, wire = Cycle(), Wire()
+    line = Line(cycle, wire, wire)
+    line.begin([TYPE])
+    assert line.push(b"one")
+    assert line.end(b"")
+    assert wire.written[0].startswith(HEAD)
+    assert wire.written[0].endswith(b"\r\n\r\n3\r\none\r\n")
+    assert wire.written[1:] == [b"0\r\n\r\n"]
+
+
+@pytest.mark.parametrize("name", ["write_paused", "response_started", "access_log", "lost", "header"])
+def test_what_a_line_does_not_begin_is_sent(name: str) -> None:
+    cycle, wire = Cycle(), Wire()
+    line = Line(cycle, wire, wire)
+    if name == "lost":
+        line.left()
+    elif name != "header":
+        setattr(cycle, name, True)
+    assert not line.begin([(b"x-model", b"a\r\nset-cookie: b")] if name == "header" else [TYPE])
+    assert wire.written == []
+
+
+def test_a_send_that_somebody_has_wrapped_sees_the_head() -> None:
+    cycle, wire = Cycle(), Wire()
+
+    async def around(message: Any) -> None:
+        await cycle.send(message)
+
+    line = Line(cycle, wire, wire)
+    assert line.speaks(cycle.send)
+    assert not line.speaks(around)
 
 
 def test_a_head_that_nothing_follows_leaves_alone() -> None:

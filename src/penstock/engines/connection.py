@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.transport: Any = None
         self.lost = False
+        self.poll: Any = None  # of its socket; whoever first looks makes it
         self.since = 0.0  # when it became idle
         self.heard = 0.0  # when something of this answer has come last; 0 before that
         self.begin()

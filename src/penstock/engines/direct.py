@@ -44,18 +44,19 @@ def place_of(url: str) -> tuple[str, int, bool, str, str] | None:
     return host, parts.port or (443 if secure else 80), secure, target, parts.netloc
 
 
-def _spoken(transport: Any) -> bool:
+def _spoken(made: Connection) -> bool:
     """Whether an idle connection is closed, or has something to read: nobody asked, so it can only be its end."""
-    if transport.is_closing():
+    if made.transport.is_closing():
         return True
-    socket = transport.get_extra_info("socket")
-    if socket is None:
-        return False
-    if not hasattr(select, "poll"):
-        return bool(select.select([socket.fileno()], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(socket.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+    if made.poll is None:
+        socket = made.transport.get_extra_info("socket")
+        if socket is None:
+            return False
+        if not hasattr(select, "poll"):
+            return bool(select.select([socket.fileno()], [], [], 0)[0])
+        made.poll = select.poll()
+        made.poll.register(socket.fileno(), select.POLLIN)
+    return bool(made.poll.poll(0))
 
 
 class Direct:
@@ -102,7 +103,7 @@ class Direct:
         waiting = self._idle.get(at)
         while waiting:
             made = waiting.pop()
-            if not made.lost and made.loop.time() - made.since < IDLE and not _spoken(made.transport):
+            if not made.lost and made.loop.time() - made.since < IDLE and not _spoken(made):
                 made.begin()
                 return made
             made.close()

@@ -5,6 +5,7 @@ Leans on `penstock.messages` for the body and on `penstock.providers` for the re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from penstock.engines.options import merged_headers
 from penstock.engines.substitutes import REFUSED
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
-from penstock.messages import Profile, convert_request, profile_of
+from penstock.messages import ConvertOptions, Profile, convert_request, profile_of
 from penstock.messages.images import Holding
 from penstock.messages.mapping import Rule
 from penstock.protocols import MODULES
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from penstock.engines.naming import Target
     from penstock.engines.options import RequestOptions
     from penstock.errors import ProviderError
-    from penstock.messages import ConvertOptions
     from penstock.providers.registry import Endpoint, Provider
     from penstock.request import Request
 
@@ -46,11 +46,19 @@ ANY_JSON = "loss-any-json"
 ADDED = ("stream_options",)  # fields that nobody asked for, and that can be done without
 
 
-class Prepared(msgspec.Struct):
-    """A job, and why its operation is another where it is."""
+class Plan(msgspec.Struct, kw_only=True):
+    """What is the same for all requests for a model by an operation: `job` is copied for each of them.
+
+    `why` the operation is another, where it is. `given` is what the row tells the converter. Who asks, and by which
+    engine, is filled in by the router when it first needs to know.
+    """
 
     job: Job
     why: str = ""
+    given: ConvertOptions = {}
+    sign: Any = None
+    secrets: Callable[[], tuple[str, ...]] = tuple
+    wished: tuple[str, str] | None = None
 
 
 def place(target: Target, operation: str) -> tuple[str, Endpoint, str]:
@@ -71,35 +79,45 @@ def place(target: Target, operation: str) -> tuple[str, Endpoint, str]:
     return operation, found, why
 
 
-def prepare(
-    request: Request, target: Target, operation: str, *, source: str, options: RequestOptions, account: Account,
-    env: Mapping[str, str], convert: ConvertOptions,
-) -> Prepared:  # fmt: skip
-    """The job for a turn."""
+def plan(
+    target: Target, operation: str, *, options: RequestOptions, account: Account, env: Mapping[str, str], stream: bool
+) -> Plan:
+    """How a model is asked."""
     row, model = target.provider, target.model
     operation, endpoint, why = place(target, operation)
-    job = outline(target, operation, endpoint, options=options, account=account, env=env, stream=request.stream)
+    job = outline(target, operation, endpoint, options=options, account=account, env=env, stream=stream)
     if row.engine != "native":
-        job.request = replace(request, model=model)
-        return Prepared(job, why)
-    usage = True if request.stream and row.stream_options else None
-    asked = job.request = replace(request, model=model, usage=usage)
+        return Plan(job=job, why=why)
     facts = facts_of(row, model)
     given: ConvertOptions = {
-        "max_output": facts.max_output or None, "max_input": facts.max_input or facts.context or None, **convert,
+        "max_output": facts.max_output or None, "max_input": facts.max_input or facts.context or None,
         "profile": profile(row, endpoint.protocol),
     }  # fmt: skip
+    return Plan(job=job, why=why, given=given)
+
+
+def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOptions) -> Job:
+    """The job for a turn."""
+    job = replace(plan.job)
+    row, endpoint = job.provider, job.endpoint
+    if row.engine != "native":
+        job.request = replace(request, model=job.model)
+        return job
+    usage = True if request.stream and row.stream_options else None
+    asked = job.request = replace(request, model=job.model, usage=usage)
+    given: ConvertOptions = {**plan.given, **convert, "profile": plan.given["profile"]}
     made = convert_request(asked, source, endpoint.protocol, **given)
-    worded = any(row.code == ANY_JSON for row in made.diagnostics)
+    found = made.diagnostics
+    worded = bool(found) and any(row.code == ANY_JSON for row in found)
     if worded:
         made = convert_request(substitutes.worded(asked), source, endpoint.protocol, **given)
     body, dropped = trimmed(made.body, row, endpoint)
-    job.body = over(over(body, job.body), options.extra_body)
+    job.body = over(over(body, job.body), job.options.extra_body)
     job.diagnostics, job.cleared = [*made.diagnostics, *dropped], made.cleared
     job.shaping = made.restore.stages()
     if job.diagnostics or worded:
         substitutes.fill(job, request, ["any-json"] if worded else ())
-    return Prepared(job, why)
+    return job
 
 
 def outline(

@@ -20,12 +20,12 @@ from penstock.engines.config import Config
 from penstock.engines.flags import wished
 from penstock.engines.naming import Target, targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.prepare import outline, over, place, prepare, relieved
+from penstock.engines.prepare import Plan, outline, over, place, plan, prepare, relieved
 from penstock.engines.record import Decision, Record, Recorder
 from penstock.engines.reply import Reply
 from penstock.engines.retrying import Wait, elsewhere, passing, pause
 from penstock.engines.signing import Signing
-from penstock.engines.surroundings import live
+from penstock.engines.surroundings import Changes, live
 from penstock.errors import InputError, InvalidRequest, ProviderError, provider_error
 from penstock.events import Fault
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+_MOST = 1000  # names that are remembered, and plans
+_MOMENT = 0.05  # seconds that a first try may have spent before it: no reason to give it less
 
 
 class Router:
@@ -62,6 +64,9 @@ class Router:
         self._auths: dict[tuple[str, ...], Auth] = {}
         self._own = RequestOptions.read(self.config.options)
         self._below: dict[str, RequestOptions] = {}  # the options of each provider, over our own
+        self._changes = Changes(self.env)
+        self._meant: dict[str, list[Target]] = {}  # who is meant by a name,
+        self._plans: dict[tuple[str, str, str, bool], Plan] = {}  # and how they are asked
         self._sleep = sleep
         self._chance = chance
 
@@ -85,27 +90,23 @@ class Router:
         """A turn: the reply once its first content is there, or an error once nobody could give any."""
 
         async def once(target: Target, record: Record, left: float) -> Reply:
-            chosen = self._options(target, options, left)
-            account = self.config.account(target.provider.name)
-            made = prepare(
-                request, target, operation, source=source, options=chosen, account=account, env=self.env,
-                convert=convert or {},
-            )  # fmt: skip
-            if made.why:
-                self._note(record, "operation", made.job.operation, made.why, target)
+            plan = self._plan(target, operation, options, left, stream=request.stream)
+            job = prepare(request, plan, source=source, convert=convert or {})
+            if plan.why:
+                self._note(record, "operation", job.operation, plan.why, target)
             if watch is not None:
-                watch.chosen(made.job)
-            self._sign(made.job)
-            used = self._engine(made.job, record, engine)
+                watch.chosen(job)
+            self._sign(job, plan)
+            used = self._engine(job, record, engine, plan)
             try:
-                answer = await used.open(made.job)
+                answer = await used.open(job)
             except InvalidRequest as error:
-                field = relieved(made.job, error)
+                field = relieved(job, error)
                 if not field:
                     raise
                 self._note(record, "retry", "field", f"without {field}: {error}", target)
-                answer = await used.open(made.job)
-            reply = Reply(answer, made.job, record, used.name)
+                answer = await used.open(job)
+            reply = Reply(answer, job, record, used.name)
             await reply.begin()
             self._note(record, "open", used.name, f"{used.name} is answering, status {reply.status}", target, used.name)
             return reply
@@ -126,8 +127,9 @@ class Router:
             said = body(target, endpoint.protocol)
             kept = {name: value for name, value in said.items() if name not in endpoint.drop}
             job.body = over(over(kept, job.body), chosen.extra_body)
-            self._sign(job)
-            used = self._engine(job, record, engine)
+            plan = Plan(job=job)
+            self._sign(job, plan)
+            used = self._engine(job, record, engine, plan)
             _, data = await used.fetch(job)
             self._note(record, "open", used.name, f"{used.name} has answered", target, used.name)
             return job, data, record
@@ -144,7 +146,7 @@ class Router:
         record = Record(name if isinstance(name, str) else name.provider.name)
         failed: list[ProviderError] = []
         ends = time.monotonic() + (options.over(self._own) if options is not None else self._own).timeouts.total
-        meant = targets(name, self.config, self.env) if isinstance(name, str) else [name]
+        meant = self._targets(name) if isinstance(name, str) else [name]
         for number, target in enumerate(meant):
             self._note(record, "route", "first" if not number else "next", target.why, target)
             try:
@@ -214,7 +216,37 @@ class Router:
             self._note(record, "skip", "circuit", why, target)
             raise provider_error(Fault("overloaded", why, code="circuit-open", retry_after=left), provider=name)
 
+    def _targets(self, name: str) -> list[Target]:
+        """As `targets` says. It is asked anew when the environment has changed, and with it all that is planned."""
+        if self._changes.any():
+            self._meant.clear()
+            self._plans.clear()
+        found = self._meant.get(name)
+        if found is None:
+            found = targets(name, self.config, self.env)
+            if len(self._meant) >= _MOST:
+                self._meant.clear()
+            self._meant[name] = found
+        return found
+
     # ── how ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _plan(
+        self, target: Target, operation: str, options: RequestOptions | None, left: float, *, stream: bool
+    ) -> Plan:
+        """How a target is asked. What a call says of its own way is not kept, nor is a time that is running out."""
+        chosen = self._options(target, options, left)
+        usual = chosen is self._below.get(target.provider.name)
+        key = (target.provider.name, target.model, operation, stream)
+        found = self._plans.get(key) if usual else None
+        if found is None:
+            account = self.config.account(target.provider.name)
+            found = plan(target, operation, options=chosen, account=account, env=self.env, stream=stream)
+            if usual:
+                if len(self._plans) >= _MOST:
+                    self._plans.clear()
+                self._plans[key] = found
+        return found
 
     def _options(self, target: Target, options: RequestOptions | None, left: float) -> RequestOptions:
         """The call's options over the provider's over the configuration's; no wait is longer than what is left."""
@@ -223,16 +255,22 @@ class Router:
             said = RequestOptions.read(self.config.account(target.provider.name).options)
             made = self._below[target.provider.name] = said.over(self._own)
         made = options.over(made) if options is not None else made
-        if left < made.timeouts.total:
+        if left < made.timeouts.total - _MOMENT:
             made = replace(made, timeouts=replace(made.timeouts, total=max(left, 0.001)))
         return made
 
-    def _engine(self, job: Job, record: Record, said: str) -> Engine:
+    def _engine(self, job: Job, record: Record, said: str, plan: Plan) -> Engine:
         """The engine that is wished for, or the one that can."""
         row = job.provider
         if row.engine != "native":
             return self._made(row.engine)
-        name, who = wished(row.name, self.config, self.env, said)
+        if said or plan.wished is None:
+            wish = wished(row.name, self.config, self.env, said)
+            if not said:
+                plan.wished = wish
+        else:
+            wish = plan.wished
+        name, who = wish
         engine = self._made(name)
         lacks = engine.lacks(job)
         if lacks:
@@ -246,10 +284,16 @@ class Router:
             self._engines[name] = engine_named(name)
         return self._engines[name]
 
-    def _sign(self, job: Job) -> None:
+    def _sign(self, job: Job, plan: Plan) -> None:
         """Who is asking. Tokens are kept, so what signs is kept too."""
         if job.provider.engine != "native":
             return
+        if plan.sign is None:
+            auth = self._auth(job)
+            plan.sign, plan.secrets = Signing(auth, job.options, self._made("native")), auth.secrets
+        job.sign, job.secrets = plan.sign, plan.secrets()
+
+    def _auth(self, job: Job) -> Auth:
         row, account = job.provider, self.config.account(job.provider.name)
         key = job.options.key or account.key or (self.env.get(account.env, "") if account.env else "")
         known = (row.name, row.base_url, key, *(self.env.get(name, "") for name in row.env))
@@ -261,8 +305,7 @@ class Router:
                 raise provider_error(Fault("auth", str(error)), provider=row.name, model=job.model) from error
             if not job.options.key:  # a caller's own key is not kept
                 self._auths[known] = auth
-        job.sign = Signing(auth, job.options, self._made("native"))
-        job.secrets = auth.secrets()
+        return auth
 
     def _note(
         self, record: Record, what: Any, code: str, why: str, target: Target, engine: str = "", wait: float = 0.0

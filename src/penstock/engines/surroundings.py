@@ -31,6 +31,11 @@ class Surroundings(Mapping[str, str]):
     def __contains__(self, name: object) -> bool:
         return self._data is None or (isinstance(name, str) and _key(name) in self._data)
 
+    @property
+    def plain(self) -> Mapping[Any, Any]:
+        """What is quickest to compare with what it was."""
+        return self if self._data is None else self._data
+
     def get(self, key: str, /, default: Any = None) -> Any:  # the overloads of Mapping's are too many to say again
         data = self._data
         return default if data is not None and _key(key) not in data else os.environ.get(key, default)
@@ -42,6 +47,20 @@ def _key(name: str) -> Any:
 
 
 LIVE: Mapping[str, str] = Surroundings()
+
+
+class Changes:
+    """Whether an environment is as it was when that was last asked: a comparison, where reading it is a search."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._now: Mapping[Any, Any] = env.plain if isinstance(env, Surroundings) else env
+        self._seen: dict[Any, Any] | None = None
+
+    def any(self) -> bool:
+        if self._seen == self._now:
+            return False
+        self._seen = dict(self._now)
+        return True
 
 
 def live(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -103,8 +103,7 @@ class App:
         line = line_of(scope)
         gone = Gone(receive, line)
         try:
-            push = line.push if line is not None else None
-            out = Outlet(send, gone, every=serve.ping, limit=serve.write, push=push)
+            out = Outlet(send, gone, every=serve.ping, limit=serve.write, line=line)
             if fault is not None:
                 status, body, headers = refusing.refusal(door.protocol, fault)
                 await out.whole(status, body, headers)

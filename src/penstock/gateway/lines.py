@@ -1,7 +1,8 @@
 """A line: what one request of a connection may do beyond ASGI, where our own server runs the application.
 
 It is put in the scope. With it a chunk is written from within the callback that read it, the head of an answer leaves
-with its first chunk, and a client's leaving is told at once: no task waits for it. Elsewhere ASGI does the same.
+with its first chunk, and a client's leaving is told at once: no task waits for it. A stream's head and end are written
+without uvicorn's help, which is told of them. Elsewhere ASGI does the same.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Iterable, MutableMapping
 
 NAME = "penstock.line"  # in the scope
 _HEAD = b"HTTP/1.1 "
 _INFORMING = b"HTTP/1.1 1"  # is no head of an answer
+_FINE = b"HTTP/1.1 200 OK\r\n"
+_PIECES = b"transfer-encoding: chunked\r\n\r\n"
+_LAST = b"connection: close\r\n"
 
 
 class Line:
@@ -29,16 +33,51 @@ class Line:
 
     # ── what a turn does with it ──────────────────────────────────────────────────────────────────
 
+    def speaks(self, send: Any) -> bool:
+        """Whether a `send` is uvicorn's own: what somebody has put around it must see the head and the end."""
+        return getattr(send, "__self__", None) is self._cycle
+
+    def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """The head of a stream, which leaves with what follows it. False: `send` it."""
+        cycle = self._cycle
+        if self._flow.write_paused or self.lost or cycle.response_started or cycle.access_log:
+            return False
+        said = [*cycle.default_headers, *headers]
+        made = b"".join([b"%b: %b\r\n" % pair for pair in said])
+        if made.count(b"\n") != len(said) or made.count(b"\r") != len(said):
+            return False  # a header that is none: uvicorn says so
+        cycle.response_started = cycle.chunked_encoding = True
+        cycle.waiting_for_100_continue = False
+        self._head = _FINE + made + (_PIECES if cycle.keep_alive else _LAST + _PIECES)
+        self._loop.call_soon(self._alone)
+        return True
+
+    def end(self, data: bytes) -> bool:
+        """The last chunk of a stream, and its end. False: `send` it."""
+        cycle = self._cycle
+        if self._flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
+            return False
+        head, self._head = self._head, b""
+        framed = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data) if data else head + b"0\r\n\r\n"
+        self._transport.write(framed)
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self._transport.close()
+        cycle.on_response()
+        return True
+
     def push(self, data: bytes) -> bool:
         """Write a chunk of a stream now. False: the client cannot take it now, or has gone; then `send` it."""
         cycle = self._cycle
         if self._flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
             return False
-        framed = b"%x\r\n%b\r\n" % (len(data), data)
-        if self._head:
-            self.write(framed)
+        head = self._head
+        if head:
+            self._head = b""
+            self._transport.write(b"%b%x\r\n%b\r\n" % (head, len(data), data))
         else:
-            self._transport.write(framed)
+            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
     def watch(self, leaving: Callable[[], None]) -> None:

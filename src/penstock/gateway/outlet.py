@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from penstock.gateway.cancel import Gone
     from penstock.gateway.doors.door import Headers
+    from penstock.gateway.lines import Line
 
     Send = Callable[[Any], Awaitable[None]]
 
@@ -31,20 +32,19 @@ class Outlet:
     """One answer on its way out. `count` is how many chunks were sent; whoever sends them counts."""
 
     __slots__ = ("_beat", "_every", "_gone", "_head", "_limit", "_loop", "_seen", "_sign", "_stuck", "_timer", "begun",
-                 "count", "more", "push", "send", "size")  # fmt: skip
+                 "count", "line", "more", "push", "send", "size")  # fmt: skip
 
-    def __init__(
-        self, send: Send, gone: Gone, *, every: float, limit: float, push: Callable[[bytes], bool] | None = None
-    ) -> None:
+    def __init__(self, send: Send, gone: Gone, *, every: float, limit: float, line: Line | None = None) -> None:
         self.send = send
-        self.push = push  # writes a chunk at once, where that can be done
+        self.push = line.push if line is not None else None  # writes a chunk at once, where that can be done
+        self.line = line if line is not None and line.speaks(send) else None  # and this head and end
         self.begun = False
         self.more: Headers = ()  # headers that are learnt of late
         self.count = self.size = 0
         self._gone = gone
         self._every, self._limit = every, limit
         self._loop = asyncio.get_running_loop()
-        self._head: Any = None
+        self._head: Headers = ()
         self._sign = b""
         self._seen = 0
         self._stuck = 0.0
@@ -64,8 +64,7 @@ class Outlet:
 
     def prepare(self, framing: str, headers: Headers) -> None:
         """Say how a stream will look, and begin to watch: the head goes out with the first word, or in silence."""
-        made = [(b"content-type", TYPES[framing]), *STREAMED, *headers]
-        self._head = {"type": "http.response.start", "status": 200, "headers": made}
+        self._head = ((b"content-type", TYPES[framing]), *STREAMED, *headers)
         self._sign = SIGNS[framing]
         if self._every > 0:
             self._timer = self._loop.call_later(self._every, self._tick)
@@ -79,8 +78,9 @@ class Outlet:
 
     async def _open(self) -> None:
         self.begun = True
-        head = {**self._head, "headers": [*self._head["headers"], *self.more]} if self.more else self._head
-        await self.send(head)
+        headers = [*self._head, *self.more]
+        if self.line is None or not self.line.begin(headers):
+            await self.send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def say(self, data: bytes) -> None:
         """A chunk, which may come before anything else."""
@@ -96,7 +96,12 @@ class Outlet:
         self._gone.ending()
         self.count += 1
         self.size += len(data)
-        await self.send({"type": BODY, "body": data, "more_body": False})
+        if self.line is None or not self.line.end(data):
+            await self.send({"type": BODY, "body": data, "more_body": False})
+
+    def around(self, over: Callable[[Send], Send]) -> None:
+        """Let somebody see all that is sent: then nothing goes past `send`."""
+        self.send, self.push, self.line = over(self.send), None, None
 
     def stop(self) -> None:
         """No more signs."""

@@ -86,7 +86,7 @@ class Turn:
         services, visit = self._services, self.visit
         asked = self.asked = self.door.read(visit)
         if asked.over is not None:
-            self._out.send, self._out.push = asked.over(self._out.send), None
+            self._out.around(asked.over)
         asked.request.model = asked.request.model or services.default
         self.ticket = services.enter(visit, asked.request.model)
         self.tape = services.tape(visit, asked)

@@ -41,7 +41,7 @@ def endpoint_url(
     settings: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
     """The same, for an endpoint that was found already."""
-    fill = _Filling(provider, model, settings or {}, env or {})
+    fill = _Filling(provider, model, settings, env)
     path = (stream and endpoint.stream) or endpoint.path
     if path.startswith("https://"):
         return fill.all(path)
@@ -54,17 +54,19 @@ def filled(
     env: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
     """Any text of a row with its settings filled in: a header's value, a field of a body."""
-    return _Filling(provider, model, settings or {}, env or {}).all(text)
+    return _Filling(provider, model, settings, env).all(text) if "{" in text else text
 
 
 class _Filling:
     """One address being filled in."""
 
-    def __init__(self, provider: Provider, model: str, settings: Mapping[str, str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self, provider: Provider, model: str, settings: Mapping[str, str] | None, env: Mapping[str, str] | None
+    ) -> None:
         self._provider = provider
         self._model = model
-        self._settings = settings
-        self._env = env
+        self._settings = settings or {}
+        self._env = {} if env is None else env
 
     def all(self, text: str, *, quoted: bool = False, depth: int = 0) -> str:
         """The text with every field filled; `quoted` for what comes behind the host."""
