@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import encoding, parser
 from penstock.engines.express import Run, express, told
@@ -83,6 +84,9 @@ def test_most_of_a_stream_takes_the_short_way() -> None:
     assert ways.short >= 45
 
 
+OPENING = b"data: " + frame("Once") + b"\n\n"
+ENDING = b"data: " + frame("x").replace(b"null", b'"stop"') + b"\n\n"
+
 # ── many frames in one read ───────────────────────────────────────────────────────────────────────
 
 
@@ -108,11 +112,13 @@ def chat_job() -> Job:
     )
 
 
-def batches(chunks: list[bytes], *, short: bool) -> list[list[Any]]:
+def batches(chunks: list[bytes], *, short: bool, handed: bool = False) -> list[list[Any]]:
     """What a reading makes of chunks; runs as they are where the short way is open."""
 
     async def read() -> list[list[Any]]:
-        reading: Any = Reading(cast("Any", Said(chunks)), chat_job())
+        job = chat_job()
+        job.handed = handed
+        reading: Any = Reading(cast("Any", Said(chunks)), job)
         if not short:
             reading._shortened = lambda: None
         made: list[list[Any]] = []
@@ -132,7 +138,13 @@ def same_batches(chunks: list[bytes]) -> int:
         for some, all_ in zip(short, long, strict=True):
             assert one.feed((b"", some)) == other.feed((b"", all_)), target
         assert one.finish() == other.finish()
+    noted = [[event for event in batch if type(event) in NOTED] for batch in long]
+    handed = batches(chunks, short=True, handed=True)
+    assert [[event for event in batch if type(event) in NOTED] for batch in handed] == noted
     return sum(type(event) is Run for batch in short for event in batch)
+
+
+NOTED = frozenset({ev.Start, ev.Usage, ev.Finish, ev.Fault, ev.CallStart, ev.CallEnd})
 
 
 @over(CHAT)
@@ -140,7 +152,25 @@ def test_a_recorded_stream_in_one_read(case: Case) -> None:
     same_batches([case.wire.read_bytes()])
 
 
-OPENING = b"data: " + frame("Once") + b"\n\n"
+@over(CHAT)
+def test_nobody_asks_what_a_text_says(case: Case) -> None:
+    """Frames that are only counted say the same when somebody asks after all."""
+    body = case.wire.read_bytes()
+    for chunks in ([body], [body[: len(body) // 2], body[len(body) // 2 :]]):
+        handed = batches(chunks, short=True, handed=True)
+        assert [told(batch) for batch in handed] == batches(chunks, short=False)
+
+
+def test_frames_are_counted_up_to_the_last_that_is_like_them() -> None:
+    words = b"".join(b"data: " + frame(f" word {number}") + b"\n\n" for number in range(200))
+    for rest in (b"", b"data: [DONE]\n\n", b"data: " + frame("x")[:50], b"data: " + frame("x")[:-20], ENDING):
+        chunk = OPENING * 5 + words + rest
+        made = batches([chunk], short=True, handed=True)[0]
+        (run,) = [event for event in made if type(event) is Run]
+        assert len(run.words) >= 200
+        assert run.words[-1] == b" word 199"
+    split = OPENING * 5 + words + ENDING + words
+    assert told(batches([split], short=True, handed=True)[0]) == batches([split], short=False)[0]
 
 
 @hypothesis.given(

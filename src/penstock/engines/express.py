@@ -32,15 +32,24 @@ class Lane:
 
 
 class Run:
-    """Frames in a row that only say more of one part. Their events are made when somebody wants them.
+    """Frames in a row that only say more of one part. Their events are made when somebody wants them."""
 
-    `words` are the texts, each as it stands between the quotes of JSON.
-    """
+    __slots__ = ("_unread", "_words", "index", "kind")
 
-    __slots__ = ("index", "kind", "words")
+    def __init__(
+        self, kind: Any, index: int, words: list[bytes] | None, unread: tuple[bytes, bytes] = (b"", b"")
+    ) -> None:
+        self.kind, self.index = kind, index
+        self._words = words
+        self._unread = unread  # the bytes from the first words to the last, and what stands between two
 
-    def __init__(self, kind: Any, index: int, words: list[bytes]) -> None:
-        self.kind, self.index, self.words = kind, index, words
+    @property
+    def words(self) -> list[bytes]:
+        """The texts, each as it stands between the quotes of JSON."""
+        if self._words is None:
+            said, between = self._unread
+            self._words = _spelt(_as_they_stand(said.split(between)))
+        return self._words
 
     def events(self) -> list[AnyEvent]:
         """One for each frame."""
@@ -70,10 +79,13 @@ def shortened(batch: list[Any]) -> list[AnyEvent]:
 class Express:
     """The short way past the stages of one answer."""
 
-    __slots__ = ("_after", "_between", "_decoder", "_guard", "_head", "_ledger", "_like", "_parser", "_part", "_tail")
+    __slots__ = (
+        "_after", "_between", "_decoder", "_guard", "_head", "_ledger", "_like", "_parser", "_part", "_tail", "_unread",
+    )  # fmt: skip
 
-    def __init__(self, parser: Any, decoder: Decoder, guard: Guard) -> None:
+    def __init__(self, parser: Any, decoder: Decoder, guard: Guard, *, unread: bool) -> None:
         self._parser, self._decoder, self._guard = parser, decoder, guard
+        self._unread = unread
         self._ledger = decoder.ledger
         self._like: Like | None = None
         self._head = self._tail = self._after = self._between = b""
@@ -91,15 +103,35 @@ class Express:
             return None
         return [self._part.delta(self._part.index, text)]
 
-    def run(self, chunk: bytes) -> tuple[Run, int] | None:
-        """The run that a chunk begins with, and how many bytes of it that is."""
-        if not (self._ready() and chunk.startswith(self._head)):
+    def run(self, chunk: bytes, start: int = 0) -> tuple[Run, int] | None:
+        """The run that begins there in a chunk, and where it ends."""
+        if not (self._ready() and chunk.startswith(self._head, start)):
             return None
+        if self._unread and (found := self._alike(chunk, start)) is not None:
+            return found
+        if start:
+            chunk = chunk[start:]
         words = _as_they_stand(self._words(chunk.split(b"\n")[:-1:2], chunk))  # one byte is found faster than two
         if not words:
             return None
         size = sum(map(len, words)) + len(words) * len(self._between)
-        return Run(self._part.delta, self._part.index, _spelt(words)), size
+        return Run(self._part.delta, self._part.index, _spelt(words)), start + size
+
+    def _alike(self, chunk: bytes, start: int) -> tuple[Run, int] | None:
+        """The same for those who hand the bytes on: frames are counted, and what they say is not looked at.
+
+        Between the first head and the last tail there are as many borders as there are frames less one, and no other
+        line than theirs: then every frame is like the first.
+        """
+        between, begun = self._between, start + len(self._head)
+        border = chunk.rfind(between, start)
+        end = chunk.find(self._tail, border + len(between) if border >= 0 else begun)
+        if end < 0:  # the last one that begins so ends otherwise, or has not come whole
+            end = border
+        lines = chunk.count(b"\n", start, end) if end >= 0 else -1
+        if lines != 2 * chunk.count(between, start, end):
+            return None
+        return Run(self._part.delta, self._part.index, None, (chunk[begun:end], between)), end + len(self._tail)
 
     def _words(self, lines: list[bytes], chunk: bytes) -> list[bytes]:
         """What the frames that a chunk begins with say. `lines` is every other line of it."""
@@ -139,9 +171,12 @@ class Express:
             self._between = self._tail + self._head
 
 
-def express(parser: Any, decoder: Decoder, after: Any) -> Express | None:
-    """The short way, where there is one: nothing but a guard behind the decoder, and a parser of lines before it."""
-    return Express(parser, decoder, after) if type(after) is Guard and hasattr(parser, "idle") else None
+def express(parser: Any, decoder: Decoder, after: Any, *, unread: bool = False) -> Express | None:
+    """The short way, where there is one: nothing but a guard behind the decoder, and a parser of lines before it.
+
+    `unread`: nobody asks for the words.
+    """
+    return Express(parser, decoder, after, unread=unread) if type(after) is Guard and hasattr(parser, "idle") else None
 
 
 def _as_they_stand(words: list[bytes]) -> list[bytes]:

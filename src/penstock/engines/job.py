@@ -60,8 +60,14 @@ class Job(msgspec.Struct, kw_only=True):
     settings: dict[str, str] = {}
     sign: Sign | None = None
     secrets: tuple[str, ...] = ()
+    handed: bool = False  # the answer's bytes are handed on as they are: nobody asks what a text says
     cleared: Cleared | None = None  # what context management took away
     losses: tuple[str, ...] = ()  # names of what was asked for and could not be carried
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether its answer may be handed on as it is: nothing is renamed on the way back, nothing needs repair."""
+        return not self.shaping and not self.provider.repair
 
     def outgoing(self) -> Outgoing:
         """The request, not yet signed."""

@@ -96,8 +96,8 @@ def plan(
     return Plan(job=job, why=why, given=given)
 
 
-def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOptions) -> Job:
-    """The job for a turn."""
+def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOptions, handed: str = "") -> Job:
+    """The job for a turn. `handed` is the protocol of whoever hands an answer's bytes on where they are in it."""
     job = replace(plan.job)
     row, endpoint = job.provider, job.endpoint
     if row.engine != "native":
@@ -117,6 +117,7 @@ def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOption
     job.shaping = made.restore.stages()
     if job.diagnostics or worded:
         substitutes.fill(job, request, ["any-json"] if worded else ())
+    job.handed = handed == job.protocol and job.verbatim
     return job
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
     from penstock.stage import Stage
 
-_STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream", "application/x-ndjson")
+EVENTS = "text/event-stream"
+_STREAMS = (EVENTS, "application/vnd.amazon.eventstream", "application/x-ndjson")
 _FEW = 3  # frames after which it may be known what the others look like
 _LONG = 4096  # bytes that are worth the look
 
@@ -84,6 +85,7 @@ class Reading:
         self._decoding = Decoding(job)
         kind = incoming.headers.get("content-type", "")
         self._whole = not job.stream and not kind.startswith(_STREAMS)
+        self._unread = job.handed and kind.startswith(EVENTS)
         self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing)
         self._short: Express | None = None
@@ -112,17 +114,18 @@ class Reading:
     def _events(self, chunk: bytes) -> list[Any]:
         """What a chunk says. Of a long one that begins with what is not known yet, a few frames are read first."""
         made: list[Any] = []
-        few = _FEW
+        few, at = _FEW, 0
         try:
-            while chunk:
-                found = self._short.run(chunk) if self._short is not None else None
+            while at < len(chunk):
+                found = self._short.run(chunk, at) if self._short is not None else None
                 if found is not None:
                     made.append(found[0])
-                    chunk = chunk[found[1] :]
+                    at = found[1]
                     continue
-                first, chunk = _cut(chunk, few)
+                end = _ahead(chunk, at, few)
                 few *= 4  # what differs once may differ again: a stream without runs is read in few pieces
-                made += self._decoding.events(self._decoding.decoder.feed(self._parser.feed([first])))
+                made += self._decoding.events(self._decoding.decoder.feed(self._parser.feed([chunk[at:end]])))
+                at = end
                 if self._short is None:
                     self._short = self._shortened()
         except InputError as error:  # the bytes do not follow their framing; it is told behind what was read
@@ -131,7 +134,7 @@ class Reading:
 
     def _shortened(self) -> Express | None:
         parser: Any = getattr(self._parser, "settled", None) or self._parser
-        return express(parser, self._decoding.decoder, self._decoding.after)
+        return express(parser, self._decoding.decoder, self._decoding.after, unread=self._unread)
 
     async def pour(self, step: Step, glide: Glide | None = None) -> None:
         """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there.
@@ -193,10 +196,13 @@ class Reading:
         return self._decoding.diagnostics
 
 
-def _cut(chunk: bytes, few: int) -> tuple[bytes, bytes]:
-    """The first few frames of a long chunk, and the rest; all of a short one."""
-    if len(chunk) <= _LONG:
-        return chunk, b""
-    rest = chunk.split(b"\n\n", few)[few:]
-    size = len(rest[0]) if rest else 0
-    return chunk[: len(chunk) - size], chunk[len(chunk) - size :]
+def _ahead(chunk: bytes, start: int, few: int) -> int:
+    """Where the next few frames of a long chunk end; of a short one, its end."""
+    size = len(chunk)
+    if size - start <= _LONG:
+        return size
+    for _ in range(few):
+        start = chunk.find(b"\n\n", start) + 2
+        if start < 2:  # noqa: PLR2004 — not found
+            return size
+    return start

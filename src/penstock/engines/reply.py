@@ -220,7 +220,7 @@ class Reply:
     @property
     def verbatim(self) -> bool:
         """Whether its bytes may be handed on as they are: nothing was renamed on the way, and nothing needs repair."""
-        return self.raw and not self._job.shaping and not self._job.provider.repair
+        return self.raw and self._job.verbatim
 
     @property
     def framing(self) -> str:

@@ -156,7 +156,7 @@ class Services:
         source = asked.source or asked.protocol
         return await self.router.open(
             asked.request, asked.operation, source=source, convert=convert, options=self.options(visit),
-            watch=watch,
+            watch=watch, handed=asked.protocol if asked.tee and asked.request.stream else "",
         )  # fmt: skip
 
     def options(self, visit: Visit) -> RequestOptions | None:
