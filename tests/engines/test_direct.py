@@ -73,12 +73,14 @@ async def serving(
         await asyncio.sleep(0)
 
 
+async def sent(direct: Direct, url: str, body: bytes, *, method: str = "POST") -> Any:
+    letter = direct.letter(method, url, {"x-a": "b"}, tls.context(RequestOptions()))
+    assert letter is not None
+    return await direct.send(letter, body, connect=2, until=asyncio.get_running_loop().time() + 10)
+
+
 async def ask(direct: Direct, url: str, body: bytes = b"{}", *, method: str = "POST") -> tuple[int, bytes]:
-    options = RequestOptions()
-    until = asyncio.get_running_loop().time() + 10
-    made: Any = await direct.request(
-        method, url, {"x-a": "b"}, body, tls=tls.context(options), connect=2, until=until
-    )  # fmt: skip
+    made: Any = await sent(direct, url, body, method=method)
     pieces = []
     while piece := await made.all():
         pieces.append(piece)
@@ -238,10 +240,7 @@ def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
     async def scene() -> None:
         async with serving(packed(bomb)) as (direct, url, _):
             options = RequestOptions()
-            until = asyncio.get_running_loop().time() + 10
-            made: Any = await direct.request(
-                "POST", url, {}, b"{}", tls=tls.context(options), connect=2, until=until
-            )  # fmt: skip
+            made: Any = await sent(direct, url, b"{}")
             pieces = [len(await made.all()) for _ in range(5)]
             assert pieces == [PIECE] * 5
             assert sum(map(len, made._packed)) <= len(bomb)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.engines.auth.signing import Signed
 from penstock.engines.options import RequestOptions
 from penstock.engines.routing import Router
 from penstock.engines.surroundings import LIVE, Changes
@@ -99,3 +100,28 @@ def test_changes_are_told_once(env: dict[str, str] | None, monkeypatch: pytest.M
         env["B"] = "2"
     assert changes.any()
     assert not changes.any()
+
+
+class Fleeting:
+    """Signs every request otherwise, as those do whose tokens run out."""
+
+    scheme = "fleeting"
+    count = 0
+
+    async def sign(self, method: str, url: str, headers: Any, body: bytes = b"", fetch: Any = None) -> Signed:
+        self.count += 1
+        return Signed(url, {**headers, "authorization": f"Bearer {self.count}"})
+
+    def secrets(self) -> tuple[str, ...]:
+        return (str(self.count),)
+
+
+@pytest.mark.parametrize("steady", [False, True])
+def test_only_what_is_signed_alike_leaves_under_the_head_of_the_last(
+    steady: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auth: Any = Fleeting()
+    if steady:
+        auth.steady = True
+    monkeypatch.setattr("penstock.engines.routing.auth_for", lambda *_, **__: auth)
+    scene(lambda *_: None, ["1", "1", "1"] if steady else ["1", "2", "3"])

@@ -10,7 +10,7 @@ import select
 from collections import deque
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from penstock.engines.connection import Connection
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 IDLE = 60.0  # seconds that an unused connection is kept
 MOST = 512  # unused connections to one place
+Place: TypeAlias = tuple[str, int, bool, str, str]  # host, port, whether by TLS, what follows the host, its header
 AGAIN = frozenset({"GET", "HEAD", "OPTIONS"})  # what may be sent twice: it changes nothing, and costs nothing
 
 
@@ -33,8 +34,8 @@ def parsing() -> Any:
 
 
 @lru_cache(1000)
-def place_of(url: str) -> tuple[str, int, bool, str, str] | None:
-    """Host, port, whether by TLS, what stands behind the host, and the Host header; None where aiohttp knows better."""
+def place_of(url: str) -> Place | None:
+    """Where an address leads; None where aiohttp knows better."""
     parts = urlsplit(url)
     host = parts.hostname
     if parts.scheme not in {"http", "https"} or not host or "@" in parts.netloc or not url.isascii() or " " in url:
@@ -59,8 +60,27 @@ def _spoken(made: Connection) -> bool:
     return bool(made.poll.poll(0))
 
 
+class Letter:
+    """A request but for its body, ready to leave. The same letter may be sent with many."""
+
+    __slots__ = ("_head", "at", "method")
+
+    def __init__(self, method: str, place: Place, headers: Mapping[str, str], tls: ssl.SSLContext) -> None:
+        host, port, secure, target, name = place
+        lines = [f"{method} {target} HTTP/1.1\r\nhost: {name}\r\n"]
+        lines += [f"{header}: {value}\r\n" for header, value in headers.items()]
+        self._head = "".join(lines).encode("latin-1")
+        self.method, self.at = method, (host, port, secure, tls)
+
+    def data(self, body: bytes) -> bytes:
+        """All of the request."""
+        if body or self.method == "POST":
+            return b"%bcontent-length: %d\r\n\r\n%b" % (self._head, len(body), body)
+        return self._head + b"\r\n"
+
+
 class Direct:
-    """The connections. `request` gives None where the straight way is not for an address."""
+    """The connections. There is no `letter` where the straight way is not for an address."""
 
     def __init__(self, web: Any) -> None:
         self.web = web
@@ -68,35 +88,28 @@ class Direct:
         self._idle: dict[tuple[object, ...], deque[Connection]] = {}
         self._open: set[Connection] = set()
 
-    async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, tls: ssl.SSLContext,
-        connect: float, until: float,
-    ) -> Connection | None:  # fmt: skip
-        """Ask, and wait for the head of the answer: `connect` seconds for a connection, until then for all."""
+    def letter(self, method: str, url: str, headers: Mapping[str, str], tls: ssl.SSLContext) -> Letter | None:
+        """A request but for its body; None where the straight way is not for its address."""
         place = place_of(url) if self.tools is not None else None
-        if place is None:
-            return None
-        host, port, secure, target, name = place
-        lines = [f"{method} {target} HTTP/1.1\r\nhost: {name}\r\n"]
-        lines += [f"{header}: {value}\r\n" for header, value in headers.items()]
-        if body or method == "POST":
-            lines.append(f"content-length: {len(body)}\r\n")
-        head = "".join([*lines, "\r\n"]).encode("latin-1")
-        loop = asyncio.get_running_loop()
-        at = (loop, host, port, secure, tls)
+        return Letter(method, place, headers, tls) if place is not None else None
+
+    async def send(self, letter: Letter, body: bytes, *, connect: float, until: float) -> Connection:
+        """Ask, and wait for the head of the answer: `connect` seconds for a connection, until then for all."""
+        data, at = letter.data(body), (asyncio.get_running_loop(), *letter.at)
         made = self._used(at)
         while made is not None:
             try:
-                await made.ask(head + body, until)
+                await made.ask(data, until)
             except (self.web.ServerDisconnectedError, ConnectionError):
-                if made.heard or (made.sent and method not in AGAIN):
+                if made.heard or (made.sent and letter.method not in AGAIN):
                     raise
                 made = self._used(at)  # it was closed while nobody used it: the request has met no one
             else:
                 return made
+        host, port, secure, tls = letter.at
         async with asyncio.timeout_at(until):
             made = await self._connected(at, host, port, tls if secure else None, connect)
-        await made.ask(head + body, until)
+        await made.ask(data, until)
         return made
 
     def _used(self, at: tuple[object, ...]) -> Connection | None:

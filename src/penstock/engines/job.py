@@ -37,6 +37,7 @@ class Outgoing(msgspec.Struct, kw_only=True):
     stream: bool = False
 
 
+_encode = msgspec.json.Encoder().encode
 Sign: TypeAlias = Callable[[Outgoing], Awaitable[Outgoing]]
 
 
@@ -60,6 +61,8 @@ class Job(msgspec.Struct, kw_only=True):
     settings: dict[str, str] = {}
     sign: Sign | None = None
     secrets: tuple[str, ...] = ()
+    steady: bool = False  # it is signed as the one before it was
+    letters: dict[Any, Any] = {}  # what an engine keeps for the next of its kind: everything but the body
     handed: bool = False  # the answer's bytes are handed on as they are: nobody asks what a text says
     cleared: Cleared | None = None  # what context management took away
     losses: tuple[str, ...] = ()  # names of what was asked for and could not be carried
@@ -71,10 +74,13 @@ class Job(msgspec.Struct, kw_only=True):
 
     def outgoing(self) -> Outgoing:
         """The request, not yet signed."""
-        body = msgspec.json.encode(self.body) if self.endpoint.method == "POST" else b""
         return Outgoing(
-            url=self.url, method=self.endpoint.method, headers=dict(self.headers), body=body, stream=self.stream
+            url=self.url, method=self.endpoint.method, headers=dict(self.headers), body=self.data(), stream=self.stream
         )
+
+    def data(self) -> bytes:
+        """The body as it leaves."""
+        return _encode(self.body) if self.endpoint.method == "POST" else b""
 
 
 class Source(Protocol):

@@ -24,8 +24,9 @@ from penstock.secrecy import hide
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.engines.direct import Letter
     from penstock.engines.job import Job, Outgoing
-    from penstock.engines.options import RequestOptions
+    from penstock.engines.options import RequestOptions, Timeouts
 
 AGENT = f"penstock/{__version__}"
 _LARGE = 2**20  # bytes above which aiohttp wants a body as a file
@@ -48,6 +49,7 @@ class Native:
         self._sessions: dict[tuple[object, ...], Any] = {}
         self._retired: list[Any] = []
         self._direct = Direct(self._aiohttp)
+        self._troubles: tuple[type[Exception], ...] = (TimeoutError, self._aiohttp.ClientError, OSError, ValueError)
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,42 +80,61 @@ class Native:
         return incoming.headers, await incoming.whole()
 
     async def _asked(self, job: Job) -> Incoming:
-        out = job.outgoing()
-        if job.sign is not None:
-            out = await job.sign(out)
-        incoming = await self.send(out, job.options)
+        letter = job.letters.get(self)
+        if letter is not None:
+            incoming = await self._posted(letter, job.data(), job.options.timeouts)
+        else:
+            out = job.outgoing()
+            if job.sign is not None:
+                out = await job.sign(out)
+            incoming = await self.send(out, job.options, job)
         if incoming.status // 100 != _FINE:
             body = await incoming.whole(_NO)
             raise refused(incoming.status, incoming.headers, body, job)
         return incoming
 
-    async def send(self, out: Outgoing, options: RequestOptions) -> Incoming:
+    async def send(self, out: Outgoing, options: RequestOptions, job: Job | None = None) -> Incoming:
         """Send a request and wait for the head of its answer, whatever its status."""
         loop, limits = asyncio.get_running_loop(), options.timeouts
         secure = tls.context(options)  # what is wrong with it is the caller's, not the way's
         started = loop.time()
         try:
             until = started + min(limits.first_byte, limits.total)
-            response = await self._response(loop, out, options, secure, until)
-        except TimeoutError as error:
-            raise late(error, limits) from error
-        except (self._aiohttp.InvalidURL, self._aiohttp.NonHttpUrlClientError) as error:
-            raise InputError(f"{hide(out.url)!r} is no address to ask at") from error
-        except (self._aiohttp.ClientError, OSError, ValueError) as error:
-            raise broken(error) from error
+            response = await self._response(loop, out, options, secure, until, job)
+        except self._troubles as error:
+            raise self._told(error, limits, out.url) from error
         return Incoming(response, limits, loop, started)
 
+    async def _posted(self, letter: Letter, body: bytes, limits: Timeouts) -> Incoming:
+        """The same for a request whose like was sent before."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        until = started + min(limits.first_byte, limits.total)
+        try:
+            response = await self._direct.send(letter, body, connect=limits.connect, until=until)
+        except self._troubles as error:
+            raise self._told(error, limits) from error
+        return Incoming(response, limits, loop, started)
+
+    def _told(self, error: Exception, limits: Timeouts, url: str = "") -> Exception:
+        """Trouble on the way in our words."""
+        if isinstance(error, TimeoutError):
+            return late(error, limits)
+        if isinstance(error, self._aiohttp.InvalidURL | self._aiohttp.NonHttpUrlClientError):
+            return InputError(f"{hide(url)!r} is no address to ask at")
+        return broken(error)
+
     async def _response(
-        self, loop: asyncio.AbstractEventLoop, out: Outgoing, options: RequestOptions, secure: Any, until: float
-    ) -> Any:
+        self, loop: asyncio.AbstractEventLoop, out: Outgoing, options: RequestOptions, secure: Any, until: float,
+        job: Job | None,
+    ) -> Any:  # fmt: skip
         """By the straight way where there is one, else as aiohttp goes."""
         limits, proxy, headers = options.timeouts, proxy_for(out.url, options), _headers(out)
-        if proxy is None:
-            made = await self._direct.request(
-                out.method, out.url, headers, out.body, tls=secure, connect=limits.connect, until=until
-            )
-            if made is not None:
-                return made
+        letter = self._direct.letter(out.method, out.url, headers, secure) if proxy is None else None
+        if letter is not None:
+            if job is not None and job.steady and not tls.files(options):
+                job.letters[self] = letter
+            return await self._direct.send(letter, out.body, connect=limits.connect, until=until)
         async with asyncio.timeout_at(until):
             return await self._session(loop, options).request(
                 out.method, self._place(out.url), data=_body(out.body), headers=headers, allow_redirects=False,

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from penstock.diagnostics import Diagnostic
 from penstock.engines import substitutes
+from penstock.engines.drafts import Drafts, sort_of
 from penstock.engines.job import Job
 from penstock.engines.options import merged_headers
 from penstock.engines.substitutes import REFUSED
@@ -43,6 +44,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "chat": ("responses",), "responses": ("chat",), "completions": ("chat", "responses"), "fim": ("completions",),
 }  # fmt: skip
 ANY_JSON = "loss-any-json"
+_NEUTRAL = frozenset({"store", "tenant"})  # options that mean nothing to a request that nobody has answered yet
 ADDED = ("stream_options",)  # fields that nobody asked for, and that can be done without
 
 
@@ -57,8 +59,10 @@ class Plan(msgspec.Struct, kw_only=True):
     why: str = ""
     given: ConvertOptions = {}
     sign: Any = None
+    steady: bool = False  # it signs every request alike
     secrets: Callable[[], tuple[str, ...]] = tuple
     wished: tuple[str, str] | None = None
+    drafts: Drafts = msgspec.field(default_factory=Drafts)
 
 
 def place(target: Target, operation: str) -> tuple[str, Endpoint, str]:
@@ -99,13 +103,28 @@ def plan(
 def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOptions, handed: str = "") -> Job:
     """The job for a turn. `handed` is the protocol of whoever hands an answer's bytes on where they are in it."""
     job = replace(plan.job)
-    row, endpoint = job.provider, job.endpoint
+    row = job.provider
     if row.engine != "native":
         job.request = replace(request, model=job.model)
         return job
     usage = True if request.stream and row.stream_options else None
     asked = job.request = replace(request, model=job.model, usage=usage)
-    given: ConvertOptions = {**plan.given, **convert, "profile": plan.given["profile"]}
+    sort = sort_of(request, source) if convert.keys() <= _NEUTRAL else None
+    body = plan.drafts.body(sort, request) if sort is not None else None
+    if body is not None:
+        job.body = body
+    else:
+        _converted(job, request, asked, plan, source, convert)
+        if sort is not None:
+            plan.drafts.learn(sort, request, job)
+    job.handed = handed == job.protocol and job.verbatim
+    return job
+
+
+def _converted(job: Job, request: Request, asked: Request, plan: Plan, source: str, convert: ConvertOptions) -> None:
+    """Fill in the body that says what is asked, and what could not be said in it."""
+    row, endpoint = job.provider, job.endpoint
+    given: ConvertOptions = {**plan.given, **convert, "profile": plan.given.get("profile")}
     made = convert_request(asked, source, endpoint.protocol, **given)
     found = made.diagnostics
     worded = bool(found) and any(row.code == ANY_JSON for row in found)
@@ -117,8 +136,6 @@ def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOption
     job.shaping = made.restore.stages()
     if job.diagnostics or worded:
         substitutes.fill(job, request, ["any-json"] if worded else ())
-    job.handed = handed == job.protocol and job.verbatim
-    return job
 
 
 def outline(

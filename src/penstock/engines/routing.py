@@ -295,7 +295,8 @@ class Router:
         if plan.sign is None:
             auth = self._auth(job)
             plan.sign, plan.secrets = Signing(auth, job.options, self._made("native")), auth.secrets
-        job.sign, job.secrets = plan.sign, plan.secrets()
+            plan.steady = getattr(auth, "steady", False)
+        job.sign, job.secrets, job.steady = plan.sign, plan.secrets(), plan.steady
 
     def _auth(self, job: Job) -> Auth:
         row, account = job.provider, self.config.account(job.provider.name)

@@ -50,16 +50,20 @@ LIVE: Mapping[str, str] = Surroundings()
 
 
 class Changes:
-    """Whether an environment is as it was when that was last asked: a comparison, where reading it is a search."""
+    """Whether an environment is as it was when that was last asked: a comparison, where reading it is a search.
+
+    The process's own counts besides: it names the proxies.
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._now: Mapping[Any, Any] = env.plain if isinstance(env, Surroundings) else env
-        self._seen: dict[Any, Any] | None = None
+        both = [LIVE] if env is LIVE else [env, LIVE]
+        self._now: list[Mapping[Any, Any]] = [one.plain if isinstance(one, Surroundings) else one for one in both]
+        self._seen: list[dict[Any, Any]] = []
 
     def any(self) -> bool:
         if self._seen == self._now:
             return False
-        self._seen = dict(self._now)
+        self._seen = [dict(one) for one in self._now]
         return True
 
 

@@ -22,8 +22,13 @@ _contexts: dict[Key, ssl.SSLContext] = {}
 def key_of(options: RequestOptions) -> Key:
     """What makes two contexts different: the options and the state of their files."""
     own = options.client_certificate
-    files = (*options.ca_bundle, *((own.cert, own.key) if own else ()))
-    return (options.verify_ssl, own and own.passphrase, *((name, _stamp(name)) for name in files if name))
+    return (options.verify_ssl, own and own.passphrase, *((name, _stamp(name)) for name in files(options)))
+
+
+def files(options: RequestOptions) -> list[str]:
+    """What a context is made of besides the system's own: it may be renewed at any time."""
+    own = options.client_certificate
+    return [name for name in (*options.ca_bundle, *((own.cert, own.key) if own else ())) if name]
 
 
 def context(options: RequestOptions) -> ssl.SSLContext:

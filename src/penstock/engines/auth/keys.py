@@ -17,6 +17,7 @@ class NoAuth:
     """Nobody asks who is asking."""
 
     scheme = "none"
+    steady = True  # the same for every request
 
     async def sign(
         self, method: str, url: str, headers: Headers, body: bytes = b"", fetch: Fetch | None = None
@@ -29,6 +30,8 @@ class NoAuth:
 
 class KeyAuth:
     """A key in a header: `authorization: Bearer …`, `x-api-key: …`, `api-key: …`."""
+
+    steady = True
 
     def __init__(self, key: Secret, row: Credential) -> None:
         self.scheme: str = row.scheme
@@ -49,6 +52,7 @@ class QueryAuth:
     """A key in the address: `?key=…`. Whoever shows the address must hide it."""
 
     scheme = "query"
+    steady = True  # the same for every request
 
     def __init__(self, key: Secret, row: Credential) -> None:
         self._key = key
