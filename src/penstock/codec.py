@@ -56,6 +56,8 @@ class Decoder:
     read: Any  # msgspec.json.Decoder(shape).decode
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
+    mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
+    skims = False  # once something was said, only how it ends and what it costs is wanted; a decoder may know no less
 
     def __init__(self) -> None:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")
@@ -65,11 +67,14 @@ class Decoder:
         self._lessons = self._hits = 0
 
     def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
-        table = self.table
+        table, mark = self.table, self.mark
         like = self.like
         alike = self._alike(frames, 0, like) if like is not None else 0
         for number, frame in enumerate(frames):
             if number < alike:
+                continue
+            if frame[1] == mark:
+                self._odd(*frame)
                 continue
             try:
                 payload = self.read(frame[1])  # looked up each time: a handler may know of a quicker one from here on

@@ -179,6 +179,11 @@ class Page:
         self.out.append(start(part.index, *fields))
         return part
 
+    @property
+    def parts(self) -> int:
+        """How many parts of this turn were begun."""
+        return self._next
+
     def find(self, key: Hashable) -> Part | None:
         """The open part of that key."""
         return self._parts.get(key)

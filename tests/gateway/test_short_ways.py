@@ -17,6 +17,7 @@ from penstock.bridge import encoding, parser
 from penstock.engines.express import Run, express, told
 from penstock.engines.job import Job
 from penstock.engines.reading import Reading
+from penstock.engines.reply import PREAMBLE
 from penstock.errors import ProviderError
 from penstock.framing import LIMIT, WRITERS
 from penstock.gateway.doors.door import Asked
@@ -144,7 +145,7 @@ def same_batches(chunks: list[bytes]) -> int:
     return sum(type(event) is Run for batch in short for event in batch)
 
 
-NOTED = frozenset({ev.Start, ev.Usage, ev.Finish, ev.Fault, ev.CallStart, ev.CallEnd})
+NOTED = frozenset({ev.Start, ev.Usage, ev.Finish, ev.Fault})
 
 
 @over(CHAT)
@@ -153,12 +154,20 @@ def test_a_recorded_stream_in_one_read(case: Case) -> None:
 
 
 @over(CHAT)
-def test_nobody_asks_what_a_text_says(case: Case) -> None:
-    """Frames that are only counted say the same when somebody asks after all."""
+def test_what_counts_where_bytes_are_handed_on(case: Case) -> None:
+    """How a turn begins, what it costs, how it ends, and that something is said: known as early as by a full reading."""
     body = case.wire.read_bytes()
-    for chunks in ([body], [body[: len(body) // 2], body[len(body) // 2 :]]):
-        handed = batches(chunks, short=True, handed=True)
-        assert [told(batch) for batch in handed] == batches(chunks, short=False)
+    for chunks in ([body], [one + b"\n\n" for one in body.split(b"\n\n")]):
+        handed, full = batches(chunks, short=True, handed=True), batches(chunks, short=False)
+        for some, all_ in zip(handed, full, strict=True):
+            assert [one for one in some if type(one) in NOTED] == [one for one in all_ if type(one) in NOTED]
+        assert _begun(handed) == _begun(full)
+
+
+def _begun(made: list[list[Any]]) -> int:
+    """The number of the first batch that says something."""
+    says = (any(type(event) not in PREAMBLE for event in batch) for batch in made)
+    return next((number for number, said in enumerate(says) if said), -1)
 
 
 def test_frames_are_counted_up_to_the_last_that_is_like_them() -> None:

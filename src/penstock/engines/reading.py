@@ -85,7 +85,7 @@ class Reading:
         self._decoding = Decoding(job)
         kind = incoming.headers.get("content-type", "")
         self._whole = not job.stream and not kind.startswith(_STREAMS)
-        self._unread = job.handed and kind.startswith(EVENTS)
+        self._unread = self._decoding.decoder.skims = job.handed and kind.startswith(EVENTS)
         self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing)
         self._short: Express | None = None

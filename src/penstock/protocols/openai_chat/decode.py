@@ -38,6 +38,7 @@ class ChatDecoder(Decoder):
 
     protocol = NAME
     shape = wire.Chunk
+    mark = b"[DONE]"
     read = staticmethod(_read_chunk)
 
     def __init__(self, *, think: bool = True) -> None:
@@ -71,7 +72,11 @@ class ChatDecoder(Decoder):
                     self.ledger.tell(part, text)
                     self.learn(part, text)
                     return
-                if not text and delta.tool_calls and self._fragment(chunk, delta.tool_calls[0]):
+                if not text and (
+                    self._skimmed(chunk, choices)
+                    if self.skims
+                    else delta.tool_calls and self._fragment(chunk, delta.tool_calls[0])
+                ):
                     return
         if choices and self.ledger.inside:
             self._spread(chunk)
@@ -79,6 +84,20 @@ class ChatDecoder(Decoder):
                 self.learn(self._first.plain, text)
         else:
             self._chunk(_read_chunk(self.frame[1]))
+
+    def _skimmed(self, chunk: wire.More, choices: list[wire.Choice]) -> bool:
+        """Whether a payload says nothing that counts for somebody who knows already that something is said."""
+        ledger = self.ledger
+        if not (ledger.inside and ledger.parts) or chunk.usage is not None or chunk.error is not None:
+            return False
+        for choice in choices:
+            if choice.finish_reason or choice.error is not None or choice.content_filter_results:
+                return False
+            if choice.delta is None:
+                return False
+            if choice.delta.tool_calls and not choice.index:
+                ledger.calls = ledger.calls or 1  # it decides what a `stop` means
+        return chunk.x_groq is None
 
     def _fragment(self, chunk: wire.More, call: wire.ToolCall) -> bool:
         """Whether a payload was only more of the input of a call, and was told."""

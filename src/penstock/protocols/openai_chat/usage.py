@@ -11,7 +11,10 @@ from penstock.protocols.openai_chat import wire
 
 
 def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
+    for value in values:  # a generator would cost more than all the rest
+        if value is not None:
+            return value
+    return None
 
 
 def _apart(prompt: int | None, completion: int, reasoning: int, total: int | None) -> bool:
