@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from weakref import ref
 
 import msgspec
 
@@ -198,6 +199,12 @@ class Decoder:
             self.table[type(payload)](self, payload)
         except ILL_SHAPED as error:
             self._ill(error)
+
+
+def weakly(method: Any) -> Any:
+    """A method for those whom its owner holds: what holds each other would only be freed by the collector."""
+    owner, call = ref(method.__self__), method.__func__
+    return lambda *args: call(owner(), *args)
 
 
 def as_they_stand(said: list[bytes]) -> list[str]:

@@ -63,6 +63,7 @@ class Page:
         self.mending = False  # switched on by the first payload that holds a lone surrogate
         self.ended = False
         self.turns = 0
+        self.id = ""  # of the turn
         self.inside = False
         self._early: list[AnyEvent] = []
         self._reset()
@@ -90,7 +91,7 @@ class Page:
             return False
         if self.turns:
             self._reset()
-        self.inside, self.ended = True, False
+        self.inside, self.ended, self.id = True, False, id
         self.turns += 1
         self.out.append(ev.Start(id, model, created, extra))
         self.out += self._early

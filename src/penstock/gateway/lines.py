@@ -65,6 +65,7 @@ class Line:
         if not cycle.keep_alive:
             self._transport.close()
         cycle.on_response()
+        self.part()
         return True
 
     def push(self, data: bytes) -> bool:
@@ -96,6 +97,11 @@ class Line:
     @property
     def over(self) -> bool:
         return bool(self._cycle.response_complete)
+
+    def part(self) -> None:
+        """Let go of the request, which holds this line: what holds each other is only freed by the collector."""
+        self._cycle.transport = self._transport
+        self._cycle.scope.pop(NAME, None)
 
     # ── what uvicorn asks of a transport ──────────────────────────────────────────────────────────
 

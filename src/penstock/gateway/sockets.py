@@ -52,7 +52,14 @@ class Bounded(_Base):  # type: ignore[misc]
         if self.cycle is not before:
             self.cycle.transport = line = Line(self.cycle, self.transport, self.loop)
             self.scope[NAME] = line
-            self._lines = (*(one for one in self._lines if not one.over), line)
+            self._lines = (*self._answering(), line)
+
+    def _answering(self) -> tuple[Line, ...]:
+        """The lines that are still needed."""
+        for line in self._lines:
+            if line.over:
+                line.part()
+        return tuple([line for line in self._lines if not line.over])
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]
@@ -62,7 +69,7 @@ class Bounded(_Base):  # type: ignore[misc]
         self._timer.cancel()
         for line in self._lines:
             line.left()
-        self._lines = ()
+        self._lines = self._answering()
         super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
 
     def data_received(self, data: bytes) -> None:

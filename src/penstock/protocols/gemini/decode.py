@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from penstock.codec import Decoder
+from penstock.codec import Decoder, weakly
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.interactions import Interactions
 from penstock.protocols.gemini.own import NAME, own
@@ -37,7 +37,7 @@ class GeminiDecoder(Decoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._interactions = Interactions(self.ledger, self._keep_other)
+        self._interactions = Interactions(self.ledger, weakly(self._keep_other))
         self._snake = False
         self._named = ""  # the id that the last chunk had
         self._fresh("")
@@ -109,7 +109,7 @@ class GeminiDecoder(Decoder):
         if index in self._voices:
             return self._voices[index]
         turn = self._id or f"{crc32(self.frame[1]):08x}"
-        voice = self._voices[index] = Voice(index, self.ledger, turn, self._again)
+        voice = self._voices[index] = Voice(index, self.ledger, turn, weakly(self._again))
         return voice
 
     def _again(self, candidate: int, part: int) -> tuple[dict[str, Any], wire.Part | None]:

@@ -13,8 +13,6 @@ import msgspec
 from penstock.jsontext import is_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.events import CallForm, Extra
     from penstock.parts import Ledger
     from penstock.protocols.openai_chat import wire
@@ -41,10 +39,9 @@ class Slot:
 class Calls:
     """The calls of one choice."""
 
-    def __init__(self, ledger: Ledger, choice: int, mint: Callable[[int], str]) -> None:
+    def __init__(self, ledger: Ledger, choice: int) -> None:
         self._ledger = ledger
         self._choice = choice
-        self._mint = mint
         self._slots: list[Slot] = []
         self._at: dict[int, Slot] = {}
 
@@ -101,7 +98,9 @@ class Calls:
             self._close_whole(self._slots[-1])
         extra = {"openai-chat": {"extra_content": call.extra_content}} if call.extra_content else None
         form: CallForm = "text" if call.custom else "json"
-        slot = Slot((self._choice, number), call.id or self._mint(number), form, extra)
+        slot = Slot(
+            (self._choice, number), call.id or f"call_{self._ledger.id or 'turn'}_{self._choice}_{number}", form, extra
+        )
         slot.twin = next((one for one in self._slots if call.id and one.id == call.id), None)
         self._slots.append(slot)
         self._at[number if call.index is None else call.index] = slot

@@ -45,7 +45,6 @@ class ChatDecoder(Decoder):
         super().__init__()
         self._think = think
         self._done = False
-        self._id = ""
         self._notes: dict[str, Any] = {}
         self._voices: dict[int, Voice] = {}
         self._first = self._voice(0)
@@ -159,10 +158,9 @@ class ChatDecoder(Decoder):
             self._voices.clear()
             self._notes.clear()
             self._first, self._done = self._voice(0), False
-        self._id = chunk.id or ""
         created = None if chunk.created is None else int(chunk.created)
         said = {key: value for key in ("service_tier", "system_fingerprint") if (value := getattr(chunk, key))}
-        return self.ledger.start(self._id, chunk.model or "", created, {NAME: said} if said else None)
+        return self.ledger.start(chunk.id or "", chunk.model or "", created, {NAME: said} if said else None)
 
     def _count(self, raw: Any) -> None:
         usage = read_usage(raw) if isinstance(raw, dict) else None  # pyright: ignore[reportUnknownArgumentType]
@@ -194,8 +192,7 @@ class ChatDecoder(Decoder):
     def _voice(self, index: int) -> Voice:
         voice = self._voices.get(index)
         if voice is None:
-            calls = Calls(self.ledger, index, lambda number: f"call_{self._id or 'turn'}_{index}_{number}")
-            voice = self._voices[index] = Voice(self.ledger, index, calls, think=self._think)
+            voice = self._voices[index] = Voice(self.ledger, index, Calls(self.ledger, index), think=self._think)
         return voice
 
     def _choice(self, choice: wire.Choice) -> None:

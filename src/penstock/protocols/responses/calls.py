@@ -16,8 +16,6 @@ from penstock.jsontext import usable
 from penstock.protocols.responses.speech import NAME, own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.events import By, CallForm, Extra
     from penstock.parts import Ledger, Part
     from penstock.protocols.responses.items import Item, Slot
@@ -39,12 +37,16 @@ def catch_up(ledger: Ledger, key: int, word: str) -> None:
         ledger.add(key, word[len(part.so_far) :])
 
 
+def minted(ledger: Ledger, slot: Slot) -> str:
+    """An id for a call that has none."""
+    return f"call_{ledger.id or 'turn'}_{slot.number}"
+
+
 class Calls:
     """State: which custom tools the request had, as far as the response repeats them."""
 
-    def __init__(self, ledger: Ledger, mint: Callable[[int], str]) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._mint = mint
         self._searches = False
         self._customs: set[str] = set()
 
@@ -112,7 +114,7 @@ class Calls:
         if slot.call:
             return
         item, custom = slot.item, slot.kind == "custom_tool_call"
-        slot.call = pick.text(item, "call_id") or slot.id or self._mint(slot.number)
+        slot.call = pick.text(item, "call_id") or slot.id or minted(self._ledger, slot)
         by = self._by(slot)
         form: CallForm = "text" if custom and by == "client" else "json"
         given = "" if slot.held or slot.word else as_text(item.get("input" if custom else "arguments"))

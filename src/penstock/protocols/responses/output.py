@@ -131,6 +131,7 @@ class Output:
         """The item is whole."""
         for voice in entry.voices:
             self.close(voice)
+        entry.voices = []  # they hold it
         entry.item.update(changes)
         entry.done = True
         self.send("response.output_item.done", output_index=entry.index, item=entry.item)

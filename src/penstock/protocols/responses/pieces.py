@@ -45,11 +45,8 @@ class Pieces(Decoder):
         self._speech = Speech(self.ledger)
         self._messages = Messages(self.ledger, self._speech)
         self._thoughts = Thoughts(self.ledger, self._speech)
-        self._calls = Calls(self.ledger, self._mint)
-        self._tools = Tools(self.ledger, self._mint)
-
-    def _mint(self, number: int) -> str:
-        return f"call_{self._id or 'turn'}_{number}"
+        self._calls = Calls(self.ledger)
+        self._tools = Tools(self.ledger)
 
     def _reader(self, slot: Slot) -> Any:
         if slot.kind == "message":

@@ -14,12 +14,10 @@ import msgspec
 from penstock import events as ev
 from penstock import pick
 from penstock.jsontext import as_json
-from penstock.protocols.responses.calls import as_text, catch_up
+from penstock.protocols.responses.calls import as_text, catch_up, minted
 from penstock.protocols.responses.speech import NAME, own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.events import By, Extra
     from penstock.parts import Ledger
     from penstock.protocols.responses.items import Item, Slot
@@ -70,9 +68,8 @@ _CODE = '{"code":"'  # how the input of a code interpreter begins, so that its c
 class Tools:
     """State: the names of calls, and the last call of each tool, for answers that name none."""
 
-    def __init__(self, ledger: Ledger, mint: Callable[[int], str]) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._mint = mint
         self._names: dict[str, str] = {}
         self._latest: dict[str, str] = {}
 
@@ -131,7 +128,7 @@ class Tools:
 
     def _ask(self, slot: Slot) -> None:
         """The call that needs approval, told as the provider's, and the question."""
-        slot.call = slot.id or self._mint(slot.number)
+        slot.call = slot.id or minted(self._ledger, slot)
         extra = own(id=slot.id, type=slot.kind)
         name = pick.text(slot.item, "name")
         self._ledger.open_call(slot.number, slot.call, name, by="provider", item=slot.id, extra=extra)
@@ -163,7 +160,7 @@ class Tools:
     def _open(self, slot: Slot, tool: Tool, by: By, extra: Extra | None) -> None:
         if slot.call:
             return
-        slot.call = pick.text(slot.item, "call_id") or slot.id or self._mint(slot.number)
+        slot.call = pick.text(slot.item, "call_id") or slot.id or minted(self._ledger, slot)
         name = pick.text(slot.item, "name") or tool.name
         self._names[slot.call], self._latest[tool.name] = name, slot.call
         self._ledger.open_call(slot.number, slot.call, name, by=by, item=slot.id, extra=extra)

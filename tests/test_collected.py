@@ -1,0 +1,65 @@
+"""Nothing that a stream leaves behind waits for the collector: what is done with is free at once, and its place warm."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import protocols
+from penstock.bridge import encoding, parser
+from tests.cases import cases
+from tests.looping import over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cases import Case
+
+STREAMED = [case for case in cases() if case.streamed]
+TARGETS = [name for name in protocols.MODULES if protocols.protocol(name).encoder is not None]
+
+
+@pytest.fixture(autouse=True)
+def by_hand() -> Iterator[None]:
+    """The collector runs when it is told to, and looks at what is new alone."""
+    gc.disable()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def left(run: Callable[[], Any]) -> int:
+    """How many objects only the collector finds after a second run: the first may load and keep things."""
+    run()
+    gc.freeze()
+    run()
+    return gc.collect()
+
+
+@over(STREAMED)
+def test_reading_leaves_nothing(case: Case) -> None:
+    wire = case.wire.read_bytes()
+
+    def read() -> None:
+        cut: Any = parser(case.framing)
+        decoder = protocols.decoder(case.protocol)
+        decoder.feed(cut.feed([wire]))
+        decoder.feed(cut.finish())
+        decoder.finish()
+
+    assert left(read) == 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@over(STREAMED[::5])
+def test_writing_leaves_nothing(case: Case, target: str) -> None:
+    events = case.expected()
+
+    def write() -> None:
+        pipe = encoding(target, frames=True)
+        pipe.feed(events)
+        pipe.finish()
+
+    assert left(write) == 0
