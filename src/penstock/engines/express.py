@@ -37,18 +37,18 @@ class Run:
     __slots__ = ("_unread", "_words", "index", "kind")
 
     def __init__(
-        self, kind: Any, index: int, words: list[bytes] | None, unread: tuple[bytes, bytes] = (b"", b"")
+        self, kind: Any, index: int, words: list[bytes] | None, unread: tuple[bytes, int, int, bytes] = (b"", 0, 0, b"")
     ) -> None:
         self.kind, self.index = kind, index
         self._words = words
-        self._unread = unread  # the bytes from the first words to the last, and what stands between two
+        self._unread = unread  # a chunk, where its first words begin and its last end, and what stands between two
 
     @property
     def words(self) -> list[bytes]:
         """The texts, each as it stands between the quotes of JSON."""
         if self._words is None:
-            said, between = self._unread
-            self._words = _spelt(_as_they_stand(said.split(between)))
+            chunk, begun, end, between = self._unread
+            self._words = _spelt(_as_they_stand(chunk[begun:end].split(between)))
         return self._words
 
     def events(self) -> list[AnyEvent]:
@@ -123,15 +123,14 @@ class Express:
         Between the first head and the last tail there are as many borders as there are frames less one, and no other
         line than theirs: then every frame is like the first.
         """
-        between, begun = self._between, start + len(self._head)
+        between, tail, begun = self._between, self._tail, start + len(self._head)
         border = chunk.rfind(between, start)
-        end = chunk.find(self._tail, border + len(between) if border >= 0 else begun)
+        end = chunk.find(tail, begun if border < 0 else border + len(between))
         if end < 0:  # the last one that begins so ends otherwise, or has not come whole
             end = border
-        lines = chunk.count(b"\n", start, end) if end >= 0 else -1
-        if lines != 2 * chunk.count(between, start, end):
+        if end < 0 or chunk.count(b"\n", start, end) != 2 * chunk.count(between, start, end):
             return None
-        return Run(self._part.delta, self._part.index, None, (chunk[begun:end], between)), end + len(self._tail)
+        return Run(self._part.delta, self._part.index, None, (chunk, begun, end, between)), end + len(tail)
 
     def _words(self, lines: list[bytes], chunk: bytes) -> list[bytes]:
         """What the frames that a chunk begins with say. `lines` is every other line of it."""

@@ -11,39 +11,41 @@ from penstock.gateway.journal import cost
 
 if TYPE_CHECKING:
     from penstock.gateway.turn import Turn
+    from penstock.store.journal import Status
 
-_COUNTS = ("input", "output", "cached", "written", "reasoning", "exact")
+_UNSAID = ev.Usage()
 
 
 def row_of(turn: Turn) -> Row:
-    """The row."""
+    """The row. All of it at once: every turn pays for it."""
     visit, asked, reply = turn.visit, turn.asked, turn.reply
     spent = time.monotonic() - visit.started
+    end: Any = turn.fault or (reply.end if reply is not None else None)
+    finish = end if type(end) is ev.Finish else None
+    fault: ev.Fault | None = None if finish is not None else end or _ENDLESS
+    used = (reply.usage if reply is not None else None) or _UNSAID
     return Row(
         time=time.time() - spent, key=visit.caller.key, tenant=visit.caller.tenant, client=visit.client.name,
         route=visit.path, protocol=asked.protocol if asked else turn.door.protocol,
         stream=bool(asked and asked.request.stream), tee=turn.teed, asked=asked.request.model if asked else "",
         user=asked.request.settings.user if asked else "", operation=asked.operation if asked else "",
         http=turn.status, duration=spent, ttft=turn.first if reply else None, request_id=visit.id,
-        bytes_in=len(visit.raw), bytes_out=turn.out.size, **_ended(turn), **(_answered(reply) if reply else {}),
+        bytes_in=len(visit.raw), bytes_out=turn.out.size,
+        status="finish" if fault is None else _status(turn, fault), finish=finish.reason if finish else "",
+        fault=fault.kind if fault else "", fault_message=fault.message if fault else "",
+        upstream_id=fault.request_id if fault else "",
+        provider=reply.provider if reply else "", model=reply.model if reply else "",
+        engine=reply.engine if reply else "", upstream=reply.protocol if reply else "",
+        tries=reply.record.tries if reply else 0, decisions="\n".join(reply.record.lines()) if reply else "",
+        input=used.input, output=used.output, cached=used.cached, written=used.written, reasoning=used.reasoning,
+        exact=used.exact, cost=cost(reply.provider, reply.model, reply.usage) if reply else None,
     )  # fmt: skip
 
 
-def _ended(turn: Turn) -> dict[str, Any]:
-    end: Any = turn.fault or (turn.reply.end if turn.reply is not None else None)
-    if isinstance(end, ev.Finish):
-        return {"status": "finish", "finish": end.reason}
-    fault: ev.Fault = end or ev.Fault("truncated", "the turn has no end")
-    status = "cancelled" if fault.kind == "cancelled" else "fault" if turn.reply is not None else "refused"
-    return {"status": status, "fault": fault.kind, "fault_message": fault.message, "upstream_id": fault.request_id}
+_ENDLESS = ev.Fault("truncated", "the turn has no end")
 
 
-def _answered(reply: Any) -> dict[str, Any]:
-    made = {
-        "provider": reply.provider, "model": reply.model, "engine": reply.engine, "upstream": reply.protocol,
-        "tries": reply.record.tries, "decisions": "\n".join(reply.record.lines()),
-    }  # fmt: skip
-    if reply.usage is not None:
-        made |= {name: getattr(reply.usage, name) for name in _COUNTS}
-        made["cost"] = cost(reply.provider, reply.model, reply.usage)
-    return made
+def _status(turn: Turn, fault: ev.Fault) -> Status:
+    if fault.kind == "cancelled":
+        return "cancelled"
+    return "fault" if turn.reply is not None else "refused"

@@ -33,6 +33,12 @@ _MESSAGE = frozenset({
 _REQUEST = SETTINGS | {
     "model", "messages", "tools", "functions", "tool_choice", "function_call", "stream", "stream_options",
 }  # fmt: skip
+_WORDED = _REQUEST - MARKED
+_USUAL = frozenset({
+    "model", "messages", "tools", "tool_choice", "stream", "stream_options", "max_tokens", "temperature", "top_p",
+    "frequency_penalty", "presence_penalty", "seed", "n", "user", "parallel_tool_calls", "store",
+})  # fmt: skip
+_USAGE = frozenset({"include_usage"})
 
 
 def read_request(body: Object) -> rq.Request:
@@ -40,25 +46,36 @@ def read_request(body: Object) -> rq.Request:
     reading.as_object(body)
     messages = _messages(body)
     options = reading.table(body, "stream_options")
-    also = unsaid(body, _REQUEST)
     legacy = "functions" in body or "function_call" in body
-    if body.get("stream") is False:
-        also["stream"] = False
     return rq.Request(
         reading.text(body, "model"),
         restored(_told_apart(messages) if legacy else messages),
-        read_tools(body),
-        read_choice(body),
+        read_tools(body) if legacy or "tools" in body else [],
+        read_choice(body) if legacy or "tool_choice" in body else None,
         read_settings(body),
         stream=reading.flag(body, "stream") or False,
         usage=reading.flag(options, "include_usage"),
-        extra=keep(
-            NAME,
-            {**rest(body, _REQUEST - MARKED), **_if(stream_options=rest(options, {"include_usage"}))},
-            also=also,
-            **spelled(body),
-        ),
+        extra=None if _plainly(body, options) else _kept(body, options),
     )
+
+
+def _plainly(body: Object, options: Object) -> bool:
+    """Whether everything has a canonical word and is put in the usual way."""
+    if not body.keys() <= _USUAL or not options.keys() <= _USAGE or body.get("stream") is False:
+        return False
+    for value in body.values():  # noqa: SIM110 — a generator would cost more than the look
+        if not value and value is not False and value != 0:
+            return False
+    return True
+
+
+def _kept(body: Object, options: Object) -> Extra | None:
+    """What has no word, and how the rest was put."""
+    also = unsaid(body, _REQUEST)
+    if body.get("stream") is False:
+        also["stream"] = False
+    unknown = {**rest(body, _WORDED), **_if(stream_options=rest(options, _USAGE))}
+    return keep(NAME, unknown, also=also, **spelled(body))
 
 
 def _if(**fields: Any) -> Object:
