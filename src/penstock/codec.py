@@ -58,7 +58,7 @@ class Decoder:
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
     mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
-    skims = False  # once something was said, only how it ends and what it costs is wanted; a decoder may know no less
+    skims = False
 
     def __init__(self) -> None:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")
@@ -139,6 +139,10 @@ class Decoder:
             return msgspec.json.encode(clean(payload), enc_hook=repr)
         except ILL_SHAPED:
             return msgspec.json.encode(repr(payload))
+
+    def skim(self) -> None:
+        """Once something was said, only what it costs and how it ends is wanted. A decoder may well tell more."""
+        self.skims = True
 
     def body(self, data: bytes) -> list[AnyEvent]:
         """Read the whole body of a non-stream answer as one turn."""

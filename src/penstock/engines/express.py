@@ -175,7 +175,9 @@ def express(parser: Any, decoder: Decoder, after: Any, *, unread: bool = False) 
 
     `unread`: nobody asks for the words.
     """
-    return Express(parser, decoder, after, unread=unread) if type(after) is Guard and hasattr(parser, "idle") else None
+    return (
+        Express(parser, decoder, after, unread=unread) if isinstance(after, Guard) and hasattr(parser, "idle") else None
+    )
 
 
 def _as_they_stand(words: list[bytes]) -> list[bytes]:

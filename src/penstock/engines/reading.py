@@ -14,7 +14,7 @@ from penstock.bridge import parser
 from penstock.engines.express import Express, express
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Start
-from penstock.grammar import Guard
+from penstock.grammar import Guard, Trust
 from penstock.jsontext import loose
 from penstock.rejection import rejection
 from penstock.stage import Pipe
@@ -38,9 +38,12 @@ _LONG = 4096  # bytes that are worth the look
 class Decoding:
     """The stages between a decoder and whoever reads: shared by all engines, so that they cannot differ."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, unread: bool = False) -> None:
         self.decoder = protocols.decoder(job.protocol)
-        self.after: Stage[Any, Any] = Pipe(Guard(), *job.shaping) if job.shaping else Guard()
+        guard = Trust() if unread else Guard()
+        if unread:
+            self.decoder.skim()
+        self.after: Stage[Any, Any] = Pipe(guard, *job.shaping) if job.shaping else guard
         self._shaping = job.shaping
 
     @property
@@ -82,10 +85,10 @@ class Reading:
         self.status: int = incoming.status
         self.headers: Mapping[str, str] = incoming.headers
         self._incoming = incoming
-        self._decoding = Decoding(job)
         kind = incoming.headers.get("content-type", "")
         self._whole = not job.stream and not kind.startswith(_STREAMS)
-        self._unread = self._decoding.decoder.skims = job.handed and kind.startswith(EVENTS)
+        self._unread = job.handed and kind.startswith(EVENTS)
+        self._decoding = Decoding(job, unread=self._unread)
         self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing)
         self._short: Express | None = None

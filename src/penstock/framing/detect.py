@@ -30,6 +30,7 @@ DETECTED: Mapping[str, type[Parser]] = {
 
 _BLANK = b" \t\r\n" + BOM
 _PRELUDE_START = (b"\x00", b"\x01")  # of a message that is no longer than AWS allows
+_EVENTS = (b"data:", b"event:")  # nine streams in ten
 _FIRST_LINE = re.compile(rb"(?:data|event|id|retry|):|data[\r\n]")
 _LATER_LINE = re.compile(rb"[\r\n](?:data|event):")  # after a line we do not know, as in a stream joined midway
 
@@ -70,7 +71,7 @@ class AutoParser:
         if self._parser is not None:
             return self._parser.feed(chunks)
         self._head = b"".join((self._head, *chunks))
-        name = detect(self._head)
+        name = "sse" if self._head.startswith(_EVENTS) else detect(self._head)
         return self._begin(name).feed([self._head]) if name else []
 
     @property

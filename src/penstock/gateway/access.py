@@ -288,5 +288,11 @@ def _local(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
     if "x-forwarded-for" in headers or "forwarded" in headers:
         return False
     client = scope.get("client")
-    address = _address(client[0]) if client else None
+    return not client or _own(client[0])
+
+
+@lru_cache(1000)
+def _own(name: str) -> bool:
+    """Whether a socket's other end is on this machine; what is no address is a socket file of its."""
+    address = _address(name)
     return address is None or address.is_loopback

@@ -49,6 +49,12 @@ class ChatDecoder(Decoder):
         self._voices: dict[int, Voice] = {}
         self._first = self._voice(0)
 
+    def skim(self) -> None:
+        super().skim()
+        self._think = False  # whether it is a thought that is said does not matter
+        self._voices.clear()
+        self._first = self._voice(0)
+
     # ── the chunk ─────────────────────────────────────────────────────────────────────────────────
 
     def _chunk(self, chunk: wire.Chunk) -> None:
@@ -77,7 +83,7 @@ class ChatDecoder(Decoder):
                     else delta.tool_calls and self._fragment(chunk, delta.tool_calls[0])
                 ):
                     return
-        if choices and self.ledger.inside:
+        if self.ledger.inside and (choices or (self.skims and chunk.usage is not None)):
             self._spread(chunk)
             if text and self._first.plain is not None:
                 self.learn(self._first.plain, text)
