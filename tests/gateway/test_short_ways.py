@@ -26,6 +26,7 @@ from penstock.grammar import Guard
 from penstock.providers.registry import providers
 from penstock.request import Request
 from penstock.stage import Pipe
+from tests import corpus
 from tests.cases import Case, cases
 from tests.looping import over
 from tests.test_alike import LINES, frame
@@ -165,13 +166,24 @@ def test_what_counts_where_bytes_are_handed_on(case: Case) -> None:
         assert _begun(handed) <= _begun(full)  # earlier where what is said may yet turn out to be a tag
 
 
+@pytest.mark.corpus
+def test_what_counts_in_recorded_streams() -> None:
+    corpus.corpus_or_skip()
+    streams = [entry for entry in corpus.streams("openai-chat") if entry.wire == "sse"]
+    assert streams
+    for entry in streams:
+        handed, full = (batches([entry.body], short=short, handed=short) for short in (True, False))
+        some, all_ = ([one for batch in made for one in batch if type(one) in NOTED] for made in (handed, full))
+        assert some == all_, entry.name
+
+
 def _begun(made: list[list[Any]]) -> int:
     """The number of the first batch that says something."""
     says = (any(type(event) not in PREAMBLE for event in batch) for batch in made)
     return next((number for number, said in enumerate(says) if said), -1)
 
 
-def test_frames_are_counted_up_to_the_last_that_is_like_them() -> None:
+def test_nothing_is_looked_at_up_to_the_last_that_is_alike() -> None:
     words = b"".join(b"data: " + frame(f" word {number}") + b"\n\n" for number in range(200))
     for rest in (b"", b"data: [DONE]\n\n", b"data: " + frame("x")[:50], b"data: " + frame("x")[:-20], ENDING):
         chunk = OPENING * 5 + words + rest
@@ -179,8 +191,10 @@ def test_frames_are_counted_up_to_the_last_that_is_like_them() -> None:
         (run,) = [event for event in made if type(event) is Run]
         assert len(run.words) >= 200
         assert run.words[-1] == b" word 199"
-    split = OPENING * 5 + words + ENDING + words
-    assert told(batches([split], short=True, handed=True)[0]) == batches([split], short=False)[0]
+    odd = b": a comment\n\ndata: no JSON\n\n"
+    made = batches([OPENING * 5 + words + odd + words], short=True, handed=True)[0]
+    (run,) = [event for event in made if type(event) is Run]
+    assert [one for one in run.words if one.endswith(b" 7")] == [b" word 7"] * 2
 
 
 @hypothesis.given(

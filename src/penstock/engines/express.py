@@ -37,18 +37,21 @@ class Run:
     __slots__ = ("_unread", "_words", "index", "kind")
 
     def __init__(
-        self, kind: Any, index: int, words: list[bytes] | None, unread: tuple[bytes, int, int, bytes] = (b"", 0, 0, b"")
+        self,
+        kind: Any,
+        index: int,
+        words: list[bytes] | None,
+        unread: tuple[bytes, int, int, bytes, bytes] | None = None,
     ) -> None:
         self.kind, self.index = kind, index
         self._words = words
-        self._unread = unread  # a chunk, where its first words begin and its last end, and what stands between two
+        self._unread = unread  # a chunk, where in it, and what stands before and behind the words of each frame
 
     @property
     def words(self) -> list[bytes]:
         """The texts, each as it stands between the quotes of JSON."""
         if self._words is None:
-            chunk, begun, end, between = self._unread
-            self._words = _spelt(_as_they_stand(chunk[begun:end].split(between)))
+            self._words = _among(*self._unread) if self._unread is not None else []
         return self._words
 
     def events(self) -> list[AnyEvent]:
@@ -107,7 +110,7 @@ class Express:
         """The run that begins there in a chunk, and where it ends."""
         if not (self._ready() and chunk.startswith(self._head, start)):
             return None
-        if self._unread and (found := self._alike(chunk, start)) is not None:
+        if self._unread and (found := self._skipped(chunk, start)) is not None:
             return found
         if start:
             chunk = chunk[start:]
@@ -117,20 +120,20 @@ class Express:
         size = sum(map(len, words)) + len(words) * len(self._between)
         return Run(self._part.delta, self._part.index, _spelt(words)), start + size
 
-    def _alike(self, chunk: bytes, start: int) -> tuple[Run, int] | None:
-        """The same for those who hand the bytes on: frames are counted, and what they say is not looked at.
+    def _skipped(self, chunk: bytes, start: int) -> tuple[Run, int] | None:
+        """The same for those who hand the bytes on: up to the last frame of its kind nothing is looked at.
 
-        Between the first head and the last tail there are as many borders as there are frames less one, and no other
-        line than theirs: then every frame is like the first.
+        Where more of a text follows, nothing before it was the end of the turn, or its bill.
         """
-        between, tail, begun = self._between, self._tail, start + len(self._head)
-        border = chunk.rfind(between, start)
-        end = chunk.find(tail, begun if border < 0 else border + len(between))
-        if end < 0:  # the last one that begins so ends otherwise, or has not come whole
-            end = border
-        if end < 0 or chunk.count(b"\n", start, end) != 2 * chunk.count(between, start, end):
+        border = chunk.rfind(self._between, start)
+        if border < 0:
             return None
-        return Run(self._part.delta, self._part.index, None, (chunk, begun, end, between)), end + len(tail)
+        last = border + len(self._between)
+        end = chunk.find(self._tail, last)
+        if end < 0 or chunk.find(b"\n", last, end) >= 0:  # the last one ends otherwise, or has not come whole
+            end = border
+        end += len(self._tail)
+        return Run(self._part.delta, self._part.index, None, (chunk, start, end, self._head, self._after)), end
 
     def _words(self, lines: list[bytes], chunk: bytes) -> list[bytes]:
         """What the frames that a chunk begins with say. `lines` is every other line of it."""
@@ -178,6 +181,13 @@ def express(parser: Any, decoder: Decoder, after: Any, *, unread: bool = False) 
     return (
         Express(parser, decoder, after, unread=unread) if isinstance(after, Guard) and hasattr(parser, "idle") else None
     )
+
+
+def _among(chunk: bytes, start: int, end: int, head: bytes, tail: bytes) -> list[bytes]:
+    """What those frames say that have such a head and such a tail."""
+    frames = chunk[start:end].split(_END)
+    alike = [one for one in frames if one.startswith(head) and one.endswith(tail)]
+    return _spelt(_as_they_stand([one[len(head) : -len(tail)] for one in alike]))
 
 
 def _as_they_stand(words: list[bytes]) -> list[bytes]:
