@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.gateway.access import Refused
-from penstock.inspector import files
+from penstock.inspector import files, live
 from penstock.inspector import tap as tapping
 from penstock.inspector import watch as watches
 from penstock.testing import Reply
@@ -66,12 +66,15 @@ def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
-    made = watches.Listener(None)
+    made, ended = watches.Listener(None), cast("Any", object())
     for number in range(watches.FRESH + 50):
+        assert made.wants("") == (number < watches.FRESH)
         made.told(str(number), "")
-    assert list(made.fetch()) == [str(number) for number in range(50, watches.FRESH + 50)]
-    assert made.missed == 50
+        made.told(str(number), "", ended)
+    assert made.fetch() == dict.fromkeys(map(str, range(watches.FRESH)), ended)
+    assert made.missed == 50, "each is counted once, when it is over"
     assert made.fetch() == {}
+    assert made.wants("")
 
 
 def test_the_end_of_a_turn_that_was_shown_is_never_missed() -> None:
@@ -79,14 +82,32 @@ def test_the_end_of_a_turn_that_was_shown_is_never_missed() -> None:
     made.told("shown", "")
     made.fetch()
     ended = cast("Any", object())
+    for number in range(3 * watches.FRESH):
+        made.told(str(number), "", ended)
     made.told("shown", "", ended)
-    for number in range(3 * watches.FRESH):
-        made.told(str(number), "", ended)
     assert made.fetch()["shown"] is ended
-    made.told("shown", "", ended)  # nothing is held of it any more: it is one of many
     for number in range(3 * watches.FRESH):
         made.told(str(number), "", ended)
+    made.told("shown", "", ended)  # nothing is held of it any more: it is one of many
     assert "shown" not in made.fetch()
+
+
+def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
+    made = watches.Listener("ours")
+    assert made.wants("ours")
+    assert not made.wants("theirs")
+    made.told("one", "theirs", cast("Any", object()))
+    assert made.fetch() == {}
+
+
+def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "FRESH", 2)
+    monkeypatch.setattr(live, "PACE", 60.0)
+    with inspected() as gateway, watching(gateway.url):
+        names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(5)]
+        held = set(gateway.inspector.watch.taps)
+        assert 2 <= len(held) <= 4  # the first may have been fetched already
+        assert held == set(names[: len(held)])
 
 
 def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Who watches, and what they are shown of the turns that go by. As long as nobody does, nothing is done for it.
 
-While somebody watches, `services.watch` is this, every new turn has a `Tap`, and those who listen are told which turns
-have changed; they fetch the rows when they are ready to. All in memory, within bounds; all in the event loop.
+While somebody watches, `services.watch` is this, every new turn that is going to be shown has a `Tap`, and those who
+listen are told which turns have changed; they fetch the rows when they are ready to. All in memory, within bounds; all
+in the event loop.
 """
 
 from __future__ import annotations
@@ -34,21 +35,23 @@ class Listener:
         self._fresh: dict[str, Noted | None] = {}
         self._going: set[str] = set()  # that it was told are going on: it will be told of their end
 
+    def sees(self, tenant: str) -> bool:
+        """Whether it may see the turns of a tenant."""
+        return self.tenant is None or self.tenant == tenant
+
+    def wants(self, tenant: str) -> bool:
+        """Whether a turn that begins now will be told of: only such a turn is worth being held."""
+        return len(self._fresh) < FRESH and self.sees(tenant)
+
     def told(self, id: str, tenant: str, row: Noted | None = None) -> None:
         """A turn has changed. `row`: it is over."""
-        if self.tenant is not None and self.tenant != tenant:
+        if not self.sees(tenant):
             return
         if len(self._fresh) >= FRESH and id not in self._fresh and id not in self._going:
-            self._make_room()
+            self.missed += row is not None
+            return
         self._fresh[id] = row
         self.news.set()
-
-    def _make_room(self) -> None:
-        """The oldest that was never told of is left out."""
-        old = next((name for name in self._fresh if name not in self._going), None)
-        if old is not None:
-            del self._fresh[old]
-            self.missed += 1
 
     def fetch(self) -> dict[str, Noted | None]:
         """All that changed since the last time."""
@@ -111,8 +114,15 @@ class Watch:
 
     # ── what goes by ──────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, turn: Turn) -> Tap:
-        """A turn has begun."""
+    def begin(self, turn: Turn) -> Tap | None:
+        """A turn has begun. Where there are too many to be shown, it is only counted in the end."""
+        tenant = turn.visit.caller.tenant
+        for listener in self._listeners:
+            if listener.wants(tenant):
+                return self._tapped(turn)
+        return None
+
+    def _tapped(self, turn: Turn) -> Tap:
         tap = self.taps[turn.visit.id] = Tap(turn, self)
         if len(self.taps) > TURNS:
             self._forget()
