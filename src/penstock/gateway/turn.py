@@ -113,7 +113,7 @@ class Turn:
         else:
             await self._whole(asked, reply)
         if self._kept is not None and self._kept.has(STATE):  # most turns have none
-            self._remember(self._kept.events())
+            self._remember(self._kept)
 
     # ── the answer ────────────────────────────────────────────────────────────────────────────────
 
@@ -186,13 +186,14 @@ class Turn:
             self.status, body, headers = refusing.refusal(protocol, fault)
             await self._out.whole(self.status, body, (*headers, *self._named()))
 
-    def _remember(self, events: list[ev.AnyEvent]) -> None:
+    def _remember(self, kept: Keeping) -> None:
         """Keep what the client cannot carry for its next request."""
         if not isinstance(self.reply and self.reply.end, ev.Finish):
             return
+        events = kept.events()
         if any(_has_state(event) for event in events if type(event) in STATE):
             mark = self.asked.mark if self.asked is not None else ""
-            remember(fold(events)[0], self._services.state, self.visit.caller.tenant, mark)
+            remember(fold(events)[0], self._services.state, self.visit.caller.tenant, mark, kept.said)
 
 
 def _has_state(event: ev.AnyEvent) -> bool:

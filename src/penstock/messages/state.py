@@ -45,12 +45,40 @@ _decode = msgspec.json.Decoder(Kept).decode
 _decode_marked = msgspec.json.Decoder(dict[str, Kept]).decode  # by the ids of a turn's calls; its text has none
 
 
-def remember(turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "") -> None:
+class Said:
+    """What a message says, piece by piece: only its key is kept. Blanks around it do not count, clients trim them."""
+
+    __slots__ = ("_blank", "_hash")
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=16)
+        self._blank: str | None = None  # what may be the end of it; None before its beginning
+
+    def add(self, piece: str) -> None:
+        if self._blank is None:
+            piece = piece.lstrip()
+            if not piece:
+                return
+            self._blank = ""
+        words = piece.rstrip()
+        if words:
+            self._hash.update((self._blank + words).encode("utf-8", "surrogatepass"))
+            self._blank = piece[len(words) :]
+        else:
+            self._blank += piece
+
+    @property
+    def key(self) -> str:
+        return "t:" + self._hash.hexdigest()
+
+
+def remember(turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "", said: Said | None = None) -> None:
     """Keep what the next request will need of this turn. Names and ids are those that the client sees, unprefixed.
 
-    `mark` is a name of this turn alone, which the client may send back with its message (the mark `marker`).
+    `mark` is a name of this turn alone, which the client may send back with its message (the mark `marker`). `said` is
+    its text, where the turn does not hold it.
     """
-    rows = rows_of(turn.parts, mark)
+    rows = rows_of(turn.parts, mark, said)
     if rows:
         store.put(tenant, rows)
 
@@ -64,22 +92,22 @@ def restore(request: rq.Request, store: ReasoningStore, tenant: str, notes: Diag
 # ── keeping ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def rows_of(parts: Iterable[rq.AnyPart], mark: str = "") -> dict[str, bytes]:
+def rows_of(parts: Iterable[rq.AnyPart], mark: str = "", said: Said | None = None) -> dict[str, bytes]:
     """The rows to keep of a turn's parts, by key."""
     mine = [part for part in parts if not getattr(part, "choice", 0)]
-    found = [row for row in (_by_call(mine) if any(map(_runs, mine)) else _by_text(mine)) if row[2]]
+    found = [row for row in (_by_call(mine) if any(map(_runs, mine)) else _by_text(mine, said)) if row[2]]
     rows = {key: _encode(kept) for key, _, kept in found}
     if mark and rows:
         rows[mark_key(mark)] = _encode({call: kept for _, call, kept in found})
     return rows
 
 
-def _by_text(parts: list[Any]) -> list[tuple[str, str, Kept]]:
+def _by_text(parts: list[Any], said: Said | None) -> list[tuple[str, str, Kept]]:
     kept = Kept()
     for part in parts:
         _collect(kept, part)
     kept.after, kept.between = kept.between, []
-    return [(text_key(parts), "", kept)]
+    return [(said.key if said is not None else text_key(parts), "", kept)]
 
 
 def _by_call(parts: list[Any]) -> list[tuple[str, str, Kept]]:
@@ -122,7 +150,11 @@ def call_key(call: rq.Call) -> str:
 
 def text_key(parts: Iterable[rq.AnyPart]) -> str:
     """A message without calls by what it says."""
-    return "t:" + _hash("".join(part.text for part in parts if type(part) is rq.Text).strip())
+    said = Said()
+    for part in parts:
+        if type(part) is rq.Text:
+            said.add(part.text)
+    return said.key
 
 
 def mark_key(mark: str) -> str:
