@@ -208,7 +208,11 @@ class Decoder:
 def weakly(method: Any) -> Any:
     """A method for those whom its owner holds: what holds each other would only be freed by the collector."""
     owner, call = ref(method.__self__), method.__func__
-    return lambda *args: call(owner(), *args)
+
+    def called(*args: Any) -> Any:
+        return call(owner(), *args)
+
+    return called
 
 
 def as_they_stand(said: list[bytes]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock import events as ev
 from penstock.gateway.journal import Turn as Row
@@ -20,9 +20,8 @@ def row_of(turn: Turn) -> Row:
     """The row. All of it at once: every turn pays for it."""
     visit, asked, reply = turn.visit, turn.asked, turn.reply
     spent = time.monotonic() - visit.started
-    end: Any = turn.fault or (reply.end if reply is not None else None)
-    finish = end if type(end) is ev.Finish else None
-    fault: ev.Fault | None = None if finish is not None else end or _ENDLESS
+    end = turn.fault or (reply.end if reply is not None else None) or _ENDLESS
+    finish, fault = (end, None) if isinstance(end, ev.Finish) else (None, end)
     used = (reply.usage if reply is not None else None) or _UNSAID
     return Row(
         time=time.time() - spent, key=visit.caller.key, tenant=visit.caller.tenant, client=visit.client.name,

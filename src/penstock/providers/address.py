@@ -66,7 +66,7 @@ class _Filling:
         self._provider = provider
         self._model = model
         self._settings = settings or {}
-        self._env = {} if env is None else env
+        self._env: Mapping[str, str] = {} if env is None else env
 
     def all(self, text: str, *, quoted: bool = False, depth: int = 0) -> str:
         """The text with every field filled; `quoted` for what comes behind the host."""
