@@ -15,8 +15,8 @@ from penstock import request as rq
 if TYPE_CHECKING:
     from penstock.engines.job import Job
 
-MOST = 100  # drafts of one plan; settings may differ with every request
-LONG = 2**10  # bytes of settings that are worth remembering
+MOST = 20  # drafts of one plan; settings may differ with every request
+LONG = 512  # bytes of settings that are worth remembering
 MANY = 8  # messages
 _SAID = frozenset({"system", "user"})
 _encode = msgspec.json.Encoder().encode

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-_MOST = 1000  # names that are remembered, and plans
+_MOST = 200  # names that are remembered, and plans
 _MOMENT = 0.05  # seconds that a first try may have spent before it: no reason to give it less
 
 
