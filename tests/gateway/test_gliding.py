@@ -65,17 +65,45 @@ class Counted(Streaming):
 
     glided = 0
 
-    def _glide(self, lane: Lane) -> Callable[[bytes], bool] | None:
-        quick = super()._glide(lane)
-        if quick is None:
-            return None
-
+    def _glide(self, lane: Lane, otherwise: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
         def counted(chunk: bytes) -> bool:
-            took = quick(chunk)
-            self.glided += took
-            return took
+            self.glided += 1
+            return quick(chunk) if quick is not None else False
 
-        return counted
+        def other(chunk: bytes) -> bool:
+            self.glided -= 1
+            return otherwise(chunk)
+
+        quick = super()._glide(lane, other)
+        return counted if quick is not None else None
+
+
+class Written:
+    """The line of a client that cannot always take more; `said` is what it was given."""
+
+    lost = False
+
+    def __init__(self, said: list[bytes], taken: list[bool]) -> None:
+        self.flow, self._said, self._taken = self, said, iter(taken)
+
+    @property
+    def write_paused(self) -> bool:
+        return not next(self._taken, True)
+
+    def push(self, data: bytes) -> bool:
+        if self.write_paused:
+            return False
+        self._said.append(data)
+        return True
+
+    def bare(self, framed: bytes) -> None:
+        size, _, rest = framed.partition(b"\r\n")
+        assert rest[-2:] == b"\r\n"
+        assert len(rest) - 2 == int(size, 16)
+        self._said.append(rest[:-2])
+
+    def speaks(self, send: Any) -> bool:
+        return False
 
 
 async def client_gets(chunks: list[bytes], target: str, taken: list[bool]) -> tuple[bytes, int, Keeping]:
@@ -91,19 +119,12 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool]) -> tu
     reading = Reading(Incoming(connection, limits, loop, loop.time()), chat_job())
     reply = Reply(reading, chat_job(), Record("m"), "native")
     said: list[bytes] = []
-    pushes = iter(taken)
 
     async def send(message: Any) -> None:
         said.append(message.get("body", b""))
 
-    def push(data: bytes) -> bool:
-        if not next(pushes, True):
-            return False
-        said.append(data)
-        return True
-
-    out = Outlet(send, cast("Any", Stays()), every=0, limit=1)
-    out.push = push
+    line: Any = Written(said, taken)
+    out = Outlet(send, cast("Any", Stays()), every=0, limit=1, line=line)
     out.prepare("sse", ())
     kept = Keeping()
     asked = Asked(Request(model="m"), target)

@@ -60,7 +60,8 @@ class Connection(asyncio.Protocol):
         self.sent = False  # whether anything of the request may have left
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._take: Callable[[bytes], bool] | None = None
+        self._take: Callable[[bytes], bool] | None = None  # what takes the next read,
+        self._first: Callable[[bytes], bool] | None = None  # and what took the first
 
     # ── what Incoming asks of a response ──────────────────────────────────────────────────────────
 
@@ -116,11 +117,21 @@ class Connection(asyncio.Protocol):
         """
         if self._chunks or self._complete or self._error is not None or self._unpack is not None:
             return
-        self._take = take
+        self._take = self._first = take
         try:
             await self._wait_for_more()
         finally:
-            self._take = None
+            self._take = self._first = None
+
+    def taking(self, take: Callable[[bytes], bool]) -> None:
+        """Another takes what comes from the next read on."""
+        if self._take is not None:
+            self._take = take
+
+    def again(self, chunk: bytes) -> bool:
+        """The first takes this, and what comes from now on."""
+        self._take = self._first
+        return self._take is not None and self._take(chunk)
 
     async def readany(self) -> bytes:
         """The same, by aiohttp's name."""

@@ -82,6 +82,15 @@ class Incoming:
             raise
         self._since = None
 
+    def taking(self, take: Callable[[bytes], bool]) -> None:
+        """While something is poured: another takes what comes, from the next read on."""
+        self._content.taking(take)
+
+    def again(self, chunk: bytes) -> bool:
+        """What that one could not take goes to the first, and all that follows it."""
+        taken: bool = self._content.again(chunk)
+        return taken
+
     def _fail(self, error: BaseException) -> None:
         """Let go; what a connection says of its trouble is told in our words."""
         self.close()

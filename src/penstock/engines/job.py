@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Pair: TypeAlias = "tuple[bytes, list[AnyEvent]]"
 Step: TypeAlias = "Callable[[bytes, list[AnyEvent]], bool]"  # takes a pair; False: enough for now
 
-# Frames in a row look like that: what takes one of their chunks at once, if there is such a way; False: it did not.
-Glide: TypeAlias = "Callable[[Lane], Callable[[bytes], bool] | None]"
+# Frames in a row look like that: what takes their chunks, if there is a quick way; any other goes to the second.
+Glide: TypeAlias = "Callable[[Lane, Callable[[bytes], bool]], Callable[[bytes], bool] | None]"
 
 
 class Outgoing(msgspec.Struct, kw_only=True):

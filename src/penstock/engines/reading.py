@@ -20,7 +20,7 @@ from penstock.rejection import rejection
 from penstock.stage import Pipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from penstock.diagnostics import Diagnostic
     from penstock.engines.incoming import Incoming
@@ -142,27 +142,24 @@ class Reading:
     async def pour(self, step: Step, glide: Glide | None = None) -> None:
         """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there.
 
-        `glide` may know of a quicker way for frames in a row that only say more: what it gives is asked first.
+        `glide` may know of a quicker way for frames in a row that only say more: what it gives takes the next reads,
+        and hands on what it cannot take.
         """
         if self._done or self._whole:
             return
-        short = self._short
-        quick: Callable[[bytes], bool] | None = None
+        short, incoming = self._short, self._incoming
 
         def take(chunk: bytes) -> bool:
-            nonlocal quick
-            if quick is not None:
-                if quick(chunk):
-                    return True
-                quick = None
             if short is None or (told := short.read(chunk)) is None:
                 return step(chunk, self._events(chunk)) and self._wrong is None
             if not step(chunk, told):
                 return False
-            quick = glide(short.lane()) if glide is not None else None
+            quick = glide(short.lane(), incoming.again) if glide is not None else None
+            if quick is not None:
+                incoming.taking(quick)
             return True
 
-        await self._incoming.pour(take)
+        await incoming.pour(take)
 
     def _malformed(self, error: InputError) -> ProviderError:
         self._wrong, self._done = None, True

@@ -23,10 +23,13 @@ _LAST = b"connection: close\r\n"
 class Line:
     """One request. To uvicorn's cycle, which writes the answer, it is the transport."""
 
-    __slots__ = ("_cycle", "_flow", "_head", "_loop", "_transport", "leaving", "lost")
+    __slots__ = ("_cycle", "_head", "_loop", "_transport", "bare", "flow", "leaving", "lost")
 
     def __init__(self, cycle: Any, transport: Any, loop: Any) -> None:
-        self._cycle, self._flow, self._transport, self._loop = cycle, cycle.flow, transport, loop
+        self._cycle, self._transport, self._loop = cycle, transport, loop
+        # For whoever writes a frame at a time, and is sure that a stream is going on: the connection's own `write`,
+        # and where it says that nothing more can be taken now.
+        self.bare, self.flow = transport.write, cycle.flow
         self._head = b""
         self.lost = False
         self.leaving: Callable[[], None] | None = None  # called once the client has gone
@@ -40,7 +43,7 @@ class Line:
     def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """The head of a stream, which leaves with what follows it. False: `send` it."""
         cycle = self._cycle
-        if self._flow.write_paused or self.lost or cycle.response_started or cycle.access_log:
+        if self.flow.write_paused or self.lost or cycle.response_started or cycle.access_log:
             return False
         said = [*cycle.default_headers, *headers]
         made = b"".join([b"%b: %b\r\n" % pair for pair in said])
@@ -55,7 +58,7 @@ class Line:
     def end(self, data: bytes) -> bool:
         """The last chunk of a stream, and its end. False: `send` it."""
         cycle = self._cycle
-        if self._flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
+        if self.flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
             return False
         head, self._head = self._head, b""
         framed = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data) if data else head + b"0\r\n\r\n"
@@ -71,7 +74,7 @@ class Line:
     def push(self, data: bytes) -> bool:
         """Write a chunk of a stream now. False: the client cannot take it now, or has gone; then `send` it."""
         cycle = self._cycle
-        if self._flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
+        if self.flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
             return False
         head = self._head
         if head:
@@ -84,7 +87,7 @@ class Line:
     def watch(self, leaving: Callable[[], None]) -> None:
         """Be told when the client goes; soon, if it has gone."""
         self.leaving = leaving
-        self._flow.resume_reading()  # else nobody would notice
+        self.flow.resume_reading()  # else nobody would notice
         if self.lost:
             self._loop.call_soon(leaving)
 

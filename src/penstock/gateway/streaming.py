@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.gateway.outlet import Outlet
     from penstock.gateway.writing import Tee, Translation
 
+TOGETHER = 64  # chunks whose words are put together
+
 
 class Streaming:
     """One stream. `kept`, `tap` and `tape` see it go by, where there are any."""
@@ -71,36 +73,39 @@ class Streaming:
             out.size += len(data)
         return True
 
-    def _glide(self, lane: Lane) -> Callable[[bytes], bool] | None:
+    def _glide(self, lane: Lane, otherwise: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
         """For chunks that are one more frame of the text: from the read to the write in one step.
 
         Such a chunk comes when all is quiet, and finds the caches cold: what counts is how little is touched.
         """
-        out, kept, frame = self._out, self._kept, self._alike(lane)
-        if frame is None or self._tap is not None or self._tape is not None or out.push is None:
+        out, kept, frame, line = self._out, self._kept, self._alike(lane), self._out.past
+        if frame is None or self._tap is not None or self._tape is not None or line is None:
             return None
-        head, tail, kind, index = lane.head, lane.tail, lane.kind, lane.index
+        head, tail = lane.head, lane.tail
         before, behind = frame
-        push, start, end, same = out.push, len(head), -len(tail), frame == (head, tail)
+        start, end, around = len(head), -len(tail), len(before) + len(behind)
+        flow, write = line.flow, line.bare
+        keep, settle = (kept.lane(lane.kind, lane.index), kept.settle) if kept is not None else (None, None)
 
         def quick(chunk: bytes) -> bool:
-            if not (chunk.startswith(head) and chunk.endswith(tail)):
-                return False
+            if not (chunk.startswith(head) and chunk.endswith(tail)) or flow.write_paused or line.lost:
+                return otherwise(chunk)
             words = chunk[start:end]
             try:
                 text = words.decode()
             except UnicodeDecodeError:
-                return False
-            # `codec.plain`, written out: a call would be one more thing to touch.
+                return otherwise(chunk)
+            # `codec.plain` and `Line.push`, written out: a call would be one more thing to touch.
             if not text or '"' in text or "\\" in text or not text.isprintable():
-                return False
-            data = chunk if same else before + words + behind
-            if not push(data):
-                return False
-            if kept is not None:
-                kept.add((kind(index, text),))
+                return otherwise(chunk)
+            size = around + len(words)
+            write(b"%x\r\n%b%b%b\r\n" % (size, before, words, behind))
             out.count += 1
-            out.size += len(data)
+            out.size += size
+            if keep is not None:
+                keep(text)
+                if settle is not None and not out.count % TOGETHER:
+                    settle()
             return True
 
         return quick
