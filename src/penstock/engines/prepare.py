@@ -5,7 +5,6 @@ Leans on `penstock.messages` for the body and on `penstock.providers` for the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from penstock.engines import substitutes
 from penstock.engines.drafts import Drafts, sort_of
 from penstock.engines.job import Job
 from penstock.engines.options import merged_headers
+from penstock.engines.signing import Signing
 from penstock.engines.substitutes import REFUSED
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
@@ -58,9 +58,7 @@ class Plan(msgspec.Struct, kw_only=True):
     job: Job
     why: str = ""
     given: ConvertOptions = {}
-    sign: Any = None
-    steady: bool = False  # it signs every request alike
-    secrets: Callable[[], tuple[str, ...]] = tuple
+    sign: Signing | None = None
     wished: tuple[str, str] | None = None
     drafts: Drafts = msgspec.field(default_factory=Drafts)
 

@@ -269,12 +269,10 @@ class Router:
         if row.engine != "native":
             return self._made(row.engine)
         if said or plan.wished is None:
-            wish = wished(row.name, self.config, self.env, said)
-            if not said:
-                plan.wished = wish
+            name, who = wished(row.name, self.config, self.env, said)
+            plan.wished = plan.wished if said else (name, who)
         else:
-            wish = plan.wished
-        name, who = wish
+            name, who = plan.wished
         engine = self._made(name)
         lacks = engine.lacks(job)
         if lacks:
@@ -293,10 +291,8 @@ class Router:
         if job.provider.engine != "native":
             return
         if plan.sign is None:
-            auth = self._auth(job)
-            plan.sign, plan.secrets = Signing(auth, job.options, self._made("native")), auth.secrets
-            plan.steady = getattr(auth, "steady", False)
-        job.sign, job.secrets, job.steady = plan.sign, plan.secrets(), plan.steady
+            plan.sign = Signing(self._auth(job), job.options, self._made("native"))
+        job.sign, job.secrets, job.steady = plan.sign, plan.sign.secrets(), plan.sign.steady
 
     def _auth(self, job: Job) -> Auth:
         row, account = job.provider, self.config.account(job.provider.name)

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 class Signing:
-    """Signs the requests of one job."""
+    """Signs the requests of one plan. `steady`: every one alike."""
 
     def __init__(self, auth: Auth, options: RequestOptions, native: Any) -> None:
+        self.steady: bool = getattr(auth, "steady", False)
+        self.secrets = auth.secrets  # as they are now: tokens change
         self._auth = auth
         self._options = options
         self._native = native

@@ -32,13 +32,12 @@ class Outlet:
     """One answer on its way out. `count` is how many chunks were sent; whoever sends them counts."""
 
     __slots__ = ("_beat", "_every", "_gone", "_head", "_limit", "_loop", "_seen", "_sign", "_stuck", "_timer", "begun",
-                 "count", "line", "more", "past", "push", "send", "size")  # fmt: skip
+                 "count", "line", "more", "past", "send", "size")  # fmt: skip
 
     def __init__(self, send: Send, gone: Gone, *, every: float, limit: float, line: Line | None = None) -> None:
         self.send = send
-        self.past = line  # where chunks may go past `send`,
-        self.push = line.push if line is not None else None  # and what writes one at once
-        self.line = line if line is not None and line.speaks(send) else None  # and this head and end
+        self.past = line  # what writes chunks at once, where they may go past `send`,
+        self.line = line if line is not None and line.speaks(send) else None  # and where head and end may
         self.begun = False
         self.more: Headers = ()  # headers that are learnt of late
         self.count = self.size = 0
@@ -102,7 +101,7 @@ class Outlet:
 
     def around(self, over: Callable[[Send], Send]) -> None:
         """Let somebody see all that is sent: then nothing goes past `send`."""
-        self.send, self.past, self.push, self.line = over(self.send), None, None, None
+        self.send, self.past, self.line = over(self.send), None, None
 
     def stop(self) -> None:
         """No more signs."""

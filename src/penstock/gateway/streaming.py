@@ -46,7 +46,7 @@ class Streaming:
             self._left = self._made(*pair)
             if not self._over:
                 await self._written()
-            if out.push is not None and not self._over:
+            if out.past is not None and not self._over:
                 await reply.pour(self._step, self._glide)
                 if not self._over:
                     await self._written()
@@ -65,7 +65,7 @@ class Streaming:
     def _step(self, chunk: bytes, events: list[AnyEvent]) -> bool:
         """A read, in the callback that read it. False: go on by waiting."""
         data, out = self._made(chunk, events), self._out
-        if self._over or out.push is None or (data and not out.push(data)):
+        if self._over or out.past is None or (data and not out.past.push(data)):
             self._left = data
             return False
         if data:

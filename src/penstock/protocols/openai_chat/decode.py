@@ -77,11 +77,7 @@ class ChatDecoder(Decoder):
                     self.ledger.tell(part, text)
                     self.learn(part, text)
                     return
-                if not text and (
-                    self._skimmed(chunk, choices)
-                    if self.skims
-                    else delta.tool_calls and self._fragment(chunk, delta.tool_calls[0])
-                ):
+                if not text and (self._skimmed(chunk, choices) or self._fragment(chunk, delta)):
                     return
         if self.ledger.inside and (choices or (self.skims and chunk.usage is not None)):
             self._spread(chunk)
@@ -93,7 +89,7 @@ class ChatDecoder(Decoder):
     def _skimmed(self, chunk: wire.More, choices: list[wire.Choice]) -> bool:
         """Whether a payload says nothing that counts for somebody who knows already that something is said."""
         ledger = self.ledger
-        if not (ledger.inside and ledger.parts) or chunk.usage is not None or chunk.error is not None:
+        if not (self.skims and ledger.inside and ledger.parts) or chunk.usage is not None or chunk.error is not None:
             return False
         for choice in choices:
             if choice.finish_reason or choice.error is not None or choice.content_filter_results:
@@ -104,8 +100,11 @@ class ChatDecoder(Decoder):
                 ledger.calls = ledger.calls or 1  # it decides what a `stop` means
         return chunk.x_groq is None
 
-    def _fragment(self, chunk: wire.More, call: wire.ToolCall) -> bool:
+    def _fragment(self, chunk: wire.More, delta: wire.Delta) -> bool:
         """Whether a payload was only more of the input of a call, and was told."""
+        if not delta.tool_calls:
+            return False
+        call = delta.tool_calls[0]
         said = call.function
         if said is None or not isinstance(said.arguments, str) or self._first.speaking:
             return False
