@@ -97,12 +97,13 @@ class Bench:
             "same": (gateway, gate, "/v1/chat/completions", "up/"),
         }
         self.headers: dict[str, str] = {}  # that one of them needs besides
+        self.asked: dict[str, Any] = {"messages": ASK}
         self.base = f"http://127.0.0.1:{gate}"
 
     def run(self, name: str, model: str, streams: int, seconds: float) -> dict[str, float]:
         """One load on one of them; its CPU beside what was seen."""
         process, at, path, prefix = self.ways[name]
-        body = {"model": prefix + model, "stream": True, "max_tokens": 999, "messages": ASK}
+        body = {"model": prefix + model, "stream": True, "max_tokens": 999, **self.asked}
         if path.endswith("completions"):
             body["stream_options"] = {"include_usage": True}
         before = process.cpu
@@ -143,10 +144,11 @@ def fast(made: Bench) -> dict[str, dict[str, float]]:
     for _ in range(ROUNDS):
         for name, rounds in seen.items():
             rounds.append(made.run(name, f"n{DELTAS}", STREAMS, SECONDS))
-    return {name: _middle(rounds) for name, rounds in seen.items()}
+    return {name: middle(rounds) for name, rounds in seen.items()}
 
 
-def _middle(rounds: list[dict[str, float]]) -> dict[str, float]:
+def middle(rounds: list[dict[str, float]]) -> dict[str, float]:
+    """The medians of rounds that all went well."""
     assert not sum(one["errors"] for one in rounds), "a stream failed"
     assert all(one["events"] for one in rounds), "nothing was said"
     made = {key: median(one[key] for one in rounds) for key in rounds[0]}
@@ -160,7 +162,7 @@ def paced(made: Bench) -> dict[str, dict[str, float]]:
     for _ in range(3):
         for name, rounds in seen.items():
             rounds.append(made.run(name, f"n100-d{PAUSE}", PACED, 4.0))
-    found = {name: _middle(rounds) for name, rounds in seen.items()}
+    found = {name: middle(rounds) for name, rounds in seen.items()}
     for name, rounds in seen.items():
         found[name]["each"] = median(one["cpu"] / max(one["events"], 1) for one in rounds)
     return found
@@ -275,12 +277,15 @@ if __name__ == "__main__":
     options.add_argument("--seconds", type=float, default=60.0)
     options.add_argument("--rivals", action="store_true", help="beside LiteLLM and Portkey, where they are installed")
     options.add_argument("--watched", action="store_true", help="with somebody at the inspector beside with nobody")
+    options.add_argument("--asked", action="store_true", help="requests from one line to a coding agent's")
     chosen = options.parse_args()
     if chosen.load:
         soak(seconds=chosen.seconds)
     else:
         if chosen.watched:
             from benchmarks.watched import report
+        elif chosen.asked:
+            from benchmarks.asked import report
         elif chosen.rivals:
             from benchmarks.rivals import report
         made = report()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import request as rq
+from penstock.messages.texts import written
 
 if TYPE_CHECKING:
     from penstock.engines.job import Job
@@ -33,8 +34,7 @@ def sort_of(request: rq.Request, source: str) -> bytes | None:
         if len(parts) != 1 or message.role not in _SAID or message.name or message.extra is not None:
             return None
         part: Any = parts[0]
-        # Blank texts, which not everybody takes, sort before all words.
-        if type(part) is not rq.Text or not part.text.isascii() or part.text < "!" or part != rq.Text(text=part.text):
+        if type(part) is not rq.Text or not _sound(part.text) or part != rq.Text(text=part.text):
             return None
         roles.append(message.role)
     try:
@@ -42,6 +42,13 @@ def sort_of(request: rq.Request, source: str) -> bytes | None:
     except (TypeError, ValueError, RecursionError):
         return None
     return key if len(key) <= LONG else None
+
+
+def _sound(text: str) -> bool:
+    """Whether a text is neither blank, which not everybody takes, nor half of a character."""
+    if text.isascii():
+        return text >= "!"  # what is blank sorts before all words
+    return bool(text.strip()) and written(text)
 
 
 class Drafts:
