@@ -1,13 +1,22 @@
 """Opens SQLite databases the one way that suits all of ours, and knows the folder they stand in.
 
 A journal that readers do not wait for (WAL), a limit to every wait for a lock, files that only their owner can read.
+
+A database file is never opened outside SQLite: POSIX drops all locks of a process on a file when the process closes any
+descriptor of that file (https://www.sqlite.org/howtocorrupt.html, section 2.2). Without its lock a connection does not
+keep other processes from deleting the WAL it writes to. So the file is created here only if it is missing, and
+afterwards everything goes through `connect`. Paths may be looked at (`stat`, `chmod`), which opens nothing.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import sys
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +26,18 @@ if TYPE_CHECKING:
 BUSY = 5.0  # seconds to wait for somebody else's lock
 ABSENT = Path(":memory:")
 """In place of a file: kept in memory, gone with the process."""
+WAL_SIZE = 16 * 2**20  # bytes: a WAL that was emptied is cut to this size
+_RETRY_DELAY = 0.02  # seconds between two attempts to open a file that other processes are opening too
+# Switching to WAL needs the whole file for a moment, and SQLite does not always wait for it.
+_CONTENDED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+# Held from the creation of a file to the end of the descriptor that created it: no other thread may lock it meanwhile.
+_creating = threading.Lock()
+log = logging.getLogger("penstock.store")
+
+
+class DamagedDatabaseError(OSError):
+    """The file is not a database, or not a sound one. The message names the file and the fix."""
 
 
 def folder(env: Mapping[str, str] | None = None) -> Path:
@@ -31,27 +52,87 @@ def folder(env: Mapping[str, str] | None = None) -> Path:
     return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "penstock"
 
 
-def connect(path: Path = ABSENT) -> sqlite3.Connection:
+def connect(path: Path = ABSENT, *, create: bool = True) -> sqlite3.Connection:
     """A connection that any one thread at a time may use. Statements commit by themselves; `BEGIN` where they must not.
 
-    The folder is made if it is missing. What cannot be opened is an `OSError` that names the file.
+    Folder and file are created if they are missing, unless `create` is false. What cannot be opened is an `OSError`
+    that names the file. Any number of processes may do this at the same time.
     """
+    if path == ABSENT:
+        return _open(":memory:")
+    real = os.path.realpath(path)  # SQLite follows links too; behind a dangling one it would create the file itself
+    if create:
+        Path(real).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _create_private(real)
+    ends = time.monotonic() + BUSY
+    while True:
+        try:
+            return _open(Path(real).as_uri() + "?mode=rw")
+        except sqlite3.Error as error:
+            if error_code(error) not in _CONTENDED or time.monotonic() >= ends:
+                raise open_error(path, error) from None
+        time.sleep(_RETRY_DELAY)
+
+
+def _create_private(path: str) -> None:
+    """Create the file for its owner alone, if it is missing. SQLite gives the files beside it the same rights.
+
+    O_EXCL: an existing file is not opened. A file that this creates was open nowhere before; the lock keeps other
+    threads from opening it by SQLite before the descriptor is closed.
+    """
+    with _creating, suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _open(name: str) -> sqlite3.Connection:
+    with _creating:  # see `_create_private`
+        made = sqlite3.connect(
+            name, timeout=BUSY, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
+        )
     try:
-        if path != ABSENT:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _private(path)
-        made = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
         made.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table, or it has no effect
-        made.execute("PRAGMA journal_mode=WAL")
+        mode = made.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         made.execute("PRAGMA synchronous=NORMAL")
-    except sqlite3.Error as error:
-        raise OSError(None, f"cannot be opened as a database: {error}", str(path)) from None
+        made.execute(f"PRAGMA journal_size_limit={WAL_SIZE}")
+        made.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads the schema: a damaged one is found here
+    except BaseException:
+        made.close()
+        raise
+    if mode not in ("wal", "memory"):
+        log.warning("%s: the file system does not support WAL (journal mode %s); readers and writers will wait for "
+                    "each other. Keep the data folder on a local disk (PENSTOCK_DATA)", name, mode)  # fmt: skip
     return made
 
 
-def _private(path: Path) -> None:
-    """SQLite gives the files beside it the rights of the database itself: so it is made before it is opened."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def error_code(error: BaseException) -> int:
+    """The primary result code of an SQLite error; 0 if it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Whether an SQLite error says that the file itself is no good."""
+    return error_code(error) in _DAMAGED
+
+
+def repair_hint(path: Path) -> str:
+    """What to do about a damaged database."""
+    return (
+        f"stop all penstock processes, then repair it (`sqlite3 {path.name} .recover`) or move it away together with "
+        f"{path.name}-wal and {path.name}-shm; a new one is created"
+    )
+
+
+def open_error(path: Path, error: sqlite3.Error) -> OSError:
+    """The error for a database that cannot be opened or prepared: it names the file and the fix."""
+    if is_damaged(error):
+        return DamagedDatabaseError(None, f"not a database, or damaged ({error}): {repair_hint(path)}", str(path))
+    if error_code(error) in _CONTENDED:
+        said = f"{error}: another process has held its lock for {BUSY:g} s; end that process or its transaction"
+        return OSError(None, said, str(path))
+    return OSError(None, f"cannot be opened as a database: {error}", str(path))
 
 
 def size(connection: sqlite3.Connection) -> int:

@@ -2,7 +2,8 @@
 
 Counts are a cache: when the file is locked for long they are counted again, and the least recently used go first.
 Factors change under a lock, so that no process loses what another learned. A file that is no database any more is moved
-aside, said so in the log, and begun anew. Leans on `sqlite` for opening.
+aside, said so in the log, and begun anew; if several processes find it so, one of them moves it. Leans on `sqlite` for
+opening.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.store.sqlite import ABSENT, connect, folder
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+from penstock.store.sqlite import ABSENT, DamagedDatabaseError, connect, folder, is_damaged, open_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 T = TypeVar("T")
@@ -26,7 +32,6 @@ ROWS = 200_000  # counts that are kept
 FRESH = 60.0  # seconds within which another use of a row is not written down
 SWEEP = 256  # rows put between two looks at how many there are
 SOME = 400  # keys to a query
-BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 SIDES = ("-wal", "-shm")  # what SQLite keeps beside a database
 log = logging.getLogger("penstock.store")
 _MADE = """
@@ -144,43 +149,73 @@ class TokenStore:
                 try:
                     return work()
                 except sqlite3.Error as error:
-                    if getattr(error, "sqlite_errorcode", 0) & 0xFF not in BROKEN:
+                    if not is_damaged(error):
                         log.warning("%s: token counts are not kept: %s", self.path.name, error)
                         return otherwise
                     self._connection.close()
-                    self._aside()
+                    self._replace_damaged()
                     self._connection = self._open()
         return otherwise
 
     def _open(self) -> sqlite3.Connection:
         try:
-            return self._made()
-        except (OSError, sqlite3.DatabaseError) as error:
-            if not any(word in str(error) for word in ("malformed", "not a database")):
-                raise
-            self._aside()
-            return self._made()
+            return self._prepared()
+        except DamagedDatabaseError:
+            self._replace_damaged()
+            return self._prepared()
 
-    def _made(self) -> sqlite3.Connection:
+    def _prepared(self) -> sqlite3.Connection:
         made = connect(self.path)
         try:
             made.executescript(_MADE)
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
             made.close()
-            raise
+            raise open_error(self.path, error) from None
         return made
 
-    def _aside(self) -> None:
-        """Out of the way, but kept: somebody may want to know what happened."""
+    def _replace_damaged(self) -> None:
+        """Move the file out of the way, but keep it: somebody may want to know what happened.
+
+        One process at a time, and only if the file is still damaged: another one may have begun a new file by now.
+        """
+        with _locked(self.path.with_name(f"{self.path.name}.lock")):
+            if not _is_sound(self.path):
+                self._move_aside()
+
+    def _move_aside(self) -> None:
         number = next(n for n in range(1, 10_000) if not self.path.with_name(f"{self.path.name}.broken-{n}").exists())
         aside = self.path.with_name(f"{self.path.name}.broken-{number}")
-        with suppress(FileNotFoundError):  # another process was first
+        with suppress(FileNotFoundError):
             os.replace(self.path, aside)  # noqa: PTH105 - atomic, and over nothing
             self.moved.append(aside)
             log.warning("%s is no database any more; it is now %s, and a new one is begun", self.path.name, aside.name)
         for side in SIDES:
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + side).unlink()
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        with closing(connect(path, create=False)) as opened:
+            return bool(opened.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except DamagedDatabaseError:
+        return False
+    except sqlite3.Error as error:
+        return not is_damaged(error)
+    except OSError:
+        return not path.exists()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, which is not a database file. On Windows nothing is locked: a file in use cannot be moved."""
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class Factors:
