@@ -28,6 +28,10 @@ opened.close()
 """
 
 
+def insert_row(database: sqlite3.Connection) -> None:
+    database.execute("INSERT INTO t VALUES (1)")
+
+
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
@@ -59,9 +63,7 @@ def test_a_reader_that_closes_leaves_the_wal_of_others_alone(tmp_path: Path) -> 
     second = Writer(path)
     try:
         for number in range(3):
-            second.submit(
-                lambda database, number=number: database.execute("INSERT INTO t VALUES (?)", (number,)) and None
-            )  # type: ignore[misc]
+            second.submit(insert_row)
             second.flush()
             assert run_python(OPEN_AND_CLOSE, str(path)).stdout == f"{number + 1}\n"
             assert deleted_files(os.getpid()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.store import writer as writing
-from penstock.store.sqlite import ABSENT, connect, folder, size
+from penstock.store.sqlite import ABSENT, connect, folder
 from penstock.store.writer import Writer
 from tests.cli.running import environment
+from tests.store.processes import run_python
 
 if TYPE_CHECKING:
     import sqlite3
@@ -138,22 +140,36 @@ for number in range(50):
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="rights are another matter there")
-def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
-    kept = connect(tmp_path / "deep" / "x.sqlite")
-    kept.execute("CREATE TABLE t (x)")
-    assert [path.stat().st_mode & 0o077 for path in (tmp_path / "deep").iterdir()] == [0, 0, 0]
-    assert size(kept) > 0
-    kept.close()
-
-
-def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "x.sqlite"
-    path.write_text("not a database, but long enough to be mistaken for one " * 100)
-    with pytest.raises(OSError, match=r"x\.sqlite"):
-        connect(path)
-
-
 def test_the_folder_is_said_or_the_systems_own(tmp_path: Path) -> None:
     assert folder({"PENSTOCK_DATA": str(tmp_path)}) == tmp_path
     assert folder({"XDG_DATA_HOME": str(tmp_path)}).name == "penstock"
+
+
+# ── forks ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_child_of_a_fork_leaves_the_database_to_its_parent(tmp_path: Path) -> None:
+    code = """
+import os, sys, warnings
+from pathlib import Path
+from penstock.store.writer import Writer
+warnings.simplefilter("ignore")
+made = Writer(Path(sys.argv[1]))
+made.create("CREATE TABLE t (x)")
+pid = os.fork()
+if not pid:
+    assert not made.submit(lambda database: None)
+    try:
+        made.read("SELECT 1")
+    except RuntimeError as error:
+        print(error)
+    sys.exit()
+assert os.waitpid(pid, 0)[1] == 0
+made.submit(lambda database: database.execute("INSERT INTO t VALUES (1)") and None)
+assert made.flush()
+print(made.read("SELECT count(*) FROM t"))
+"""
+    done = run_python(code, str(tmp_path / "x.sqlite"))
+    assert "was opened before a fork" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "[(1,)]", done.stderr

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 import msgspec
 from msgspec.structs import astuple
 
+from penstock.errors import InputError
+from penstock.store.schema import ensure_table
 from penstock.store.sqlite import size
 from penstock.store.writer import WAITING, Writer
 
@@ -135,12 +137,14 @@ class JournalRows:
         self, path: Path, clock: Callable[[], float], *, age: float = 0, size: int = 0, read_only: bool = False
     ) -> None:
         self.path = path
-        self._writer = Writer(path)
+        self._writer = Writer(path, create=not read_only)
         self._clock, self._age, self._size = clock, age, size
         self._added = self._refused = 0
-        columns = ", ".join(f"{name} {kind}" for name, kind in _columns().items() if name != "time")
-        self._writer.create(_MADE.format(columns=columns))
-        self._writer.submit(self._widen)
+        try:
+            self._prepare(create=not read_only)
+        except BaseException:
+            self._writer.close()
+            raise
         if not read_only:
             self._writer.submit(self._trim)
         self._given: deque[tuple[Turn, Callable[[Turn], Turn] | None]] = deque()  # not yet looked at
@@ -150,7 +154,7 @@ class JournalRows:
 
     def add(self, row: Turn, clean: Callable[[Turn], Turn] | None = None) -> bool:
         """Have a row written soon, cleaned first, in the writer's thread; False where there is no room for it."""
-        if len(self._given) >= WAITING:
+        if self.waiting >= WAITING:
             self._refused += 1
             return False
         self._given.append((row, clean))
@@ -169,14 +173,30 @@ class JournalRows:
         self._writer.flush()
 
     def close(self) -> None:
+        """Write what waits. What cannot be written is counted as lost, and logged."""
         self._call()
         self._writer.close()
+        self._called = False
+        if self.waiting:
+            log.error("%s: %d rows were not written and are lost", self.path, self.waiting)
+            self._refused += self.waiting
+            self._given.clear()
+            self._taken.clear()
 
     def _call(self) -> bool:
         if self._called or not self.waiting:
             return True
-        self._called = True
-        return self._writer.submit(self._pour)
+        self._called = self._writer.submit(self._pour)
+        if not self._called:  # it is closed
+            self._refused += len(self._given)
+            self._given.clear()
+        return self._called
+
+    def _prepare(self, *, create: bool) -> None:
+        columns = _columns()
+        statements = _MADE.format(columns=", ".join(f"{name} {columns[name]}" for name in columns if name != "time"))
+        if not ensure_table(self._writer, "turns", statements, columns, create=create):
+            raise InputError(f"{self.path}: there is no journal in this file: it has no table `turns`")
 
     # ── questions ─────────────────────────────────────────────────────────────────────────────────
 
@@ -222,13 +242,6 @@ class JournalRows:
 
     # ── in the writer's thread ────────────────────────────────────────────────────────────────────
 
-    def _widen(self, database: sqlite3.Connection) -> None:
-        """A table of an older version is given the columns it lacks."""
-        there = {row[1] for row in database.execute("PRAGMA table_info(turns)")}
-        for name, kind in _columns().items():
-            if name not in there:
-                database.execute(f"ALTER TABLE turns ADD COLUMN {name} {kind}")
-
     def _uncalled(self) -> None:
         """Nothing could be written, perhaps because somebody else had the file: the next row calls again."""
         self._called = False
@@ -241,10 +254,17 @@ class JournalRows:
         while self._given:
             rows: list[tuple[object, ...]] = []
             for _ in range(min(len(self._given), TRIM)):
-                row, clean = self._given.popleft()
-                rows.append(astuple(row if clean is None else clean(row)))
+                rows += self._cleaned(*self._given.popleft())
             self._several(database, rows)
         return self._taken.clear
+
+    def _cleaned(self, row: Turn, clean: Callable[[Turn], Turn] | None) -> list[tuple[object, ...]]:
+        try:
+            return [astuple(row if clean is None else clean(row))]
+        except Exception:  # one row is not worth the journal
+            self._refused += 1
+            log.exception("%s: a row could not be cleaned, and is not written", self.path)
+            return []
 
     def _several(self, database: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
         """Some rows, as many to a statement as it takes, and a look at the bounds from time to time."""

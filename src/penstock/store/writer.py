@@ -2,19 +2,30 @@
 
 Jobs run in the order they were given, many to a transaction; what a job gives back is called once it is committed.
 `flush` waits for those given so far; `close` for all.
+
+A job is committed within `PAUSE` seconds after it was given, and a commit outlives the process, `kill -9` included. A
+power cut or a crash of the system may cost the commits since the last checkpoint (`synchronous=NORMAL`), but does not
+damage the file. If the database cannot be written (locked, disk full, read-only, I/O error), jobs are held and tried
+again until they succeed; the log says so, and says again what was not written when the writer is closed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import logging
+import os
 import sqlite3
 import threading
+import time
+import weakref
 from collections import deque
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from penstock.store.sqlite import ABSENT, connect
+from penstock.store.held import SHORT, Held, is_held
+from penstock.store.sqlite import ABSENT, WAL_SIZE, connect, open_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,31 +33,42 @@ if TYPE_CHECKING:
 
     Job: TypeAlias = Callable[[sqlite3.Connection], Callable[[], None] | None]
 
+T = TypeVar("T")
+PAUSE = 0.25  # seconds within which a job is committed, unless the database cannot be written: the documented bound
+GATHER = 0.1  # seconds of it that jobs gather for; the rest is for the transaction itself
 BATCH = 500  # jobs to a transaction
-PAUSE = 0.2  # seconds that jobs gather for
 WAITING = 100_000  # jobs that wait at most; beyond it the disk has been stuck for long, and new ones are refused
 PATIENCE = 10.0  # seconds that a close or flush waits
+LARGE_WAL = 4 * WAL_SIZE  # bytes: a WAL beyond it is emptied even if readers must wait for that
+_EMPTYING = 5.0  # seconds between two attempts to
+_READERS_END = 100  # milliseconds that such an attempt waits for readers to end
 log = logging.getLogger("penstock.store")
 
 
 class Writer:
     """Owns the writing connection of one database."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
-        self.connection = connect(path)
+        self.connection = connect(path, create=create)
         self.refused = 0  # jobs that there was no room for
-        self.failed = 0  # jobs that the database would not take
+        self.failed = 0  # jobs that could not be done
         self.on_failure: Callable[[], None] = lambda: None  # called for each, in the writer's thread
         self._jobs: deque[Job] = deque()
         # Readers of a file have a connection of their own, and wait for no batch; one in memory has no other.
-        self._reader = connect(path) if path != ABSENT else self.connection
+        self._reader = connect(path, create=create) if path != ABSENT else self.connection
+        self.connection.execute("PRAGMA busy_timeout=0")  # `Held` asks again, sooner than SQLite would
         self._lock = threading.Lock()  # around the reader
+        self._readers: ThreadPoolExecutor | None = None
         self._given = threading.Condition()
         self._todo = self._done = self._wanted = 0
-        self._closing = False
+        self._due = 0.0  # when the first job that waits is to be written
+        self._closing = self._forked = False
+        self._held = Held(path, lambda: len(self._jobs))
+        self._wal_checked = 0.0
         self._thread = threading.Thread(target=self._run, name=f"penstock-writer-{path.name}", daemon=True)
         self._thread.start()
+        _writers.add(self)
         atexit.register(self.close)  # a process that ends without a word still writes what it was given
 
     def submit(self, job: Job) -> bool:
@@ -58,6 +80,7 @@ class Writer:
             self._jobs.append(job)
             self._todo += 1
             if len(self._jobs) == 1:
+                self._due = time.monotonic() + GATHER
                 self._given.notify_all()
         return True
 
@@ -66,26 +89,38 @@ class Writer:
         return len(self._jobs)
 
     def create(self, statements: str) -> None:
-        """Make tables, and wait until they are there: statements apart by semicolons."""
+        """Create tables, in the caller's thread: statements apart by semicolons.
 
-        def job(database: sqlite3.Connection) -> None:
-            for statement in statements.split(";"):
-                database.execute(statement)
+        Raises an `OSError` that names the file. Processes that do this at the same time wait for each other.
+        """
+        self.change(lambda database: [database.execute(statement) for statement in statements.split(";")])
 
-        self.submit(job)
-        self.flush()
+    def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something at once, in the caller's thread; errors are as in `create`. Not for the event loop."""
+        with self._lock:
+            try:
+                return work(self._own_reader())
+            except sqlite3.Error as error:
+                raise open_error(self.path, error) from None
 
     def read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-        """The rows of a query, as far as they are written."""
+        """The rows of a query, as far as they are written. Not for the event loop: see `in_thread`."""
         with self._lock:
-            return self._reader.execute(query, values).fetchall()
+            return self._own_reader().execute(query, values).fetchall()
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Do something that reads, in a thread that is there for it, while the event loop goes on."""
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(1, f"penstock-reader-{self.path.name}")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def flush(self, patience: float = PATIENCE) -> bool:
-        """Wait until all that was given before now is written."""
+        """Wait until all that was given before now is written. False if it is not: too slow, or held."""
         with self._given:
             goal = self._wanted = self._todo
             self._given.notify_all()
-            return self._given.wait_for(lambda: self._done >= goal, patience)
+            self._given.wait_for(lambda: self._done >= goal or self._held.told, patience)
+            return self._given.wait_for(lambda: self._done >= goal, min(SHORT, patience))
 
     def close(self) -> None:
         """Write what waits, then let go of the file. A second close does nothing."""
@@ -93,50 +128,119 @@ class Writer:
             if self._closing:
                 return
             self._closing = True
+            self._held.give_up_at = time.monotonic() + PATIENCE - 1
             self._given.notify_all()
         self._thread.join(PATIENCE)
+        left = self._todo - self._done
+        if left:
+            log.error("%s: %d changes were not written within %g s and are lost", self.path, left, PATIENCE)
         if self._thread.is_alive():
-            log.error("%s: %d rows were not written within %g s", self.path, len(self._jobs), PATIENCE)
             return
+        if self._readers is not None:
+            self._readers.shutdown()
         self._reader.close()
         self.connection.close()
         atexit.unregister(self.close)
+
+    def _own_reader(self) -> sqlite3.Connection:
+        if self._forked:
+            raise RuntimeError(f"{self.path} was opened before a fork: open it again in this process")
+        return self._reader
+
+    def abandon(self) -> None:
+        """In the child of a fork: the connections are the parent's, and neither used nor closed here."""
+        self._closing = self._forked = True
+        self._given, self._lock = threading.Condition(), threading.Lock()  # the old ones may be held for ever
+        atexit.unregister(self.close)
+
+    # ── in the writer's thread ────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
         while True:
             with self._given:
                 self._given.wait_for(lambda: self._jobs or self._closing)
-                self._given.wait_for(lambda: self._closing or self._wanted > self._done, PAUSE)
+                gather = max(self._due - time.monotonic(), 0)
+                self._given.wait_for(lambda: self._closing or self._wanted > self._done, gather)
                 batch = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
-                if not batch and self._closing:
+                self._due = 0.0  # those that are left have waited long enough
+                if not batch:
                     return
-            self._write(batch)
+            if not self._write(batch):
+                return
             with self._given:
                 self._done += len(batch)
                 self._given.notify_all()
+            self._limit_wal()
 
-    def _write(self, batch: list[Job]) -> None:
-        """All in one transaction; where that fails, one by one, so that a bad row takes no other with it."""
-        if self._together(batch) or len(batch) == 1:
-            return
-        for job in batch:
-            self._together([job])
+    def _write(self, batch: list[Job]) -> bool:
+        """All in one transaction; where that fails, one by one, so that a bad row takes no other with it.
 
-    def _together(self, batch: list[Job]) -> bool:
+        False: given up, because the writer is closed and the database still cannot be written.
+        """
+        while is_held(error := self._commit(batch)):
+            if not self._held.wait(error, self._tell_waiters):
+                return False
+        self._held.clear()
+        if error is None:
+            return True
+        if len(batch) > 1:
+            return all(self._write([job]) for job in batch)
+        self.failed += 1
+        log.error("%s: a row was not written: %s", self.path, error)
+        self.on_failure()
+        return True
+
+    def _tell_waiters(self) -> None:
+        with self._given:
+            self._given.notify_all()
+
+    def _commit(self, batch: list[Job]) -> Exception | None:
+        """The error that kept a transaction from being committed; None where it was."""
         with self._lock if self._reader is self.connection else nullcontext():
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
                 after = [job(self.connection) for job in batch]
                 self.connection.execute("COMMIT")
-            except (sqlite3.Error, OverflowError, ValueError) as error:
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
-                if len(batch) == 1:
-                    self.failed += 1
-                    self.on_failure()
-                    log.error("%s: a row was not written: %s", self.path, error)  # noqa: TRY400 — no bug of ours
-                return False
+            except Exception as error:  # noqa: BLE001 — whatever a job raises must not end the thread
+                with suppress(sqlite3.Error):  # some errors end the transaction by themselves
+                    if self.connection.in_transaction:
+                        self.connection.execute("ROLLBACK")
+                return error
         for call in after:
             if call is not None:
                 call()
-        return True
+        return None
+
+    def _limit_wal(self) -> None:
+        """Empty a WAL that readers have kept from being emptied, one after the other."""
+        now = time.monotonic()
+        if self.path == ABSENT or now - self._wal_checked < _EMPTYING:
+            return
+        self._wal_checked = now
+        try:
+            large = os.stat(f"{os.path.realpath(self.path)}-wal").st_size > LARGE_WAL  # noqa: PTH116 — by its name only
+        except OSError:
+            return
+        if not large:
+            return
+        try:
+            self.connection.execute(f"PRAGMA busy_timeout={_READERS_END}")
+            busy = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if busy:
+                log.warning("%s: a long read keeps the WAL above %d MiB", self.path, LARGE_WAL // 2**20)
+        except sqlite3.Error as error:
+            log.warning("%s: the WAL could not be emptied: %s", self.path, error)
+        finally:
+            self.connection.execute("PRAGMA busy_timeout=0")
+
+
+_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for writer in list(_writers):
+        writer.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
