@@ -18,7 +18,11 @@ HOUR = 3600.0
 
 
 class ReasoningStore(Protocol):
-    """Where the state of earlier turns waits for the next request. Forgetting is allowed; mixing tenants is not."""
+    """Where the state of earlier turns waits for the next request. Forgetting is allowed; mixing tenants is not.
+
+    A store that reads a disk or a network has `async def aget` besides, with the arguments and the result of `get`:
+    clients and the gateway then await it, and never call `get`. `put` must not block.
+    """
 
     def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
         """What is known under these keys; those unknown are not in it."""

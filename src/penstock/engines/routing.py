@@ -25,6 +25,7 @@ from penstock.engines.record import Decision, Record, Recorder
 from penstock.engines.reply import Reply
 from penstock.engines.retrying import Wait, elsewhere, passing, pause
 from penstock.engines.signing import Signing
+from penstock.engines.state_loading import load_state
 from penstock.engines.surroundings import Changes, live
 from penstock.errors import InputError, InvalidRequest, ProviderError, provider_error
 from penstock.events import Fault
@@ -92,10 +93,11 @@ class Router:
 
         `handed`: an answer in this protocol is handed on as bytes, wherever `Reply.verbatim` allows it.
         """
+        given = await load_state(request, source, convert or {})
 
         async def once(target: Target, record: Record, left: float) -> Reply:
             plan = self._plan(target, operation, options, left, stream=request.stream)
-            job = prepare(request, plan, source=source, convert=convert or {}, handed=handed)
+            job = prepare(request, plan, source=source, convert=given, handed=handed)
             if plan.why:
                 self._note(record, "operation", job.operation, plan.why, target)
             if watch is not None:

@@ -5,6 +5,7 @@ Made once and closed once. Everything here can be left out: without a configurat
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -96,6 +97,11 @@ class Services:
         self.ready = False
         await self.background.aclose()
         await self.router.aclose()
+        self.kept.sparing.flush()
+        await asyncio.to_thread(self._close_stores)
+
+    def _close_stores(self) -> None:
+        """Waits for disks, and for what is being estimated: not for the event loop."""
         self.estimates.close()
         self.kept.close()
 

@@ -6,9 +6,12 @@ Leans on `store.rows`. A file that cannot be written is said, and done without, 
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from penstock.errors import StreamFault
+from penstock.events import Fault
 from penstock.gateway.config import place_of
 from penstock.store.rows import SqliteRows
 from penstock.store.sqlite import ABSENT
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.gateway.config import GatewayConfig, StateTable
 
+T = TypeVar("T")
 FILE = "state.sqlite"
 SHARE = 8  # a tenant has at most this part of all
 log = logging.getLogger("penstock.state")
@@ -46,6 +50,15 @@ class State:
                 raise
             log.warning("state is kept in memory only: %s", error)
             return cls(config.state, ABSENT)
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Look something up in a thread, while the event loop goes on. A file that cannot be read is a fault."""
+        try:
+            return await self._writer.in_thread(work)
+        except sqlite3.Error as error:
+            log.error("%s cannot be read: %s", self._writer.path, error)  # noqa: TRY400 — the file's fault, not ours
+            said = f"stored responses cannot be read just now: {error}"
+            raise StreamFault(Fault("server", said, status=503, code="store_unavailable", retry_after=1)) from None
 
     def flush(self) -> None:
         self._writer.flush()

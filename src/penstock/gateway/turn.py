@@ -16,6 +16,7 @@ from penstock.errors import InputError, PenstockError
 from penstock.fold import fold
 from penstock.framing import WRITERS
 from penstock.gateway import refusing, writing
+from penstock.gateway.doors.door import Asked
 from penstock.gateway.keeping import Keeping
 from penstock.gateway.streaming import Streaming
 from penstock.messages.state import remember
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.engines.reply import Reply
     from penstock.engines.retrying import Wait
     from penstock.gateway.cancel import Gone
-    from penstock.gateway.doors.door import Asked, Door, Visit
+    from penstock.gateway.doors.door import Door, Visit
     from penstock.gateway.outlet import Outlet
     from penstock.gateway.services import Services
     from penstock.messages.context import Cleared
@@ -84,7 +85,8 @@ class Turn:
 
     async def _answer(self) -> None:
         services, visit = self._services, self.visit
-        asked = self.asked = self.door.read(visit)
+        read = self.door.read(visit)
+        asked = self.asked = read if isinstance(read, Asked) else await read
         if asked.over is not None:
             self._out.around(asked.over)
         asked.request.model = asked.request.model or services.default

@@ -231,7 +231,7 @@ class _Work:
     async def warm(self) -> None:
         """Only take note: the next request goes on from here, and nobody is asked for anything yet."""
         try:
-            asked = self._asked(self._visit)
+            asked = await self._asked(self._visit)
             asked.request.model = asked.request.model or self._visit.services.default
             self._visit.caller.check(asked.request.model)
             if not self._visit.services.means(asked.request.model):
@@ -246,8 +246,8 @@ class _Work:
         assert asked.over is not None  # noqa: S101 — set by `_asked`
         await asked.over(self._frames.send)({"type": BODY, "body": data, "more_body": False})
 
-    def _asked(self, visit: Visit) -> Asked:
-        known = known_of(visit, self._body, self._connection.memory)
+    async def _asked(self, visit: Visit) -> Asked:
+        known = await known_of(visit, self._body, self._connection.memory)
         keeper = Keeper(visit, known) if self._body.get("store") is not False else None
         return asked_of(visit, self._body, known, lambda response: self._kept(response, known, keeper))
 

@@ -26,7 +26,7 @@ from penstock.shaping.names import Name, RestoreNames
 from penstock.shaping.namespace import Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from penstock.messages.images import Images
     from penstock.messages.pairing import Orphans
@@ -51,6 +51,7 @@ class ConvertOptions(TypedDict, total=False):
     count: Callable[[rq.Message], int]
     store: ReasoningStore | None
     tenant: str
+    state: Mapping[str, bytes]
     call_id_prefix: str | None
 
 
@@ -93,6 +94,25 @@ def convert(
 def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
     """The same for a request that is canonical already; `source` is whose client gets the answer."""
     return _Run(source, target, options).converted(request, writer(target))
+
+
+def state_keys(request: rq.Request, source: str, **options: Unpack[ConvertOptions]) -> list[str]:
+    """The keys under which a store may know something for this request. What it knows goes into the option `state`.
+
+    For stores that must not be read while a request is converted: `convert_request` then reads none.
+    """
+    if not any(message.role == "assistant" for message in request.messages):
+        return []  # nobody has answered yet
+    return state.keys_of(_without_host_forms(request, source, options))
+
+
+def _without_host_forms(request: rq.Request, source: str, options: ConvertOptions) -> rq.Request:
+    """The request without what only the client's side knows: the prefix it saw, a host without a system role."""
+    client = profile_of(source)
+    prefix = options.get("call_id_prefix", client.prefix)
+    if prefix:
+        request = ids.restore_prefix(request, Namespace(prefix, reserved=client.reserved))
+    return roles.lead(request) if client.leads else request
 
 
 class _Run:
@@ -141,15 +161,12 @@ class _Run:
         return self._asked(request)
 
     def _from_client(self, request: rq.Request) -> rq.Request:
-        """What only the client's side knows: the prefix it saw, a host without a system role, state kept for it."""
-        client = profile_of(self._source)
-        prefix = self._options.get("call_id_prefix", client.prefix)
-        if prefix:
-            request = ids.restore_prefix(request, Namespace(prefix, reserved=client.reserved))
-        if client.leads:
-            request = roles.lead(request)
-        store = self._options.get("store")
-        if store is not None:
+        """What only the client's side knows, and the state that was kept for it."""
+        request = _without_host_forms(request, self._source, self._options)
+        found, store = self._options.get("state"), self._options.get("store")
+        if found is not None:
+            request = state.restored(request, found, self.notes)
+        elif store is not None:
             request = state.restore(request, store, self._options.get("tenant", ""), self.notes)
         return request
 

@@ -6,13 +6,14 @@ found here. Reading a row is using it.
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import threading
 from typing import TYPE_CHECKING, cast
 
 from penstock.stores import Bounds
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterable, Mapping
 
     from penstock.store.writer import Writer
@@ -21,6 +22,7 @@ FRESH = 60.0  # seconds within which another use of a row is not written down
 SLACK = 50  # a bound is looked at again after this part of it was written: to look is to count all rows
 _SOME = 200  # keys to a query, and rows to one step of forgetting
 _TENANTS = 10_000  # whose writing is counted
+log = logging.getLogger("penstock.store")
 _MADE = """
 CREATE TABLE IF NOT EXISTS {table} (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
     used REAL NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (tenant, key));
@@ -53,17 +55,18 @@ class SqliteRows:
         writer.create(_MADE.format(table=table))
 
     def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
-        """What is known under these keys; those unknown are not in it."""
-        found: dict[str, bytes] = {}
-        asked: list[str] = []
-        with self._lock:
-            for key in keys:
-                if (tenant, key) not in self._fresh:
-                    asked.append(key)
-                elif (value := self._fresh[tenant, key]) is not None:
-                    found[key] = value
-        for start in range(0, len(asked), _SOME):
-            found.update(self._read(tenant, asked[start : start + _SOME]))
+        """What is known under these keys; those unknown are not in it. Reads the file: not for the event loop."""
+        found, missing = self._unwritten(tenant, keys)
+        return {**found, **self._read_all(tenant, missing)}
+
+    async def aget(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        """The same for the event loop: the file is read in a thread. One that cannot be read is as good as empty."""
+        found, missing = self._unwritten(tenant, keys)
+        if missing:
+            try:
+                found.update(await self._writer.in_thread(lambda: self._read_all(tenant, missing)))
+            except sqlite3.Error as error:
+                log.error("%s: the state of earlier turns cannot be read: %s", self._writer.path, error)  # noqa: TRY400
         return found
 
     def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
@@ -84,6 +87,24 @@ class SqliteRows:
         return int(cast("int", self._writer.read(self._sql["count"])[0][0]))
 
     # ── reading and writing ───────────────────────────────────────────────────────────────────────
+
+    def _unwritten(self, tenant: str, keys: Iterable[str]) -> tuple[dict[str, bytes], list[str]]:
+        """What the writer has not written yet, and the keys that only the file may know."""
+        found: dict[str, bytes] = {}
+        missing: list[str] = []
+        with self._lock:
+            for key in keys:
+                if (tenant, key) not in self._fresh:
+                    missing.append(key)
+                elif (value := self._fresh[tenant, key]) is not None:
+                    found[key] = value
+        return found, missing
+
+    def _read_all(self, tenant: str, keys: list[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for start in range(0, len(keys), _SOME):
+            found.update(self._read(tenant, keys[start : start + _SOME]))
+        return found
 
     def _read(self, tenant: str, keys: list[str]) -> dict[str, bytes]:
         now = self._clock()

@@ -43,7 +43,7 @@ async def compact(_: Services, visit: Visit) -> bytes:
     """The compacted conversation."""
     body = visit.body()
     model = reading.needed(body, "model")
-    known = known_of(visit, {**body, "store": False})
+    known = await known_of(visit, {**body, "store": False})
     given = known.body.get("input")
     items = pick.objects(given) if isinstance(given, list) else pick.objects(items_of(known.body))
     said = await _summary(visit, model, _script(items, pick.text(body, "instructions")))
@@ -61,7 +61,7 @@ async def input_tokens(services: Services, visit: Visit) -> bytes:
     body = visit.body()
     if str(body.get("model", "")).startswith(PLAYED):
         body.setdefault("input", [])
-    request = reader("responses")(known_of(visit, body).body)
+    request = reader("responses")((await known_of(visit, body)).body)
     count, _ = await counted(services, visit, request, "responses")
     return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": count})
 

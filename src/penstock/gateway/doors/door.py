@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from codecs import BOM_UTF8
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -98,10 +98,13 @@ class Asked(msgspec.Struct):
 
 
 class Door(msgspec.Struct, frozen=True):
-    """An address and what is understood there. `instead`: what answers those visits that want no turn."""
+    """An address and what is understood there. `instead`: what answers those visits that want no turn.
+
+    `read` is awaited where it gives no `Asked` at once, because something must be looked up first.
+    """
 
     protocol: str
-    read: Callable[[Visit], Asked]
+    read: Callable[[Visit], Asked | Awaitable[Asked]]
     instead: Callable[[Visit], Any] | None = None
 
 

@@ -29,22 +29,22 @@ ELSEWHERE = ("elsewhere",)  # a row that there is none of: what stands before is
 OURS = ("background", "generate", "stream_id", "type")  # what no provider is told
 
 
-def read_responses(visit: Visit) -> Asked:
+async def read_responses(visit: Visit) -> Asked:
     """`POST /v1/responses`."""
     body = visit.body()
-    known = known_of(visit, body)
+    known = await known_of(visit, body)
     keep = Keeper(visit, known).keep if body.get("store") is not False else None
     return asked_of(visit, body, known, keep)
 
 
-def known_of(visit: Visit, body: Object, memory: Memory | None = None) -> Told:
+async def known_of(visit: Visit, body: Object, memory: Memory | None = None) -> Told:
     """A request with all that was said before it, or the refusal of what is not served."""
     if body.get("conversation") is not None:
         said = "conversation: conversations are not served here; leave it out and go on with previous_response_id"
         raise refused(said, param="conversation")
     if str(body.get("model", "")).startswith(PLAYED):
         body.setdefault("input", [])
-    return told(visit, {key: value for key, value in body.items() if key not in OURS}, memory)
+    return await told(visit, {key: value for key, value in body.items() if key not in OURS}, memory)
 
 
 def asked_of(

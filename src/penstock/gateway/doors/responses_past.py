@@ -54,20 +54,23 @@ def not_found(id: str) -> StreamFault:
     return refused(said, code="previous_response_not_found", param=PREVIOUS)
 
 
-def told(visit: Visit, body: Object, memory: Memory | None = None) -> Told:
+async def told(visit: Visit, body: Object, memory: Memory | None = None) -> Told:
     """A request with all that was said before it."""
     new, previous = items_of(body), body.get(PREVIOUS)
     if previous is None:
-        return _named(visit, Told(body, new))
+        return await _named(visit, Told(body, new))
     if not isinstance(previous, str):
         raise refused(f"{PREVIOUS}: expected a string", param=PREVIOUS)
-    past = (memory.find(previous) if memory else None) or visit.services.responses.past(visit.caller.tenant, previous)
+    past = memory.find(previous) if memory else None
+    if past is None:
+        services, tenant = visit.services, visit.caller.tenant
+        past = await services.kept.state.read(lambda: services.responses.past(tenant, previous))
     if past is None and memory is None and _theirs(visit, body):
-        return _named(visit, Told(body, new))  # stored before there was a gateway: its provider may know it
+        return await _named(visit, Told(body, new))  # stored before there was a gateway: its provider may know it
     if past is None or _unfinished(visit, previous):
         raise not_found(previous)
     rest = {key: value for key, value in body.items() if key != PREVIOUS}
-    made = _named(visit, Told(rest, new, past))
+    made = await _named(visit, Told(rest, new, past))
     answered([*past.items, *made.new])
     return made
 
@@ -99,12 +102,12 @@ def _unfinished(visit: Visit, id: str) -> bool:
     return visit.services.background.get(visit.caller.tenant, id) is not None
 
 
-def _named(visit: Visit, made: Told) -> Told:
+async def _named(visit: Visit, made: Told) -> Told:
     """The input in full: named items in their places, compacted ones opened."""
     items = [*(made.past.items if made.past else ()), *made.new]
     names = [pick.text(item, "id") for item in pick.objects(made.new) if _is_name(item)]
     there = {pick.text(item, "id") for item in pick.objects(items) if not _is_name(item)}
-    known: dict[str, Object] = visit.services.responses.items(visit.caller.tenant, names) if names else {}
+    known = await _items(visit, names) if names else {}
     if known:
         made.new = [_found(item, known, there) for item in made.new]
         made.new = [item for item in made.new if item is not None]
@@ -113,6 +116,12 @@ def _named(visit: Visit, made: Told) -> Told:
     if made.past is not None or known or full is not items:
         made.body = {**made.body, "input": full}
     return made
+
+
+async def _items(visit: Visit, names: list[str]) -> dict[str, Object]:
+    services, tenant = visit.services, visit.caller.tenant
+    found: dict[str, Object] = await services.kept.state.read(lambda: services.responses.items(tenant, names))
+    return found
 
 
 def _is_name(item: Object) -> bool:

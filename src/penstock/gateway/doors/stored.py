@@ -47,7 +47,7 @@ async def shown(services: Services, visit: Visit) -> bytes | Flow:
     live = services.background.get(tenant, id)
     if live is not None:
         return Flow(_from(live.follow(), after)) if stream else _encode(live.response)
-    response = _response(services, visit)
+    response = await _response(services, visit)
     return Flow(_from(_again(response), after)) if stream else _encode(response)
 
 
@@ -55,7 +55,7 @@ async def deleted(services: Services, visit: Visit) -> bytes:
     """`DELETE /v1/responses/{id}`. Who goes on from a later response of the same conversation will miss it."""
     id, tenant = visit.params["response"], visit.caller.tenant  # noqa: A001
     await services.background.cancel(tenant, id)
-    if not services.responses.drop(tenant, id):
+    if not await services.kept.state.read(lambda: services.responses.drop(tenant, id)):
         raise _missing(id)
     return _encode({"id": id, "object": "response", "deleted": True})
 
@@ -63,7 +63,7 @@ async def deleted(services: Services, visit: Visit) -> bytes:
 async def cancelled(services: Services, visit: Visit) -> bytes:
     """`POST /v1/responses/{id}/cancel`: for those in the background; one that is over stays as it is."""
     await services.background.cancel(visit.caller.tenant, visit.params["response"])
-    response = _response(services, visit)
+    response = await _response(services, visit)
     if not response.get("background"):
         raise refused("Only a response with background set to true can be cancelled: this one was waited for.")
     return _encode(response)
@@ -71,8 +71,8 @@ async def cancelled(services: Services, visit: Visit) -> bytes:
 
 async def listed(services: Services, visit: Visit) -> bytes:
     """`GET /v1/responses/{id}/input_items`: all that the response is an answer to, the latest first."""
-    id = visit.params["response"]  # noqa: A001
-    found = services.responses.asked(visit.caller.tenant, id)
+    id, tenant = visit.params["response"], visit.caller.tenant  # noqa: A001
+    found = await services.kept.state.read(lambda: services.responses.asked(tenant, id))
     if found is None:
         raise _missing(id)
     items = [_item(item, f"{id.removeprefix('resp_')}_{place}") for place, item in enumerate(found)]
@@ -93,9 +93,9 @@ ROUTES: Mapping[tuple[str, str], Callable[[Any, Any], Awaitable[bytes | Flow]]] 
 }  # fmt: skip
 
 
-def _response(services: Services, visit: Visit) -> Object:
-    id = visit.params["response"]  # noqa: A001
-    found = services.responses.get(visit.caller.tenant, id)
+async def _response(services: Services, visit: Visit) -> Object:
+    id, tenant = visit.params["response"], visit.caller.tenant  # noqa: A001
+    found = await services.kept.state.read(lambda: services.responses.get(tenant, id))
     if found is None:
         raise _missing(id)
     response = found.response
@@ -164,7 +164,7 @@ async def begun(services: Services, visit: Visit) -> bytes | Flow:
         raise refused("background: a response that is not stored could not be asked for", param="background")
     if services.background.full:
         raise StreamFault(Fault("rate-limit", "too many responses are being made in the background", retry_after=5))
-    known = known_of(visit, body)
+    known = await known_of(visit, body)
     keeper, live = Keeper(visit, known), Live({})
 
     def keep(response: Object) -> None:

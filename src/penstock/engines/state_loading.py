@@ -1,0 +1,28 @@
+"""Loads what a store knows of earlier turns before a request is converted, so that the conversion itself does no IO.
+
+Leans on `messages.convert.state_keys` for what to look up. A store with `aget` is awaited; any other is asked directly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.messages.convert import ConvertOptions, state_keys
+
+if TYPE_CHECKING:
+    from penstock.request import Request
+
+
+async def load_state(request: Request, source: str, convert: ConvertOptions) -> ConvertOptions:
+    """The options with the rows that were found (`state`) in place of the store. Nothing to look up costs nothing."""
+    store = convert.get("store")
+    if store is None:
+        return convert
+    options = convert.copy()
+    del options["store"]
+    keys = state_keys(request, source, **options)
+    if keys:
+        tenant = options.get("tenant", "")
+        aget = getattr(store, "aget", None)
+        options["state"] = store.get(tenant, keys) if aget is None else await aget(tenant, keys)
+    return options

@@ -1,0 +1,207 @@
+"""No statement of SQLite runs on the event loop: what a request needs of a file is read in a thread, and awaited."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from penstock import events as ev
+from penstock.gateway.config import JournalTable, StateTable
+from penstock.testing import Reply
+from tests.gateway.openresponses import ask, asking, named, socket, until
+from tests.gateway.running import answer, gateway
+from tests.inspector.conftest import inspected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.gateway.running import Running
+
+USER = {"role": "user", "content": "How high is the water?"}
+THOUGHT = {"type": "thinking", "thinking": "The gauge must be read.", "signature": "c2lnbmVk"}
+CALLING: list[ev.AnyEvent] = [
+    ev.Start(id="msg_1", model="claude"), ev.ReasoningStart(0), ev.ReasoningDelta(0, THOUGHT["thinking"]),
+    ev.ReasoningEnd(0, extra={"anthropic": {"signature": THOUGHT["signature"]}}),
+    ev.CallStart(1, id="toolu_1", name="read_gauge"), ev.CallDelta(1, "{}"),
+    ev.CallEnd(1, id="toolu_1", name="read_gauge", json="{}"), ev.Usage(input=10, output=5), ev.Finish("calls"),
+]  # fmt: skip
+
+
+class Probe:
+    """Which threads run statements, by name. SQLite calls a trace callback in the thread that runs the statement."""
+
+    def __init__(self, running: Running) -> None:
+        self.seen: Counter[str] = Counter()
+        services = running.app.services
+        assert services.journal.rows is not None
+        for writer in (services.kept.state._writer, services.journal.rows._writer):
+            for connection in (writer.connection, writer._reader):
+                connection.set_trace_callback(self._note)
+
+    def _note(self, statement: str) -> None:
+        self.seen[threading.current_thread().name] += statement.startswith("SELECT")
+
+    def reads(self) -> int:
+        """Rows that were looked for in the file of the state since the last call."""
+        return self.seen.pop("penstock-reader-state.sqlite_0", 0)
+
+
+def tables(folder: Path) -> tuple[JournalTable, StateTable]:
+    return JournalTable(path=str(folder / "journal.sqlite")), StateTable(path=str(folder / "state.sqlite"))
+
+
+@contextmanager
+def probed(tmp_path: Path, *replies: Any) -> Iterator[tuple[Running, Any, Probe]]:
+    """A gateway that keeps everything in files. At the end no statement has run in the thread of its loop."""
+    journal, state = tables(tmp_path)
+    with gateway(*replies, journal=journal, state=state) as (running, up):
+        loop = running._thread.name
+        probe = Probe(running)
+        yield running, up, probe
+        assert probe.seen[loop] == 0, probe.seen
+    assert probe.seen[loop] == 0, "while it closed"
+
+
+def written(running: Running) -> None:
+    """Wait until nothing is left in memory that would make a read unnecessary."""
+    running.app.services.kept.state.flush()
+
+
+@pytest.mark.slow
+@pytest.mark.finding("REL-15")
+def test_messages_with_history(tmp_path: Path) -> None:
+    with probed(tmp_path) as (running, _, probe):
+        said = [USER, {"role": "assistant", "content": "3.2 m"}, USER]
+        for model in ("openai-chat/text", "anthropic/text"):
+            body = {"model": model, "max_tokens": 99, "messages": said}
+            assert httpx.post(f"{running.url}/v1/messages", json=body, timeout=30).status_code == 200
+            assert probe.reads() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.finding("REL-15")
+def test_a_request_that_nobody_has_answered_yet_costs_no_thread(tmp_path: Path) -> None:
+    with probed(tmp_path) as (running, _, probe):
+        body = {"model": "anthropic/text", "messages": [USER]}
+        assert httpx.post(f"{running.url}/v1/chat/completions", json=body, timeout=30).status_code == 200
+        asked = {"model": "anthropic/text", "input": "Hi.", "store": False}
+        assert httpx.post(f"{running.url}/v1/responses", json=asked, timeout=30).status_code == 200
+        assert probe.reads() == 0
+        assert running.app.services.kept.state._writer._readers is None
+
+
+@pytest.mark.slow
+@pytest.mark.finding("REL-15")
+def test_state_is_read_from_the_file_and_given_back(tmp_path: Path) -> None:
+    calling = Reply.of("anthropic", CALLING, stream=False)
+    with probed(tmp_path, calling, answer) as (running, up, probe):
+        body: dict[str, Any] = {"model": "anthropic/text", "messages": [USER], "tools": [
+            {"type": "function", "function": {"name": "read_gauge", "parameters": {"type": "object"}}}
+        ]}  # fmt: skip
+        first = httpx.post(f"{running.url}/v1/chat/completions", json=body, timeout=30).json()
+        [call] = first["choices"][0]["message"]["tool_calls"]
+        written(running)
+        body["messages"] += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": "3.2"},
+        ]
+        assert httpx.post(f"{running.url}/v1/chat/completions", json=body, timeout=30).status_code == 200
+        assert probe.reads() == 1
+        assert THOUGHT in up.seen[-1].json["messages"][1]["content"]
+
+
+@pytest.mark.slow
+@pytest.mark.finding("REL-15")
+def test_stored_responses(tmp_path: Path) -> None:
+    with probed(tmp_path, named) as (running, _, probe), asking(running.url) as http:
+        first = ask(http, "Hi.", "anthropic/text")
+        written(running)
+        steps: dict[str, Callable[[], Any]] = {
+            "previous": lambda: ask(http, "And?", "anthropic/text", previous_response_id=first["id"])["status"],
+            "items": lambda: ask(
+                http, [{"type": "item_reference", "id": first["output"][0]["id"]}, USER], "anthropic/text"
+            )["status"],
+            "get": lambda: http.get(f"/responses/{first['id']}").json()["status"],
+            "stream": lambda: http.get(f"/responses/{first['id']}?stream=true").status_code,
+            "input": lambda: http.get(f"/responses/{first['id']}/input_items").json()["object"],
+            "cancel": lambda: http.post(f"/responses/{first['id']}/cancel").status_code,
+            "count": lambda: (
+                http.post(
+                    "/responses/input_tokens",
+                    json={"model": "anthropic/text", "input": "And?", "previous_response_id": first["id"]},
+                ).status_code
+            ),
+            "compact": lambda: (
+                http.post(
+                    "/responses/compact",
+                    json={"model": "anthropic/text", "input": "And?", "previous_response_id": first["id"]},
+                ).status_code
+            ),
+            "delete": lambda: http.delete(f"/responses/{first['id']}").json()["deleted"],
+            "gone": lambda: http.get(f"/responses/{first['id']}").status_code,
+        }
+        found = {name: (step(), probe.reads() > 0) for name, step in steps.items()}
+        assert found == {
+            "previous": ("completed", True), "items": ("completed", True), "get": ("completed", True),
+            "stream": (200, True), "input": ("list", True), "cancel": (400, True), "count": (200, True),
+            "compact": (200, True), "delete": (True, True), "gone": (404, found["gone"][1]),
+        }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.finding("REL-15")
+def test_responses_in_the_background_and_over_a_websocket(tmp_path: Path) -> None:
+    with probed(tmp_path, named) as (running, _, probe), asking(running.url) as http:
+        begun = ask(http, "Hi.", "anthropic/text", background=True)
+
+        def over() -> Any:
+            response = http.get(f"/responses/{begun['id']}").json()
+            return response["status"] == "completed"
+
+        assert until(over)
+        written(running)
+        probe.reads()
+        with socket(running.url) as ws:
+            then = ws.whole(model="anthropic/text", input="And?", previous_response_id=begun["id"])
+            assert then["status"] == "completed"
+        assert probe.reads() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.finding("REL-15")
+def test_usage_and_the_inspector(tmp_path: Path) -> None:
+    journal, state = tables(tmp_path)
+    with inspected(journal=journal, state=state) as running:
+        probe, loop = Probe(running), running._thread.name
+        body = {"model": "anthropic/text", "messages": [USER]}
+        assert httpx.post(f"{running.url}/v1/chat/completions", json=body, timeout=30).status_code == 200
+        running.app.services.journal.flush()
+        assert httpx.get(f"{running.url}/vscode/usage", timeout=30).json()["today"]["requests"] == 1
+        for path in ("/metrics", "/inspector/turns", "/inspector/usage", "/inspector/tokens"):
+            assert httpx.get(f"{running.url}{path}", timeout=30).status_code == 200
+        [row] = httpx.get(f"{running.url}/inspector/turns", timeout=30).json()["rows"]
+        assert httpx.get(f"{running.url}/inspector/turns/{row['id']}", timeout=30).status_code == 200
+        assert sum(probe.seen.values()) >= 5
+        assert probe.seen[loop] == 0, probe.seen
+
+
+@pytest.mark.slow
+def test_a_state_that_cannot_be_read_stops_no_turn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with probed(tmp_path) as (running, _, _probe), asking(running.url) as http:
+        running.app.services.kept.state._writer.change(lambda database: database.execute("DROP TABLE reasoning"))
+        said = [USER, {"role": "assistant", "content": "3.2 m"}, USER]
+        body = {"model": "openai-chat/text", "max_tokens": 99, "messages": said}
+        assert httpx.post(f"{running.url}/v1/messages", json=body, timeout=30).status_code == 200
+        assert "the state of earlier turns cannot be read" in caplog.text
+        running.app.services.kept.state._writer.change(lambda database: database.execute("DROP TABLE responses"))
+        reply = http.post(
+            "/responses", json={"model": "anthropic/text", "input": "x", "previous_response_id": "resp_1"}
+        )
+        assert reply.status_code == 503
+        assert "stored responses cannot be read" in reply.json()["error"]["message"]
