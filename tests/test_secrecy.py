@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.secrecy import _MAKERS, _TOKENS, MARK, find, hide
+from penstock.input_limits import MAX_JSON_DEPTH
+from penstock.secrecy import _EDGE, _MAKERS, DEEP, MARK, find, hide, hide_values, redact_bytes, redact_cut
+
+# All tokens in one pattern. Quadratic, so of no use outside a test; but its meaning is easy to see.
+_TOKENS = re.compile(
+    rf"""(?x)
+    {_EDGE}(?:{"|".join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}
+    | {_EDGE}AIza[A-Za-z0-9_\-]{{20,}}
+    | {_EDGE}ya29\.[A-Za-z0-9_\-.]{{10,}}
+    | {_EDGE}(?:AKIA|ASIA)[A-Z0-9]{{12,}}
+    | {_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}\.[A-Za-z0-9_\-]{{8,}}(?:\.[A-Za-z0-9_\-]*)?
+    """
+)
 
 LETTERS = st.sampled_from(
     [*_MAKERS, *'-_ ."\\nxA9', "AIza", "ya29.", "AKIA", "eyJ", "\\n", "\\u000a", "abcdef0123456789" * 2]
@@ -47,3 +61,86 @@ def test_json_stays_json() -> None:
         made += [said[place:first], MARK]
         place = last
     assert json.loads("".join([*made, said[place:]])) == {"text": f'\n{MARK}\n"Bearer {MARK}"', "key": MARK}
+
+
+KEYS = st.sampled_from([
+    "sk-ant-0123456789abcdef", "AIza" + "B" * 35, "ya29.abcdefghijklmn", "AKIAABCDEFGHIJKL0123",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlMTIz", "eyJ" + "a" * 3000 + "." + "b" * 40,
+])  # fmt: skip
+
+
+@pytest.mark.finding("SEC-3")
+@given(st.integers(0, 40), KEYS, st.integers(0, 30))
+def test_a_cut_leaves_no_part_of_a_key(before: int, key: str, limit: int) -> None:
+    """Wherever the cut is, no four characters of the key's own text are left."""
+    text = f"{'.' * before} {key} {'.' * 5000}"
+    shown = redact_cut(text, limit)
+    body = key[5:]
+    assert not any(body[place : place + 4] in shown for place in range(len(body) - 3))
+    assert shown.endswith("more characters]")
+
+
+@pytest.mark.finding("SEC-3")
+@given(st.text(max_size=40), st.integers(0, 60))
+def test_a_cut_leaves_no_part_of_a_known_value(text: str, limit: int) -> None:
+    secret = "planted0value1of2a3customer"
+    shown = redact_cut(f"{text}{secret}{'.' * 9000}", limit, [secret])
+    assert "plan" not in shown.replace(text, "")
+
+
+@pytest.mark.finding("SEC-3")
+@pytest.mark.parametrize("start", ["http://user:", "eyJ", "see https://"])
+def test_a_cut_inside_an_endless_token_leaves_none_of_it(start: str) -> None:
+    assert "aaaa" not in redact_cut(start + "a" * 50_000, 4000)
+
+
+@pytest.mark.finding("SEC-3")
+def test_a_text_within_the_limit_is_not_cut() -> None:
+    assert redact_cut("x" * 100, 100) == "x" * 100
+    assert redact_cut("x" * 101, 100) == "x" * 100 + " … [1 more characters]"
+
+
+@pytest.mark.finding("REL-4")
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}])
+def test_json_of_any_depth_is_redacted(wrap: Any) -> None:
+    value: Any = "sk-0123456789abcdef"
+    for _ in range(100_000):
+        value = wrap(value)
+    made = hide_values(value)
+    levels = 0
+    while not isinstance(made, str):
+        made = made[0] if isinstance(made, list) else made["a"]
+        levels += 1
+    assert (levels, made) == (MAX_JSON_DEPTH, DEEP)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(VALUES)
+def test_a_value_without_secrets_is_kept(value: Any) -> None:
+    redacted = json.dumps(hide_values(value))
+    if MARK not in redacted:
+        assert redacted == json.dumps(value)
+
+
+@pytest.mark.finding("SEC-11")
+def test_names_are_redacted_and_none_is_lost() -> None:
+    made = hide_values({"sk-0123456789a": 1, "plain": "Bearer abcdefgh", "sk-0123456789b": [2]})
+    assert made == {MARK: 1, "plain": f"Bearer {MARK}", f"{MARK} 2": [2]}
+
+
+@pytest.mark.finding("SEC-11")
+@given(st.text(st.characters(codec="utf-8"), min_size=8), st.booleans())
+def test_a_known_value_is_removed_from_a_frame(secret: str, ascii_only: bool) -> None:
+    frame = b"data: " + json.dumps({"error": f"key <{secret}> <sk-0123456789ab>"}, ensure_ascii=ascii_only).encode()
+    shown = redact_bytes(frame, [secret])
+    assert json.loads(shown[6:]) == {"error": f"key <{MARK}> <{MARK}>"}
+
+
+def test_a_frame_without_secrets_is_the_same_object() -> None:
+    frame = b'data: {"choices":[{"delta":{"content":"task-oriented, sky-high"}}]}\n\n'
+    assert redact_bytes(frame, ["planted-value"]) is frame

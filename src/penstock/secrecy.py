@@ -1,48 +1,61 @@
-"""Secrets out of text: keys, tokens, passwords in addresses, headers that carry them. One place, for all who print.
+"""Redaction: removes keys, tokens, passwords in URLs and values of secret fields from text, JSON and bytes.
 
-By what they look like, and by value where the caller knows them. A mark is left, so that nobody takes the
-rest for whole.
+Secrets are found by their form, and by value where the caller knows them. `[secret]` is left in their place.
+Every search is linear in the length of the text: what is searched is often chosen by an attacker. Callers on the event
+loop cut long texts with `redact_cut`.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.input_limits import MAX_JSON_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+Span: TypeAlias = tuple[int, int]
 MARK = "[secret]"
+DEEP = "[nested too deep]"
 _SHORT = 4  # a value of fewer letters is no secret, and would be found everywhere
+_LOOKAHEAD = 4096  # characters behind a cut that are searched too: a secret that crosses the cut is recognised
 # What keys begin with, before a dash.
 _MAKERS = (
     "sk", "rk", "pk", "gsk", "hf", "r8", "pa", "jina", "xai", "pplx", "nvapi", "csk", "fw", "key", "tvly", "vck",
     "sess", "ghp", "gho", "ghu", "ghs", "github_pat", "glpat",
 )  # fmt: skip
-_BEGINNINGS = ("AIza", "ya29.", "AKIA", "ASIA", "eyJ")  # and those without one
 # A word's beginning, also behind an escape of JSON, whose last letter would otherwise be taken for a part of it.
 _EDGE = r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))"
-_TOKENS = re.compile(
-    rf"""(?x)
-    {_EDGE}(?:{"|".join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}
-    | {_EDGE}AIza[A-Za-z0-9_\-]{{20,}}
-    | {_EDGE}ya29\.[A-Za-z0-9_\-.]{{10,}}
-    | {_EDGE}(?:AKIA|ASIA)[A-Z0-9]{{12,}}
-    | {_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}\.[A-Za-z0-9_\-]{{8,}}(?:\.[A-Za-z0-9_\-]*)?
-    """
-)
+_TOKEN = re.compile(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+")
 _DASH = re.compile(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
 _LONGEST = max(map(len, _MAKERS))
-_BEARER = re.compile(r"(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9_\-.~+/=]{6,}")
+# Tokens without such a dash: how they begin, and the whole. Group 1 is there only where it is a token: the rest of a
+# run that is none is skipped at once, so that no run is read twice.
+_BEGINNINGS = (
+    ("AIza", re.compile(rf"{_EDGE}(AIza[A-Za-z0-9_\-]{{20,}}+)")),
+    ("ya29.", re.compile(rf"{_EDGE}(ya29\.[A-Za-z0-9_\-.]{{10,}}+)")),
+    ("AKIA", re.compile(rf"{_EDGE}(AKIA[A-Z0-9]{{12,}}+)")),
+    ("ASIA", re.compile(rf"{_EDGE}(ASIA[A-Z0-9]{{12,}}+)")),
+    (
+        "eyJ",  # a JSON Web Token
+        re.compile(rf"{_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}+(\.[A-Za-z0-9_\-]{{8,}}+(?:\.[A-Za-z0-9_\-]*+)?)?"),
+    ),
+)
+_SCHEMES = ("bearer", "basic")
+_BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s++([A-Za-z0-9_\-.~+/=]{6,}+)")
+_NAMES = ("key", "token", "secret", "pass", "x-amz-")  # one of them is in every name below
 _NAMED = re.compile(
     r"""(?ix)
-    (\b(?:api[_-]?key|x-api-key|access[_-]?token|auth[_-]?token|client[_-]?secret|secret[_-]?key|secret|password
+    \b(?:api[_-]?key|x-api-key|access[_-]?token|auth[_-]?token|client[_-]?secret|secret[_-]?key|secret|password
         |passphrase|x-amz-security-token|x-amz-signature|x-amz-credential|(?<=[?&])key)
-     ["']?\s*[=:]\s*["']?)
-    [^\s"'&,;}]{4,}
+    ["']?\s*+[=:]\s*+["']?
+    ([^\s"'&,;}]{4,}+)
     """
 )
-_USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.\-]*://)[^\s/@:]*:?[^\s/@]*@")
+# Userinfo ends before a slash, so two runs never overlap.
+_USERINFO = re.compile(r"(?<=[A-Za-z0-9+.\-])://([^\s/@]*+)@")
 _HEADERS = frozenset({
     "authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "set-cookie",
     "x-amz-security-token", "ocp-apim-subscription-key", "x-auth-token", "x-access-token",
@@ -52,13 +65,32 @@ _TELLING = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authoriz
 
 def hide(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with a mark in place of whatever is or looks like a secret."""
-    for secret in secrets:
-        if len(secret) >= _SHORT:
-            text = text.replace(secret, MARK)
-    text = _USERINFO.sub(rf"\1{MARK}@", text)
-    text = _BEARER.sub(rf"\1{MARK}", text)
-    text = _NAMED.sub(rf"\1{MARK}", text)
-    return _TOKENS.sub(MARK, text)
+    return _marked(text, _merged([*_form_spans(text, secrets), *_name_spans(text)]))
+
+
+def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
+    """The first `limit` characters, redacted; says how many were cut. A secret that crosses the cut is removed whole.
+
+    The work is bounded, however long the text is.
+    """
+    if len(text) <= limit:
+        return hide(text, secrets)
+    known = tuple(secrets)
+    window = text[: limit + max(_LOOKAHEAD, *map(len, known), 0)]
+    spans = [*_form_spans(window, known), *_name_spans(window), *_open_end(window)]
+    shown = [(first, min(last, limit)) for first, last in _merged(spans) if first < limit]
+    return f"{_marked(text[:limit], shown)} … [{len(text) - limit} more characters]"
+
+
+def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
+    """A frame or body without secrets; the same object where it holds none.
+
+    Only what cannot be part of a format is replaced, so JSON stays JSON: known values, also as JSON spells them, and
+    tokens of a known form.
+    """
+    text = data.decode("latin-1")
+    found = find(text, _spellings(secrets))
+    return _marked(text, found).encode("latin-1") if found else data
 
 
 def hide_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
@@ -73,30 +105,115 @@ def telling(name: str) -> bool:
 
 
 def hide_values(value: Any, secrets: Iterable[str] = ()) -> Any:
-    """A JSON value with the secrets in its strings hidden; names are kept, so nothing of its shape is lost."""
+    """A JSON value with the secrets in its strings and names redacted.
+
+    What is nested deeper than `MAX_JSON_DEPTH` is replaced, so the result can be encoded. Not recursive.
+    """
     known = tuple(secrets)
-    if isinstance(value, str):
-        return hide(value, known)
-    if isinstance(value, dict):
-        return {key: hide_values(inner, known) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list):
-        return [hide_values(inner, known) for inner in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+    whole: list[Any] = [value]
+    waiting: list[tuple[Any, Any, int]] = [(whole, 0, 0)]  # a container, a place in it, how deep the place is
+    while waiting:
+        container, place, depth = waiting.pop()
+        inner = container[place]
+        if isinstance(inner, str):
+            container[place] = hide(inner, known)
+        elif isinstance(inner, dict | list):
+            container[place] = made = _copied(inner, known) if depth < MAX_JSON_DEPTH else DEEP  # pyright: ignore[reportUnknownArgumentType]
+            if made is not DEEP:
+                waiting += [(made, one, depth + 1) for one in (made if isinstance(made, dict) else range(len(made)))]
+    return whole[0]
 
 
-def find(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
+def find(text: str, secrets: Iterable[str] = ()) -> list[Span]:
     """Where secrets stand in a text that must keep its form: those known by value, those that look like nothing else.
 
     Names with a value are not looked at: what follows one may be a word of the format, such as `null`.
     """
-    spans = [
-        (place, place + len(secret)) for secret in secrets if len(secret) >= _SHORT for place in _all(text, secret)
-    ]
-    spans += [match.span() for place in _places(text) if (match := _TOKENS.match(text, place))]
+    return _merged(_form_spans(text, secrets))
+
+
+# ── where they stand ──────────────────────────────────────────────────────────────────────────────
+
+
+def _form_spans(text: str, secrets: Iterable[str]) -> list[Span]:
+    spans = [span for secret in secrets if len(secret) >= _SHORT and secret in text for span in _all(text, secret)]
+    spans += _keys(text)
+    for beginning, pattern in _BEGINNINGS:
+        if beginning in text:
+            spans += _tokens(text, beginning, pattern)
     lower = text.lower()
-    if "bearer" in lower or "basic" in lower:
-        spans += [(match.end(1), match.end()) for match in _BEARER.finditer(text)]
-    merged: list[tuple[int, int]] = []
+    if any(word in lower for word in _SCHEMES):
+        spans += [match.span(1) for match in _BEARER.finditer(text)]
+    return spans
+
+
+def _name_spans(text: str) -> list[Span]:
+    """Values behind a name, and passwords in addresses."""
+    spans: list[Span] = []
+    if "=" in text or ":" in text:
+        lower = text.lower()
+        if any(word in lower for word in _NAMES):
+            spans += [match.span(1) for match in _NAMED.finditer(text)]
+        if "://" in text and "@" in text:
+            spans += [match.span(1) for match in _USERINFO.finditer(text)]
+    return spans
+
+
+def _keys(text: str) -> Iterator[Span]:
+    """Tokens with a dash: the dash is looked for first, which takes a fraction of the time in a long text."""
+    end = 0
+    for found in _DASH.finditer(text):
+        dash = found.start()
+        first = max(dash - _LONGEST, end)
+        if dash < end or not text.endswith(_MAKERS, first, dash):
+            continue
+        token = next((token for place in range(first, dash) if (token := _TOKEN.match(text, place))), None)
+        if token is not None:
+            yield token.span()
+            end = token.end()
+
+
+def _tokens(text: str, beginning: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+    place = text.find(beginning)
+    while place >= 0:
+        run = pattern.match(text, place)
+        if run is not None and run[1]:
+            yield run.span()
+        place = text.find(beginning, run.end() if run is not None else place + 1)
+
+
+def _all(text: str, piece: str) -> Iterator[Span]:
+    """Every place of a piece, also where it overlaps itself.
+
+    A repetition of the piece's period is walked period by period, so that "aaaa" in a text of a's takes no longer.
+    """
+    period = (piece + piece).find(piece, 1)
+    repeated = piece[-period:]
+    place = text.find(piece)
+    while place >= 0:
+        end = place + len(piece)
+        while text.startswith(repeated, end):
+            end += period
+        yield place, end
+        place = text.find(piece, end - len(piece) + 1)
+
+
+def _open_end(text: str) -> Iterator[Span]:
+    """What may be the first part of a secret, at the end of a text that was cut: a JSON Web Token, a password."""
+    run = len(text.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"))
+    token = text.find("eyJ", run)
+    if token >= 0:
+        yield token, len(text)
+    address = text.rfind("://")
+    if address >= 0 and not re.search(r"[\s/@]", text[address + 3 :]):
+        yield address + 3, len(text)
+
+
+# ── and what is put there ─────────────────────────────────────────────────────────────────────────
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
     for first, last in sorted(spans):
         if merged and first <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
@@ -105,20 +222,33 @@ def find(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
     return merged
 
 
-def _places(text: str) -> Iterator[int]:
-    """Where a token may begin: looked for this way, a long text takes a fraction of the time."""
-    for found in _DASH.finditer(text):
-        dash = found.start()
-        first = max(dash - _LONGEST, 0)
-        if text.endswith(_MAKERS, first, dash):
-            yield from range(first, dash)
-    for beginning in _BEGINNINGS:
-        yield from _all(text, beginning)
+def _marked(text: str, spans: list[Span]) -> str:
+    if not spans:
+        return text
+    pieces: list[str] = []
+    place = 0
+    for first, last in spans:
+        pieces += (text[place:first], MARK)
+        place = last
+    return "".join([*pieces, text[place:]])
 
 
-def _all(text: str, piece: str) -> Iterator[int]:
-    """Every place of a piece, also where it overlaps itself."""
-    place = text.find(piece)
-    while place >= 0:
-        yield place
-        place = text.find(piece, place + 1)
+def _copied(inner: dict[str, Any] | list[Any], known: tuple[str, ...]) -> dict[str, Any] | list[Any]:
+    """A copy of one level. Names that are secrets are numbered, so that none replaces another."""
+    if isinstance(inner, list):
+        return list(inner)
+    made: dict[str, Any] = {}
+    for name, value in inner.items():
+        shown = hide(name, known)
+        made[shown if shown is name or shown not in made else f"{shown} {len(made)}"] = value
+    return made
+
+
+def _spellings(secrets: Iterable[str]) -> list[str]:
+    """Secrets as they may stand in bytes read as Latin-1: plain, and as JSON writes them, whichever way it escapes."""
+    made: dict[str, None] = {}
+    for secret in secrets:
+        written = json.dumps(secret, ensure_ascii=False)[1:-1]
+        for one in (secret, written, written.replace("/", "\\/"), json.dumps(secret)[1:-1]):
+            made[one.encode("utf-8", "surrogatepass").decode("latin-1")] = None
+    return list(made)
