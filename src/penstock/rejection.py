@@ -1,7 +1,8 @@
 """An HTTP answer that is no answer → a `Fault`: kind, message, status, code, request id, retry-after.
 
 All the shapes in which providers say no are read the same way, whoever says it: dispatch is on what is there.
-Leans on the tables of `faults`. Reads no clock: a date to retry at is measured against the answer's own.
+Leans on the tables of `faults`. Reads no clock: a date to retry at is measured against the answer's own. The work is
+bounded: a provider may quote megabytes of a prompt.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import re
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from penstock.events import Fault
 from penstock.faults import STATUSES, WORDS, kind_of, word
 from penstock.jsontext import loose
 from penstock.pick import as_object, objects, text
-from penstock.secrecy import hide, hide_values
+from penstock.secrecy import hide, hide_values, redact_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 MESSAGE = 4000  # characters of a message that are kept
+_CODE = 200  # and of a code or an id
+_PARSED = 2**20  # bytes of a body that is read as JSON; of a larger one only the beginning is shown, as text
+_KEPT = 16 * 1024  # bytes of a body that is kept as JSON; a larger one is kept as text, cut
+_QUOTES = 3  # errors of one provider inside another's that are opened
 IDS = (
     "request-id", "x-request-id", "x-amzn-requestid", "apim-request-id", "x-ms-request-id", "x-goog-request-id",
     "mistral-correlation-id", "x-correlation-id", "x-kong-request-id", "openai-request-id", "x-groq-request-id",
@@ -42,26 +49,43 @@ PROSE: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
     (re.compile(r"(?i)(?:invalid|incorrect|missing|no) api[ -]?key|api key not valid|invalid x-api-key"), "auth"),
     (re.compile(r"(?i)\bmodel\b.{0,120}\b(?:not found|does not exist)|model identifier is invalid"), "not-found"),
 )
-_AGAIN = re.compile(r"(?i)(?:try again|retry) (?:in|after) (\d+(?:\.\d+)?) ?(ms|s|m)?")
-_SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s)?)?")
-_TITLE = re.compile(rb"(?is)<title[^>]*>(.*?)</title>")
+_AGAIN = re.compile(r"(?i)(?:try again|retry) (?:in|after) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m)?")
+_MILLIS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_SPAN = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,12}(?:\.\d{1,12})?)(ms|s)?)?")
 _GONE = "the provider gave no reason"
 
 
 def rejection(status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = ()) -> Fault:
     """What a provider said, as a fault. `headers` are looked up in lower case."""
     known = tuple(secrets)
-    value = loose(body) if body.strip() else None
+    value = loose(body) if len(body) <= _PARSED and body.strip() else None
     said = _Said(as_object(value) or as_object(next(iter(objects(value)), None)))
     message = said.message or (value if isinstance(value, str) else "") or _prose(body) or _reason(status)
-    words = [*said.words, headers.get("x-amzn-errortype", "").partition(":")[0]]
+    message = redact_cut(message, MESSAGE, known)
+    words = [one[:_CODE] for one in (*said.words, headers.get("x-amzn-errortype", "").partition(":")[0]) if one]
+    request_id = next((headers[name] for name in IDS if headers.get(name)), "") or said.id
     return Fault(
-        kind=classify([one for one in words if one], message, status), message=hide(message[:MESSAGE], known),
-        status=status, code=hide(next((one for one in words if one), ""), known),
-        request_id=next((headers[name] for name in IDS if headers.get(name)), "") or said.id,
+        kind=classify(words, message, status), message=message, status=status,
+        code=hide(words[0], known) if words else "", request_id=redact_cut(request_id, _CODE, known),
         retry_after=_wait(headers, said, message),
-        extra={"http": {"body": hide_values(value, known)}} if said.whole else None,
+        extra={"http": {"body": _kept(body, value, known)}} if said.whole else None,
     )  # fmt: skip
+
+
+def redact_fault(fault: Fault, secrets: Iterable[str] = ()) -> Fault:
+    """The fault as a client, the journal and the log may see it."""
+    known = tuple(secrets)
+    return replace(
+        fault, message=redact_cut(fault.message, MESSAGE, known), code=redact_cut(fault.code, _CODE, known),
+        request_id=redact_cut(fault.request_id, _CODE, known), extra=hide_values(fault.extra, known),
+    )  # fmt: skip
+
+
+def _kept(body: bytes, value: Any, known: tuple[str, ...]) -> Any:
+    """A body to look at later."""
+    if len(body) <= _KEPT:
+        return hide_values(value, known)
+    return redact_cut(body.decode("utf-8", "replace"), MESSAGE, known)
 
 
 def classify(words: Iterable[str], message: str, status: int | None) -> FaultKind:
@@ -82,8 +106,9 @@ def classify(words: Iterable[str], message: str, status: int | None) -> FaultKin
 class _Said:
     """A body's error object, wherever it is, and what it says."""
 
-    def __init__(self, whole: Object) -> None:
+    def __init__(self, whole: Object, quotes: int = 0) -> None:
         self.whole = whole
+        self._quotes = quotes  # how many errors this one is quoted in
         inner = whole.get("error", whole.get("errors", whole.get("detail")))
         error = as_object(inner) or as_object(next(iter(objects(inner)), None))
         self.error = error or whole
@@ -93,10 +118,10 @@ class _Said:
 
     def _messages(self, inner: Any) -> Iterator[str]:
         """What a middleman quotes comes before what he says of it himself."""
-        raw = as_object(self.error.get("metadata")).get("raw")
+        raw = as_object(self.error.get("metadata")).get("raw") if self._quotes < _QUOTES else None
         quoted = loose(raw.encode()) if isinstance(raw, str) else raw
         if as_object(quoted):
-            deeper = _Said(as_object(quoted)).message
+            deeper = _Said(as_object(quoted), self._quotes + 1).message
             if deeper:
                 yield f"{text(self.error, 'message')}: {deeper}".removeprefix(": ")
         for place in (self.error, self.whole):
@@ -106,7 +131,7 @@ class _Said:
         if isinstance(inner, str) and inner:
             yield inner
         if isinstance(inner, list) and inner:
-            yield "; ".join(str(one) for one in inner[:5])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            yield "; ".join(str(hide_values(one))[:MESSAGE] for one in inner[:5])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
     def _words(self) -> Iterator[str]:
         """Most particular first: Google's reasons, inner codes, the code, the status word, the type."""
@@ -133,9 +158,17 @@ def _reason(status: int | None) -> str:
 
 def _prose(body: bytes) -> str:
     """The text of a body that is no JSON; of a web page only its title."""
-    title = _TITLE.search(body)
-    shown = (title[1] if title else body[:MESSAGE]).decode("utf-8", "replace")
-    return " ".join(shown.split())
+    begun = body[:_KEPT]
+    return " ".join((_title(begun) or begun).decode("utf-8", "replace").split())
+
+
+def _title(page: bytes) -> bytes:
+    """The title of a web page. Searched for once, from the left."""
+    lower = page.lower()
+    first = lower.find(b"<title")
+    opened = lower.find(b">", first) if first >= 0 else -1
+    last = lower.find(b"</title", opened) if opened >= 0 else -1
+    return page[opened + 1 : last] if last >= 0 else b""
 
 
 # ── how long to wait ──────────────────────────────────────────────────────────────────────────────
@@ -152,7 +185,7 @@ def _wait(headers: Mapping[str, str], said: _Said, message: str) -> float | None
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds, from whichever header says it."""
     millis = headers.get("retry-after-ms", "")
-    if re.fullmatch(r"\d+(?:\.\d+)?", millis):
+    if _MILLIS.fullmatch(millis):
         return float(millis) / 1000
     for name in ("retry-after", "x-ratelimit-reset-after"):
         value = headers.get(name, "").strip()

@@ -17,7 +17,8 @@ from penstock import events as ev
 from penstock.engines.express import told
 from penstock.errors import ProviderError, provider_error
 from penstock.fold import Fold
-from penstock.secrecy import hide, hide_headers, hide_values
+from penstock.rejection import redact_fault
+from penstock.secrecy import hide_headers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -199,8 +200,7 @@ class Reply:
         """One turn is what was asked for: what comes after its end is not read."""
         last: ev.Finish | ev.Fault = events[place]
         if isinstance(last, ev.Fault):
-            secrets = self._job.secrets
-            last = replace(last, message=hide(last.message, secrets), extra=hide_values(last.extra, secrets))
+            last = redact_fault(last, self._job.secrets)
         self.end, self._over = last, True
         self._source.settle()
         return [*events[:place], last]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from penstock.errors import provider_error
 from penstock.events import Fault
 from penstock.rejection import rejection
-from penstock.secrecy import hide, hide_headers
+from penstock.secrecy import hide, hide_headers, redact_cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from penstock.events import FaultKind
 
 _MOVED = 3  # what the status of a redirect begins with
-_BODY = 20_000  # bytes of a no that are kept
+_BODY = 20_000  # characters of a no that are kept,
+_PLACE = 1_000  # and of an address
 # the names of exceptions (of aiohttp, httpx, the SDKs and Python), most particular first → kind and what to say
 WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ClientConnectorDNSError", "network", "the host's name is not known"),
@@ -66,11 +67,12 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, job: Job) -> P
     """The error of an answer that is a no, with all that was said."""
     fault = rejection(status, headers, body, job.secrets)
     if status // 100 == _MOVED:
-        where = hide(headers.get("location", "elsewhere"), job.secrets)
+        where = redact_cut(headers.get("location", "elsewhere"), _PLACE, job.secrets)
         fault = replace(fault, kind="not-found", message=f"the address has moved to {where}: set base_url accordingly")
     return provider_error(
         fault, provider=job.provider.name, model=job.model,
-        body=hide(body[:_BODY].decode("utf-8", "replace"), job.secrets), headers=hide_headers(headers, job.secrets),
+        body=redact_cut(body.decode("utf-8", "replace"), _BODY, job.secrets),
+        headers=hide_headers(headers, job.secrets),
     )  # fmt: skip
 
 

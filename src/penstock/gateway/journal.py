@@ -6,17 +6,19 @@ Leans on `store.journal` for the table and its questions. Never holds what was s
 from __future__ import annotations
 
 import logging
+import re
 import time
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from penstock.errors import InputError
 from penstock.gateway.config import place_of
 from penstock.providers.models import Prices
 from penstock.providers.models import model as model_of
-from penstock.secrecy import hide
+from penstock.secrecy import hide, redact_cut
 from penstock.store.journal import JournalRows, Turn
 from penstock.store.sqlite import ABSENT
 
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
 
 FILE = "journal.sqlite"
 DAY = 86_400.0
-_LONG = 500  # letters that are kept of a message, or of what a client sent
-_READ = 20_000  # and that are searched for secrets: cut first, half of one might be kept
+_LONG = 500  # characters that are kept of a message, or of what a client sent,
+_CUT = _LONG - 40  # the note about the rest among them
+_OWN_ID = re.compile("[0-9a-f]{32}")  # as `Visit` makes them
 log = logging.getLogger("penstock.journal")
 
 __all__ = ["Journal", "Turn", "cost"]
@@ -63,10 +66,17 @@ class Journal:
             log.error("a turn was not journaled: too many rows wait for the disk")
 
     def _clean(self, row: Turn) -> Turn:
-        """What others have written, short and without secrets. In the writer's thread: searching takes its time."""
-        told = [getattr(row, name) for name in _SAID]
-        said = _hidden(_BETWEEN.join([text[:_READ] for text in told]), tuple(self._secrets()))
-        return row if said == told else replace(row, **dict(zip(_SAID, said, strict=True)))
+        """All texts of a row, short and without secrets. In the writer's thread: searching takes its time.
+
+        This is the one place that redacts for the journal: every text column goes through it.
+        """
+        known = tuple(self._secrets())
+        told = _texts(row)
+        shown = _redacted(told, known)
+        changed = {} if shown == told else dict(zip(_TEXTS, shown, strict=True))
+        if not _OWN_ID.fullmatch(row.request_id):
+            changed["request_id"] = redact_cut(row.request_id, _LONG, known)
+        return replace(row, **changed) if changed else row
 
     @property
     def waiting(self) -> int:
@@ -87,14 +97,26 @@ class Journal:
             self.rows.close()
 
 
-_SAID = ("client", "asked", "model", "fault_message", "upstream_id", "decisions", "user")
+# Every column of text but the gateway's own id of a request: no two rows share that, and the others are looked up.
+_TEXTS = tuple(
+    field.name
+    for field in fields(Turn)
+    if isinstance(field.default, str) and field.name not in {"request_id", "status"}
+)
+_texts: Callable[[Turn], tuple[str, ...]] = attrgetter(*_TEXTS)
 _BETWEEN = "\n\0\n"  # no secret goes on behind it
 
 
 @lru_cache(1000)
-def _hidden(joined: str, known: tuple[str, ...]) -> list[str]:
+def _redacted(told: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """Searched together, and once for turns that are alike: most are."""
-    return [text[:_LONG] for text in hide(joined, known).split(_BETWEEN)]
+    short = [redact_cut(text, _CUT, known) if len(text) > _LONG else text for text in told]
+    joined = _BETWEEN.join(short)
+    hidden = hide(joined, known)
+    made = short if hidden is joined else hidden.split(_BETWEEN)
+    if len(made) != len(told):  # a text that holds the separator itself
+        made = [hide(text, known) for text in short]
+    return tuple(made)
 
 
 @lru_cache(1000)

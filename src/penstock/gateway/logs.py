@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from penstock.secrecy import hide
+from penstock.secrecy import redact_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 ROOT = "penstock"
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_LONG = 2_000
+_LONG = 2_000  # characters of a line that are shown; it is cut before it is redacted
+_STACK = 40  # lines of a stack that are shown at its beginning, and at its end
 
 
 class _Lines(logging.Formatter):
@@ -38,10 +39,13 @@ class _Lines(logging.Formatter):
         return "\n".join(self.shown(line) for line in lines)
 
     def _stack(self, record: logging.LogRecord) -> list[str]:
-        return self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        if len(lines) <= 2 * _STACK:
+            return lines
+        return [*lines[:_STACK], f"… [{len(lines) - 2 * _STACK} more lines]", *lines[-_STACK:]]
 
     def shown(self, text: str) -> str:
-        return hide(text, self._secrets())[:_LONG].replace("\r", "␍").replace("\n", "⏎")
+        return redact_cut(text, _LONG, self._secrets()).replace("\r", "␍").replace("\n", "⏎")
 
 
 class _Objects(_Lines):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock.secrecy import MARK, find, hide, hide_headers, hide_values
+from penstock.secrecy import MARK, find, hide, hide_headers, hide_values, redact_cut
 from penstock.store.recordings import SUFFIX, Header, write
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ DAY = 86_400.0
 log = logging.getLogger("penstock.recording")
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 PATIENCE = 10.0
+_LONG = 2_000  # characters of a path, a name or a note that are kept
 
 
 class Tape:
@@ -149,26 +150,30 @@ def clean(chunks: list[tuple[float, bytes]], secrets: Iterable[str] = ()) -> tup
 
 
 def _cut(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]]) -> Iterable[tuple[float, bytes]]:
-    start = 0
+    """Each chunk without the spans, in one walk over both: spans are sorted, and none touches another."""
+    start = number = 0
     for at, data in chunks:
         end = start + len(data)
-        made, place = b"", start
-        for first, last in spans:
-            if last <= start or first >= end:
-                continue
-            made += data[place - start : max(first - start, 0)] if first >= place else b""
-            made += MARK.encode() if first >= start else b""
+        pieces: list[bytes] = []
+        place = start
+        while number < len(spans) and spans[number][0] < end:
+            first, last = spans[number]
+            if first >= start:
+                pieces += (data[place - start : first - start], MARK.encode())
             place = min(last, end)
-        yield at, made + data[place - start :]
+            if last > end:
+                break  # it goes on in the next chunk
+            number += 1
+        yield at, b"".join([*pieces, data[place - start :]])
         start = end
 
 
 def cleaned_header(header: Header, secrets: tuple[str, ...] = ()) -> Header:
     """A header without secrets."""
     return replace(
-        header, url=hide(header.url, secrets), headers=hide_headers(header.headers, secrets),
-        request_headers=hide_headers(header.request_headers, secrets), note=hide(header.note, secrets),
-        model=hide(header.model, secrets),
+        header, url=redact_cut(header.url, _LONG, secrets), headers=hide_headers(header.headers, secrets),
+        request_headers=hide_headers(header.request_headers, secrets), note=redact_cut(header.note, _LONG, secrets),
+        provider=redact_cut(header.provider, _LONG, secrets), model=redact_cut(header.model, _LONG, secrets),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from penstock import protocols
 from penstock.errors import BadRequest, InputError, MissingExtra, StreamFault
 from penstock.events import Fault
 from penstock.gateway.access import Refused
+from penstock.rejection import redact_fault
 
 if TYPE_CHECKING:
     from penstock.events import FaultKind
@@ -34,7 +35,11 @@ def status_of(fault: Fault, protocol: str = "") -> int:
 
 
 def fault_of(error: BaseException, protocol: str = "") -> Fault:
-    """What a client is told of an error. Of those that are not ours only that there was one."""
+    """What a client is told of an error, redacted. Of those that are not ours only that there was one."""
+    return redact_fault(_fault_of(error, protocol))
+
+
+def _fault_of(error: BaseException, protocol: str) -> Fault:
     if isinstance(error, StreamFault | Refused):
         return error.fault
     if isinstance(error, BadRequest):
@@ -49,7 +54,7 @@ def fault_of(error: BaseException, protocol: str = "") -> Fault:
 
 def unknown_model(error: Exception) -> Fault:
     """A name that means nobody."""
-    return Fault("not-found", str(error), status=404, code="model_not_found")
+    return redact_fault(Fault("not-found", str(error), status=404, code="model_not_found"))
 
 
 def refusal(protocol: str, fault: Fault) -> tuple[int, bytes, Headers]:

@@ -20,6 +20,7 @@ from penstock.gateway.doors.door import Asked
 from penstock.gateway.keeping import Keeping
 from penstock.gateway.streaming import Streaming
 from penstock.messages.state import remember
+from penstock.rejection import redact_fault
 
 if TYPE_CHECKING:
     from penstock.engines.job import Job
@@ -179,7 +180,7 @@ class Turn:
 
     async def _refuse(self, fault: ev.Fault) -> None:
         """Say no: with a status while there is time for one, else at the end of what was begun."""
-        self.fault = fault
+        fault = self.fault = redact_fault(fault, self._services.secrets)
         protocol = self.asked.protocol if self.asked is not None else self.door.protocol
         if self._out.begun and self.asked is not None:
             way = self.way or writing.Translation(self.asked)
