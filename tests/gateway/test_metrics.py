@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from penstock.gateway import metrics
 from penstock.gateway.metrics import Metrics
 from penstock.store.journal import Turn
+from tests.gateway.asking import ask, get
+from tests.gateway.running import gateway
 
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
 LABEL = re.compile(r'([a-z]+)="((?:[^"\\\n]|\\.)*)"')
@@ -83,13 +87,66 @@ def test_names_cannot_break_the_page() -> None:
     assert figure(page, "penstock_turns_total") == 1
 
 
-def test_strangers_cannot_fill_the_memory() -> None:
+@pytest.mark.finding("SEC-13")
+def test_invented_names_cannot_fill_the_memory() -> None:
     made = Metrics()
-    for number in range(metrics.SERIES + 500):
+    for number in range(1_500):
         made.turn(row(model=str(number)))
     page = made.render()
-    assert figure(page, "penstock_turns_total") == metrics.SERIES + 500
-    assert figure(page, "penstock_turns_total", model="other") == 500
+    assert figure(page, "penstock_turns_total") == 1_500
+    assert figure(page, "penstock_turns_total", model="other") == 1_500 - metrics.OPEN_SERIES
+    assert figure(page, "penstock_turns_total", model="other", provider="openai", protocol="anthropic") > 0
+
+
+@pytest.mark.finding("SEC-13")
+def test_invented_names_do_not_push_out_real_ones() -> None:
+    """Whatever one client did before, configured models, listed models and other providers keep their series."""
+    made = Metrics()
+    made.models.configured = lambda _, model: model == "configured"
+    made.models.listed = lambda _, model: model.startswith("listed")
+    for number in range(2_000):
+        made.turn(row(model=f"invented-{number}", protocol=f"p{number % 5}"))
+        made.turn(row(model=f"listed-{number}", status="fault", finish="", fault="not-found"))
+    for model in ("configured", "listed"):
+        made.turn(row(model=model))
+    made.turn(row(model="local", provider="ollama"))
+    page = made.render()
+    for model in ("configured", "listed", "local"):
+        for metric in ("penstock_turns_total", "penstock_tokens_total", "penstock_cost_dollars_total"):
+            assert figure(page, metric, model=model) > 0, (metric, model)
+
+
+@pytest.mark.finding("SEC-13")
+def test_a_name_that_never_answered_has_no_label() -> None:
+    made = Metrics()
+    made.turn(row(model="broken", status="fault", finish="", fault="server"))
+    assert figure(made.render(), "penstock_turns_total", model="other") == 1
+    made.turn(row(model="broken"))
+    assert figure(made.render(), "penstock_turns_total", model="broken") == 1
+
+
+@pytest.mark.finding("SEC-11")
+def test_a_label_holds_no_key() -> None:
+    made = Metrics(lambda: ["planted value"])
+    made.turn(row(model="sk-planted0123456789"))
+    made.turn(row(model="planted value"))
+    page = made.render()
+    assert b"planted" not in page
+    assert figure(page, "penstock_turns_total", model="[secret]") == 2
+
+
+@pytest.mark.finding("SEC-13")
+def test_one_client_cannot_use_up_the_series() -> None:
+    """Through a gateway: the upstream answers to any name."""
+    with gateway() as (running, _):
+        for number in range(metrics.OPEN_SERIES + 30):
+            assert ask(running.url, "openai-chat", f"openai-chat/m{number}", stream=False).status_code == 200
+        assert ask(running.url, "openai-chat", "openai-chat/tools", stream=False).status_code == 200
+        assert ask(running.url, "openai-chat", "quick", stream=False).status_code == 200
+        page = get(f"{running.url}/metrics").content
+    assert figure(page, "penstock_turns_total", model="tools") == 1
+    assert figure(page, "penstock_turns_total", model="text") == 1
+    assert figure(page, "penstock_turns_total", model="other") == 30
 
 
 def test_figures_of_others_are_asked_for_when_the_page_is() -> None:

@@ -44,6 +44,7 @@ class Catalogue:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._made: list[Entry] = []
+        self._names: set[str] = set()
         self._until = 0.0
         self._of: object = None  # the router that it was made with
         self._lock = asyncio.Lock()
@@ -53,6 +54,7 @@ class Catalogue:
         async with self._lock:
             if time.monotonic() > self._until or self._of is not self._services.router:
                 self._made = await self._make()
+                self._names = {entry.name for entry in self._made}
                 self._until, self._of = time.monotonic() + FRESH, self._services.router
         return [entry for entry in self._made if caller.may(entry.name)]
 
@@ -65,6 +67,15 @@ class Catalogue:
             for name in config.account(row.name).models
         )
         return [*self._aliases(), *named, *self._played()]
+
+    def lists(self, provider: str, model: str) -> bool:
+        """Whether a provider's model is in the list that was last made, in the table of facts, or a packaged stream."""
+        if provider == REPLAY:
+            return model in offered()
+        config = self._services.router.config
+        if not config.has(provider):
+            return False
+        return f"{provider}/{model}" in self._names or any(row.id == model for row in table(config.provider(provider)))
 
     async def find(self, caller: Caller, name: str) -> Entry:
         """A model by its name; one that is not listed but means somebody is a model too."""

@@ -39,8 +39,8 @@ class Kept:
         self.sparing = Sparing(self.journal.note)
         self.state = State.open(config)
         self.recorder = Recorder(config.record, secrets)
-        self.metrics = Metrics()
-        self.spans = _spans(env)
+        self.metrics = Metrics(secrets)
+        self.spans = _spans(env, secrets)
         self.metrics.gauge("penstock_journal_waiting", "Rows not yet written.", lambda: self.journal.waiting)
         self.metrics.gauge("penstock_journal_lost", "Rows that were not written.", lambda: self.journal.lost)
 
@@ -69,7 +69,7 @@ class Kept:
         self.state.close()
 
 
-def _spans(env: Mapping[str, str]) -> Spans | None:
+def _spans(env: Mapping[str, str], secrets: Callable[[], Iterable[str]]) -> Spans | None:
     if not any(name.startswith("OTEL_") for name in env) or env.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     from penstock.gateway.spans import Spans, setup  # noqa: PLC0415 — an extra
@@ -77,7 +77,7 @@ def _spans(env: Mapping[str, str]) -> Spans | None:
     try:
         if env.get("OTEL_EXPORTER_OTLP_ENDPOINT") or env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
             setup()
-        return Spans()
+        return Spans(secrets=secrets)
     except MissingExtra as error:
         log.warning("no spans are made: %s", error)
         return None

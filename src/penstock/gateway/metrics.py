@@ -1,12 +1,16 @@
-"""Metrics in the text form of Prometheus, by hand: counters, gauges and histograms of turns. No names of ours leak in.
+"""Metrics in the text form of Prometheus, by hand: counters, gauges and histograms of turns.
 
-Every label that a stranger can choose is bounded: past a number of series the rest is counted as `other`.
+Every label that a client can choose is bounded: `model_labels` says which model has a label, and a counter has a budget
+of series for each kind of name. The rest is counted as `other`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter as Tally
 from typing import TYPE_CHECKING, TypeAlias
+
+from penstock.gateway.model_labels import OTHER, Budget, ModelLabels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -15,25 +19,38 @@ if TYPE_CHECKING:
 
 CALLS = frozenset({"embeddings", "rerank", "count"})  # operations that are no turns
 TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-SERIES = 1_000  # of one metric
+SERIES = 1_000  # of one metric, for models that a list knows, and for labels that are no model
+OPEN_SERIES = 100  # of one metric and provider, for all other models
 TOGETHER = 100  # turns that are counted at once
-OTHER = "other"
 TTFT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 DURATION = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 Labels: TypeAlias = tuple[str, ...]
 
 
 class Counter:
-    """Figures that only grow, by labels."""
+    """Figures that only grow, by labels. `model`: the place of the label that a client chooses, if there is one."""
 
     def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
         self.name, self._about, self._labels = name, about, labels
+        self._model = labels.index("model") if "model" in labels else -1
+        self._provider = labels.index("provider") if "provider" in labels else -1
         self._values: dict[Labels, float] = {}
+        self._used: Tally[tuple[Budget, str]] = Tally()
 
-    def add(self, labels: Labels = (), amount: float = 1.0) -> None:
-        if labels not in self._values and len(self._values) >= SERIES:
-            labels = (OTHER,) * len(self._labels)
+    def add(self, labels: Labels = (), amount: float = 1.0, budget: Budget = Budget.LISTED) -> None:
+        if labels not in self._values:
+            labels = self._admitted(labels, budget)
         self._values[labels] = self._values.get(labels, 0.0) + amount
+
+    def _admitted(self, labels: Labels, budget: Budget) -> Labels:
+        """The labels of a new series, or of the one that stands for all that have no room."""
+        if budget is Budget.CONFIGURED:
+            return labels
+        provider = labels[self._provider] if budget is Budget.OPEN else ""
+        if self._used[budget, provider] < (OPEN_SERIES if budget is Budget.OPEN else SERIES):
+            self._used[budget, provider] += 1
+            return labels
+        return tuple([OTHER if self._model in {place, -1} else one for place, one in enumerate(labels)])
 
     def lines(self) -> Iterable[str]:
         yield from _head(self.name, self._about, "counter")
@@ -70,7 +87,8 @@ class Histogram:
 class Metrics:
     """All of them. `gauge` adds a figure that is asked for when the page is."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self.models = ModelLabels(secrets)
         who = ("protocol", "provider", "model")
         self._turns = Counter("penstock_turns_total", "Turns by how they ended.", (*who, "status", "reason"))
         self._tokens = Counter("penstock_tokens_total", "Tokens that providers report.", ("provider", "model", "kind"))
@@ -125,17 +143,18 @@ class Metrics:
         if row.status == "refused":
             self.refused(row.http, reason)
             return
+        model, budget = self.models.label(row.provider, row.model, answered=row.status == "finish")
         if row.operation in CALLS:
-            self._calls.add((row.operation, row.protocol, row.provider, row.model, row.status))
+            self._calls.add((row.operation, row.protocol, row.provider, model, row.status), budget=budget)
         else:
-            self._turns.add((row.protocol, row.provider, row.model, row.status, reason))
+            self._turns.add((row.protocol, row.provider, model, row.status, reason), budget=budget)
             self._duration.add((row.provider,), row.duration)
         for kind in ("input", "output", "cached", "written", "reasoning"):
             count = getattr(row, kind)
             if count:
-                self._tokens.add((row.provider, row.model, kind), count)
+                self._tokens.add((row.provider, model, kind), count, budget)
         if row.cost:
-            self._cost.add((row.provider, row.model), row.cost)
+            self._cost.add((row.provider, model), row.cost, budget)
         if row.tries:
             self._tries.add((row.provider,), row.tries)
         self._bytes.add(("in",), row.bytes_in)

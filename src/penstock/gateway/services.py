@@ -40,6 +40,7 @@ from penstock.store.responses import Responses
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.engines.naming import Target
     from penstock.engines.reply import Reply
     from penstock.engines.retrying import Watch
     from penstock.events import Fault
@@ -86,7 +87,9 @@ class Services:
             lambda: {(*key,): float(count) for key, count in self.router.counts.items()},
         )  # fmt: skip
         self.catalogue = Catalogue(self)
+        self.metrics.models.configured, self.metrics.models.listed = self._configured, self.catalogue.lists
         self._secrets: tuple[str, ...] | None = None
+        self._named: set[tuple[str, str]] | None = None  # models that the configuration names
         self.ready = True
         self._convert = self._converting()
         self._clients: dict[tuple[str, ...], Row] = {}
@@ -122,6 +125,8 @@ class Services:
         self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
         self.router = self.router.renewed(_paced(config))
         self._secrets = None
+        self.metrics.models.clear()
+        self._named = None
         self.client = Client(router=self.router)
         self._convert = self._converting()
 
@@ -199,6 +204,21 @@ class Services:
         except InputError:
             return False
         return True
+
+    def _configured(self, provider: str, model: str) -> bool:
+        """Whether a model is named in the configuration: listed under its provider, or meant by an alias."""
+        if self._named is None:
+            config = self.router.config
+            self._named = {(name, one) for name, account in config.providers.items() for one in account.models}
+            for name in (*config.aliases, *config.fallbacks):
+                self._named |= {(target.provider.name, target.model) for target in self._meant(name)}
+        return (provider, model) in self._named
+
+    def _meant(self, name: str) -> list[Target]:
+        try:
+            return targets(name, self.router.config, self.env)
+        except InputError:
+            return []
 
     def tape(self, visit: Visit, asked: Asked) -> Any:
         """What records this turn, if anything does."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import MissingExtra
 from penstock.gateway.metrics import CALLS
+from penstock.secrecy import redact_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock.store.journal import Turn
 
@@ -21,6 +22,7 @@ NAMES = {  # a provider's name here → its name in the conventions, where that 
     "mistral": "mistral_ai", "xai": "x_ai", "watsonx": "ibm.watsonx.ai",
 }  # fmt: skip
 FLUSH = 5_000  # milliseconds
+LONG = 500  # characters of a name or an attribute
 _OPERATIONS = {"/embeddings": "embeddings", "/completions": "text_completion"}
 
 
@@ -41,15 +43,19 @@ def setup() -> None:
 
 
 class Spans:
-    """Makes spans with the tracer that the process has set up. `provider`: another one than the process's."""
+    """Makes spans with the tracer that the process has set up. `provider`: another one than the process's.
 
-    def __init__(self, provider: Any = None) -> None:
+    `secrets` are those known by value: they are kept out of names and attributes.
+    """
+
+    def __init__(self, provider: Any = None, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         try:
             from opentelemetry import trace  # noqa: PLC0415 — an extra
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
         except ImportError as error:
             raise MissingExtra("opentelemetry-api", "otel") from error
         self._trace = trace
+        self._secrets = secrets
         self._provider: Any = provider or trace.get_tracer_provider()
         self._tracer = trace.get_tracer("penstock", tracer_provider=provider)
         self._propagator = TraceContextTextMapPropagator()
@@ -57,11 +63,11 @@ class Spans:
     def turn(self, row: Turn, headers: Mapping[str, str] | None = None) -> None:
         """A turn has ended. `headers` are the client's: a `traceparent` among them makes the span its child."""
         parent = self._propagator.extract(dict(headers or {}))
-        start = int(row.time * 1e9)
+        start, known = int(row.time * 1e9), tuple(self._secrets())
+        name = redact_cut(f"{_operation(row)} {row.model or row.asked}".strip(), LONG, known)
         span = self._tracer.start_span(
-            f"{_operation(row)} {row.model or row.asked}".strip(), parent, self._trace.SpanKind.CLIENT,
-            attributes=attributes(row), start_time=start,
-        )  # fmt: skip
+            name, parent, self._trace.SpanKind.CLIENT, attributes=attributes(row, known), start_time=start
+        )
         if row.ttft is not None:
             span.add_event("gen_ai.first_token", timestamp=start + int(row.ttft * 1e9))
         if row.status == "fault":
@@ -83,8 +89,8 @@ def _operation(row: Turn) -> str:
     return next((word for end, word in _OPERATIONS.items() if row.route.endswith(end)), "chat")
 
 
-def attributes(row: Turn) -> dict[str, str | int | float | list[str]]:
-    """What a span says."""
+def attributes(row: Turn, secrets: tuple[str, ...] = ()) -> dict[str, str | int | float | list[str]]:
+    """What a span says, redacted."""
     said: dict[str, Any] = {
         "gen_ai.operation.name": _operation(row),
         "gen_ai.provider.name": NAMES.get(row.provider, row.provider),
@@ -106,4 +112,8 @@ def attributes(row: Turn) -> dict[str, str | int | float | list[str]]:
         "penstock.ttft": row.ttft,
         "penstock.cost": row.cost,
     }
-    return {name: value for name, value in said.items() if value not in (None, "", 0)}
+    return {
+        name: redact_cut(value, LONG, secrets) if isinstance(value, str) else value
+        for name, value in said.items()
+        if value not in (None, "", 0)
+    }
