@@ -6,8 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
-from penstock.engines.breaker import Breakers, Policy
+from penstock.engines.breaker import CIRCUITS, Breakers, CircuitKey, Policy
 from penstock.engines.retrying import pause
 from penstock.errors import AuthError, InvalidRequest, NotFound, Overloaded, RateLimited, provider_error
 from penstock.events import Fault, Start
@@ -19,6 +20,7 @@ from tests.engines.asking import asking, each_engine, events, quick, router, run
 
 if TYPE_CHECKING:
     from penstock.engines.record import Decision
+    from penstock.testing import Seen
 
 GOOD = Reply.of("openai-chat", play("text"))
 BUSY = Reply.refusing("openai-chat", 503, "busy")
@@ -145,42 +147,94 @@ def test_a_field_that_we_added_is_done_without_where_it_is_refused(engine: str) 
 # ── circuits and budgets ──────────────────────────────────────────────────────────────────────────
 
 
+A, B = CircuitKey("a", "m"), CircuitKey("b", "m")
+
+
 @pytest.mark.row("P5")
 def test_a_circuit_opens_and_a_single_request_tries_it() -> None:
     now = [0.0]
     circuits = Breakers(lambda: now[0], Policy(failures=2, cool=10))
     for _ in range(2):
-        assert circuits.closed_for("a") == 0
-        circuits.bad("a", "server")
-    assert circuits.closed_for("a") == 10
-    assert circuits.closed_for("b") == 0
+        assert circuits.closed_for(A, alternative=True) == 0
+        circuits.bad(A, "server")
+    assert circuits.closed_for(A, alternative=True) == 10
+    assert circuits.closed_for(B, alternative=True) == 0
     now[0] = 11
-    assert circuits.closed_for("a") == 0
-    assert circuits.closed_for("a") > 0, "one is trying"
-    circuits.bad("a", "timeout")
-    assert circuits.closed_for("a") == 10
+    assert circuits.closed_for(A, alternative=True) == 0
+    assert circuits.closed_for(A, alternative=True) > 0, "one is trying"
+    circuits.bad(A, "timeout")
+    assert circuits.closed_for(A, alternative=True) == 10
     now[0] = 22
-    assert circuits.closed_for("a") == 0
-    circuits.left("a")
-    assert circuits.closed_for("a") == 0, "the one that tried was called off"
-    circuits.good("a")
-    assert circuits.state() == {"a": "closed", "b": "closed"}
+    assert circuits.closed_for(A, alternative=True) == 0
+    circuits.left(A)
+    assert circuits.closed_for(A, alternative=True) == 0, "the one that tried was called off"
+    assert circuits.state() == {A: "trying"}
+    circuits.good(A)
+    assert circuits.state() == {}
+
+
+@pytest.mark.finding("REL-3")
+def test_without_an_alternative_a_circuit_begins_with_a_second() -> None:
+    now = [0.0]
+    circuits = Breakers(lambda: now[0], Policy(failures=2, cool=10))
+    circuits.bad(A, "server")
+    circuits.bad(A, "server")
+    waits = []
+    for _ in range(6):
+        waits.append(circuits.closed_for(A))
+        now[0] += waits[-1]
+        assert circuits.closed_for(A) == 0
+        circuits.bad(A, "server")
+        circuits.bad(A, "server")  # a retry of the same request
+    assert waits == [1, 2, 4, 8, 10, 10]
+    circuits.good(A)
+    assert circuits.closed_for(A) == 0
+
+
+@pytest.mark.finding("REL-3")
+def test_requests_in_flight_do_not_keep_a_circuit_open() -> None:
+    now = [0.0]
+    circuits = Breakers(lambda: now[0], Policy(failures=2))
+    circuits.bad(A, "server")
+    circuits.bad(A, "server")
+    now[0] = 0.9
+    circuits.bad(A, "server")
+    now[0] = 1.0
+    assert circuits.closed_for(A) == 0
+
+
+@pytest.mark.finding("REL-3")
+def test_invented_models_cannot_fill_the_memory() -> None:
+    circuits = Breakers(lambda: 0.0, Policy(failures=1))
+    for number in range(CIRCUITS + 500):
+        circuits.bad(CircuitKey.of("a", str(number), key=f"k{number}"), "server")
+    assert len(circuits.state()) == CIRCUITS
+    for number in range(CIRCUITS + 500):
+        circuits.good(CircuitKey("b", str(number)))
+    assert len(circuits.state()) == CIRCUITS
+
+
+@pytest.mark.finding("REL-3")
+def test_a_caller_s_own_key_has_its_own_circuit_and_is_not_kept() -> None:
+    keys = {CircuitKey.of("a", "m"), CircuitKey.of("a", "m", "sk-one"), CircuitKey.of("a", "m", "sk-two")}
+    assert len(keys) == 3
+    assert "sk-" not in repr(keys)
 
 
 def test_what_is_not_the_providers_fault_closes_a_circuit() -> None:
     circuits = Breakers(lambda: 0.0, Policy(failures=2))
-    circuits.bad("a", "server")
-    circuits.bad("a", "invalid")
-    circuits.bad("a", "server")
-    assert circuits.closed_for("a") == 0
+    circuits.bad(A, "server")
+    circuits.bad(A, "invalid")
+    circuits.bad(A, "server")
+    assert circuits.closed_for(A) == 0
 
 
 def test_retries_have_a_budget() -> None:
     circuits = Breakers(lambda: 0.0, Policy(reserve=2, share=0.5))
-    assert [circuits.spend("a") for _ in range(3)] == [True, True, False]
-    circuits.good("a")
-    circuits.good("a")
-    assert [circuits.spend("a") for _ in range(2)] == [True, False]
+    assert [circuits.spend(A) for _ in range(3)] == [True, True, False]
+    circuits.good(A)
+    circuits.good(A)
+    assert [circuits.spend(A) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.row("P5")
@@ -200,7 +254,30 @@ def test_an_open_circuit_is_not_asked_and_the_next_one_is() -> None:
             with pytest.raises(Overloaded) as found:
                 await way.open(models_of("openai/a"), options=quick())
             assert found.value.code == "circuit-open"
-            assert 0 < (found.value.retry_after or 0) <= 60
+            assert 0 < (found.value.retry_after or 0) <= 1, "there is no other choice"
+            assert "busy" in str(found.value), "the provider's own words"
+
+    run(scene)
+
+
+@pytest.mark.finding("REL-3")
+def test_a_bad_model_leaves_the_others_alone() -> None:
+    def answer(seen: Seen) -> Reply:
+        return BUSY if seen.json["model"] == "bad" else GOOD
+
+    async def scene() -> None:
+        async with Upstream(answer) as up:
+            way = router(up, retries=0, breaker={"failures": 2})
+            for _ in range(3):
+                with pytest.raises(Overloaded) as found:
+                    await way.open(models_of("openai/bad"), options=quick())
+            assert found.value.code == "circuit-open"
+            await events(await way.open(models_of("openai/good"), options=quick()))
+            mine = replace(quick(), key="another-caller-s-key")
+            with pytest.raises(Overloaded) as found:
+                await way.open(models_of("openai/bad"), options=mine)
+            assert found.value.code != "circuit-open", "another credential is asked"
+            assert set(way.breakers.state().values()) == {"open", "closed"}
 
     run(scene)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from penstock.engines.auth import auth_for
-from penstock.engines.breaker import Breakers
+from penstock.engines.breaker import Breakers, CircuitKey, circuit_message
 from penstock.engines.config import Config
 from penstock.engines.flags import wished
 from penstock.engines.naming import Target, targets
@@ -156,7 +156,9 @@ class Router:
         for number, target in enumerate(meant):
             self._note(record, "route", "first" if not number else "next", target.why, target)
             try:
-                return await self._one(target, record, ends, once, watch)
+                circuit = CircuitKey.of(target.provider.name, target.model, options.key if options is not None else "")
+                self._closed(target, circuit, record, alternative=number + 1 < len(meant))
+                return await self._one(target, circuit, record, ends, once, watch)
             except ProviderError as error:
                 error.provider, error.model = error.provider or target.provider.name, error.model or target.model
                 error.attempts = [*failed, *error.attempts]
@@ -170,24 +172,23 @@ class Router:
         raise AssertionError  # the last target returned or raised
 
     async def _one(
-        self, target: Target, record: Record, ends: float, once: Callable[[Target, Record, float], Awaitable[T]],
-        watch: Watch | None,
+        self, target: Target, circuit: CircuitKey, record: Record, ends: float,
+        once: Callable[[Target, Record, float], Awaitable[T]], watch: Watch | None,
     ) -> T:  # fmt: skip
         """A provider, as often as it is worth it."""
         name, policy = target.provider.name, target.provider.retry
         most = 1 + self.config.retries if self.config.retries is not None else policy.attempts
         failed: list[ProviderError] = []
-        self._closed(target, record)
         while True:
             record.tries += 1
             try:
                 made = await once(target, record, ends - time.monotonic())
             except ProviderError as error:
-                self.breakers.bad(name, error.kind)
+                self.breakers.bad(circuit, error.kind, str(error))
                 error.attempts = list(failed)
                 failed.append(error)
                 wait = pause(error, len(failed), policy, self._chance)
-                why = self._enough(error, target, len(failed) >= most, wait, ends)
+                why = self._enough(error, target, circuit, len(failed) >= most, wait, ends)
                 if why:
                     self._note(record, "give-up", error.kind, f"{why}: {error}", target)
                     raise
@@ -196,13 +197,15 @@ class Router:
                     await watch.waits(Wait(wait or 0, error.kind, target.provider.title or name))
                 await self._sleep(wait or 0)
             except BaseException:
-                self.breakers.left(name)
+                self.breakers.left(circuit)
                 raise
             else:
-                self.breakers.good(name)
+                self.breakers.good(circuit)
                 return made
 
-    def _enough(self, error: ProviderError, target: Target, last: bool, wait: float | None, ends: float) -> str:  # noqa: FBT001
+    def _enough(
+        self, error: ProviderError, target: Target, circuit: CircuitKey, last: bool, wait: float | None, ends: float  # noqa: FBT001
+    ) -> str:  # fmt: skip
         """Why there is no next try; nothing where there is one."""
         if not passing(error, target.provider.retry):
             return "asking again would not help"
@@ -212,15 +215,16 @@ class Router:
             return f"it asks for a wait of {error.retry_after:g} s, which is too long"
         if time.monotonic() + wait >= ends:
             return "there is no time left"
-        return "" if self.breakers.spend(target.provider.name) else "the budget of retries is spent"
+        return "" if self.breakers.spend(circuit) else "the budget of retries is spent"
 
-    def _closed(self, target: Target, record: Record) -> None:
-        name = target.provider.name
-        left = self.breakers.closed_for(name)
+    def _closed(self, target: Target, circuit: CircuitKey, record: Record, *, alternative: bool) -> None:
+        """Raise where a circuit is open."""
+        left = self.breakers.closed_for(circuit, alternative=alternative)
         if left:
-            why = f"{name} has failed too often: it is not asked for another {left:.0f} s"
+            why = circuit_message(target.provider.name, left, self.breakers.quote(circuit))
             self._note(record, "skip", "circuit", why, target)
-            raise provider_error(Fault("overloaded", why, code="circuit-open", retry_after=left), provider=name)
+            fault = Fault("overloaded", why, code="circuit-open", retry_after=left)
+            raise provider_error(fault, provider=target.provider.name)
 
     def _targets(self, name: str) -> list[Target]:
         """As `targets` says. It is asked anew when the environment has changed, and with it all that is planned."""

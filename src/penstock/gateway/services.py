@@ -81,6 +81,9 @@ class Services:
         self.watch: Any = None  # whoever looks at turns as they go by; the inspector's
         self.estimates = Estimates(self.config, self.journal.rows)
         self.metrics.gauge("penstock_background", "Responses made in the background.", lambda: len(self.background))
+        self.metrics.gauge(
+            "penstock_circuits_open", "Circuits that are open now.", lambda: float(self.router.breakers.open_count())
+        )
         self.kept.seed(self.limits)
         self.metrics.counts(
             "penstock_decisions_total", "What was decided on the way.", ("what", "code", "provider"),
