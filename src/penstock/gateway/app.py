@@ -27,6 +27,7 @@ from penstock.gateway.pages import page
 from penstock.gateway.routes import find, path_of
 from penstock.gateway.services import Services
 from penstock.gateway.turn import Turn
+from penstock.gateway.watchdog import Watchdog
 from penstock.gateway.websocket import Sockets
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class App:
         self._given = services is not None
         self.services = services or Services(made, env=env)
         self._sockets = Sockets(self.services)
+        self._watchdog = Watchdog(self.services.config.log.blocked)
+        self.services.metrics.counts(
+            "penstock_loop_blocked_total", "How often the event loop was blocked.", (), self._watchdog.counts
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -185,8 +190,12 @@ class App:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
-            if message["type"] == "lifespan.shutdown" and not self._given:
-                await self.services.aclose()
+            if message["type"] == "lifespan.startup":
+                self._watchdog.start()
+            if message["type"] == "lifespan.shutdown":
+                self._watchdog.stop()
+                if not self._given:
+                    await self.services.aclose()
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return

@@ -126,6 +126,7 @@ class Log(_Table, frozen=True):
 
     level: Literal["debug", "info", "warning", "error"] = "warning"
     form: Literal["text", "json"] = "text"
+    blocked: float = 0.25  # seconds that the event loop may be blocked for before it is logged; 0: never
 
 
 Keys: TypeAlias = dict[str, Key] | Literal["forward"]
@@ -249,7 +250,7 @@ def _check(config: GatewayConfig, place: Place) -> None:
     with place.at("serve", "port"):
         if not 0 <= config.serve.port <= 65_535:  # noqa: PLR2004
             raise InputError(f"expected a port from 0 to 65535, found {config.serve.port}")
-    for table in ("serve", "limits", "journal", "record", "state"):
+    for table in ("serve", "limits", "journal", "record", "state", "log"):
         for name, value in msgspec.structs.asdict(getattr(config, table)).items():
             with place.at(table, name):
                 if isinstance(value, int | float) and value < 0:
