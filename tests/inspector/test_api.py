@@ -181,10 +181,10 @@ def test_the_gateway_goes_on_behind_it(gateway: Inspected) -> None:
     ("path", "said"),
     [
         ("usage?by=weather", "by: expected one of model, client, key"),
-        ("usage?since=yesterday", "since: expected seconds"),
+        ("usage?since=yesterday", "since: expected a number from 0"),
         ("turns?before=x", "before: expected a whole number"),
         ("turns/x?as=nobody", "there is no turn"),
-        ("tokens?since=x", "since: expected seconds"),
+        ("tokens?since=x", "since: expected a number from 0"),
     ],
 )
 def test_what_is_asked_wrongly_is_said(gateway: Inspected, path: str, said: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import InputError
 from penstock.gateway.access import refused
+from penstock.gateway.query_numbers import whole_number
 from penstock.inspector.answers import encoded, hide
 from penstock.inspector.export import exported
 from penstock.inspector.serving import Said, text
@@ -76,7 +77,7 @@ class Files:
         for kind in ("frame", "output"):
             if kind in query:
                 rows = [step.item[1] for step in reading.tracer.steps if step.kind == kind]
-                return text(hide(_one(rows, kind, query[kind]), self._known(source)))
+                return text(hide(_one(rows, kind, query), self._known(source)))
         return Said(encoded(reading.trace(), self._known(source)))
 
     def exported(self, source: Source, query: dict[str, str]) -> Said:
@@ -88,11 +89,12 @@ class Files:
         return [*self._secrets(), *source.secrets]
 
 
-def _one(rows: list[bytes], kind: str, place: str) -> str:
+def _one(rows: list[bytes], kind: str, query: dict[str, str]) -> str:
     """The whole text of one frame."""
-    if not place.isdecimal() or int(place) >= len(rows):
-        raise InputError(f"{kind}: there are {len(rows)}, numbered from 0, and none is {place[:20]!r}")
-    return rows[int(place)].decode("utf-8", "replace")
+    place = whole_number(query, kind, -1)
+    if not 0 <= place < len(rows):
+        raise InputError(f"{kind}: there are {len(rows)}, numbered from 0, and none is {query[kind][:20]!r}")
+    return rows[place].decode("utf-8", "replace")
 
 
 def saved(title: str) -> Headers:

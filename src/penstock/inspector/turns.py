@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from penstock.errors import InputError
 from penstock.gateway.access import refused
 from penstock.gateway.flow import Flow
+from penstock.gateway.query_numbers import decimal_number, whole_number
 from penstock.inspector import figures, live, rows
 from penstock.inspector.answers import encoded, event
 from penstock.inspector.serving import Said
@@ -66,7 +67,7 @@ class Turns:
     async def turns(self, visit: Visit) -> Said:
         """`GET /inspector/turns`: what there was."""
         tenant, query = _tenant(visit), visit.query
-        before, limit = _number(query, "before", 0), min(_number(query, "limit", FIRST), PAGE)
+        before, limit = whole_number(query, "before", 0), min(whole_number(query, "limit", FIRST), PAGE)
         found, more = await self._work.do(lambda: self._past(before or None, query.get("q", ""), limit, tenant))
         return Said(encoded({"rows": found, "before": more}, self.secrets()))
 
@@ -172,9 +173,9 @@ class Turns:
         by = query.get("by", "model")
         if by not in get_args(By):
             raise InputError(f"by: expected one of {', '.join(get_args(By))}, found {by[:40]!r}")
-        until = _seconds(query, "until", time.time())
-        since = _seconds(query, "since", until - DAY)
-        step = figures.step_of(since, max(until, since + 1), _seconds(query, "bucket", 0.0))
+        until = decimal_number(query, "until", time.time())
+        since = decimal_number(query, "since", max(until - DAY, 0.0))
+        step = figures.step_of(since, max(until, since + 1), decimal_number(query, "bucket", 0.0))
         made = await self._work.do(lambda: self._used(cast("By", by), since, max(until, since + 1), step, tenant))
         return Said(encoded(made, self.secrets()))
 
@@ -186,7 +187,7 @@ class Turns:
 
     async def tokens(self, visit: Visit) -> Said:
         """`GET /inspector/tokens`: estimates of the last 30 days, unless `since` says otherwise."""
-        tenant, since = _tenant(visit), _seconds(visit.query, "since", time.time() - 30 * DAY)
+        tenant, since = _tenant(visit), decimal_number(visit.query, "since", time.time() - 30 * DAY)
         found = await self._work.do(lambda: self._estimated(since, tenant))
         return Said(encoded({"models": found}, self.secrets()))
 
@@ -209,18 +210,3 @@ def _all(visit: Visit) -> None:
     if _tenant(visit) is not None:
         said = "this key sees the turns of its own tenant only; recordings are not told apart"
         raise refused(403, "permission", said, code="not_yours")
-
-
-def _number(query: dict[str, str], name: str, default: int) -> int:
-    said = query.get(name, "")
-    if said and not said.isdecimal():
-        raise InputError(f"{name}: expected a whole number, found {said[:40]!r}")
-    return int(said[:15]) if said else default
-
-
-def _seconds(query: dict[str, str], name: str, default: float) -> float:
-    said = query.get(name, "")
-    try:
-        return float(said) if said else default
-    except ValueError:
-        raise InputError(f"{name}: expected seconds since the epoch, found {said[:40]!r}") from None

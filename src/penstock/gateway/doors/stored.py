@@ -20,6 +20,7 @@ from penstock.gateway.doors.door import Door
 from penstock.gateway.doors.responses import Keeper, asked_of, known_of, shell
 from penstock.gateway.doors.responses_past import refused
 from penstock.gateway.flow import Flow
+from penstock.gateway.query_numbers import whole_number
 from penstock.gateway.refusing import unknown_model
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ async def shown(services: Services, visit: Visit) -> bytes | Flow:
     """`GET /v1/responses/{id}`, and with `?stream=true` as the stream that it was."""
     id, tenant = visit.params["response"], visit.caller.tenant  # noqa: A001 — as the protocol calls it
     stream = visit.query.get("stream") == "true"
-    after = _whole(visit, "starting_after", -1)
+    after = whole_number(visit.query, "starting_after", -1, least=-1)
     live = services.background.get(tenant, id)
     if live is not None:
         return Flow(_from(live.follow(), after)) if stream else _encode(live.response)
@@ -79,7 +80,7 @@ async def listed(services: Services, visit: Visit) -> bytes:
     if visit.query.get("order", "desc") != "asc":
         items.reverse()
     names = [item["id"] for item in items]
-    after, size = visit.query.get("after"), min(max(_whole(visit, "limit", PAGE), 1), LARGEST)
+    after, size = visit.query.get("after"), min(max(whole_number(visit.query, "limit", PAGE), 1), LARGEST)
     if after is not None and after not in names:
         raise refused(f"after: there is no item {after[:200]!r} here", param="after")
     start = names.index(after) + 1 if after is not None else 0
@@ -106,13 +107,6 @@ async def _response(services: Services, visit: Visit) -> Object:
 
 def _missing(id: str) -> StreamFault:
     return refused(f"Response with id {id[:200]!r} not found.", code="response_not_found", status=404)
-
-
-def _whole(visit: Visit, name: str, default: int) -> int:
-    said = visit.query.get(name)
-    if said is not None and not said.removeprefix("-").isdecimal():
-        raise refused(f"{name}: expected a whole number, found {said[:40]!r}", param=name)
-    return default if said is None else int(said)
 
 
 def _item(item: Any, name: str) -> Object:
