@@ -21,6 +21,8 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
 from penstock.errors import InputError, MissingExtra
+from penstock.http.header_fields import InvalidHeaderError, check_text
+from penstock.input_limits import MAX_REQUEST_HEAD
 from penstock.media import sniff
 from penstock.messages.walking import change_list, with_messages
 
@@ -223,15 +225,35 @@ class _Fetching:
         except TimeoutError:
             return FetchError(f"no whole file within {self._limits.seconds:g} seconds")
         except (self._aiohttp.ClientError, OSError, ValueError) as error:
-            return FetchError(f"a file could not be fetched: {type(error).__name__}")
+            return FetchError(f"a file could not be fetched: {self._reason(error)}")
+
+    def _reason(self, error: Exception) -> str:
+        """What went wrong, in words. The library's own message may show the address, which may hold a secret."""
+        web = self._aiohttp
+        rows: tuple[tuple[Any, str], ...] = (
+            (web.ClientConnectorDNSError, "its host is not known"),
+            (web.ClientSSLError, "TLS failed, or its certificate is not trusted"),
+            (web.ClientConnectorError, "its host cannot be reached"),
+            ((web.ServerDisconnectedError, web.ClientPayloadError, ConnectionError), "the connection broke"),
+            (web.ClientResponseError, "what came is not HTTP"),
+            (ValueError, "its address is not valid"),
+        )
+        return next((words for kind, words in rows if isinstance(error, kind)), "the connection failed")
+
+    def _parsed(self, address: str) -> Any:
+        try:
+            check_text(address, "the address of a file", ascii_only=False, limit=MAX_REQUEST_HEAD)
+        except InvalidHeaderError as error:
+            raise FetchError(str(error)) from None
+        return self._url(address)
 
     async def _file(self, address: str) -> rq.File:
-        url = self._url(address)
+        url = self._parsed(address)
         for _ in range(self._limits.redirects + 1):
             async with self._session.get(self._checked(url), allow_redirects=False) as response:
                 if response.status not in _REDIRECTS:
                     return await self._read(url.host, response)
-                url = url.join(self._url(response.headers.get("Location", "")))
+                url = url.join(self._parsed(response.headers.get("Location", "")))
         raise FetchError(f"{url.host}: more than {self._limits.redirects} redirects")
 
     async def _read(self, host: str, response: Any) -> rq.File:

@@ -7,3 +7,24 @@ from __future__ import annotations
 
 MAX_JSON_DEPTH = 256
 """Levels of nesting in JSON. A deeper body of a client is refused; a deeper payload of a provider is a fault."""
+
+MAX_PATH = 2048
+"""Bytes in the path of a request to the gateway, as sent. A longer one is refused with 414 before routing."""
+
+MAX_QUERY = 8192
+"""Bytes in the query string of a request to the gateway. A longer one is refused with 414 before routing."""
+
+MAX_HEADER_NAME = 256
+"""Bytes in the name of a header, sent or received."""
+
+MAX_HEADER_VALUE = 16 * 1024
+"""Bytes in the value of a header that is sent upstream, and in a key that a client sends."""
+
+MAX_HEADERS = 128
+"""Header lines in one request, sent or received."""
+
+MAX_REQUEST_HEAD = 64 * 1024
+"""Bytes in the request line and headers of a request that is sent upstream."""
+
+MAX_MODEL_NAME = 1024
+"""Characters in the name of a model."""

@@ -156,8 +156,23 @@ def test_bad_input_names_the_fix(make: object, words: str) -> None:
 
 
 def test_a_model_cannot_lead_elsewhere() -> None:
-    made = url(provider("gemini"), "chat", "../../evil?key=1#", env=ENV)
-    assert made.endswith("/v1beta/models/..%2F..%2Fevil%3Fkey%3D1%23:generateContent")
+    made = url(provider("gemini"), "chat", "a/evil?key=1#", env=ENV)
+    assert made.endswith("/v1beta/models/a%2Fevil%3Fkey%3D1%23:generateContent")
+
+
+@pytest.mark.finding("SEC-1")
+@pytest.mark.parametrize("model", ["../../evil", "..", ".", "a/../b", "a\\..\\b", "a/.."])
+def test_a_model_has_no_dot_segments(model: str) -> None:
+    """A server resolves `..` in a path, some also behind an encoded slash."""
+    with pytest.raises(InputError, match=r"model: .* '\.' and '\.\.' are not allowed"):
+        url(provider("gemini"), "chat", model, env=ENV)
+    assert url(provider("gemini"), "chat", "a..b/.c", env=ENV).endswith("/models/a..b%2F.c:generateContent")
+
+
+@pytest.mark.finding("SEC-1")
+def test_a_model_in_a_base_url_is_quoted() -> None:
+    row = custom("mine", "http://up.example/{model}/v1")
+    assert url(row, "chat", "a/b?c#d\r\ne") == "http://up.example/a%2Fb%3Fc%23d%0D%0Ae/v1/chat/completions"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ import msgspec
 from penstock.engines.breaker import Policy
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
+from penstock.http.header_fields import check_headers, check_key, check_text
+from penstock.http.request_head import check_url
 from penstock.providers.registry import COMPATIBLE, Provider, custom, provider, providers
 from penstock.secrecy import MARK
 
@@ -87,8 +90,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Raise what would otherwise only be found out by the first request."""
         RequestOptions.read(self.options)
         for name, account in self.providers.items():
-            self.provider(name)
-            RequestOptions.read(account.options)
+            try:
+                check_account(account, self.provider(name))
+                RequestOptions.read(account.options)
+            except InputError as error:
+                raise InputError(f"providers.{name}: {error}") from None
 
     def account(self, name: str) -> Account:
         return self.providers.get(name, _NOBODY)
@@ -109,6 +115,27 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return True
 
 
+def check_account(account: Account, row: Provider) -> None:
+    """Raise if a setting could not become part of a request's address or headers. The message names the setting."""
+    check_key(account.key, "key")
+    if account.base_url:
+        check_template_url(account.base_url, "base_url")
+    for name, value in account.settings.items():
+        check_text(value, f"settings.{name}", ascii_only=False)
+    for headers in (row.headers, *(endpoint.headers for endpoint in row.endpoints.values())):
+        check_headers(headers, "fields.headers")
+    for credential in row.credentials:
+        check_headers({credential.header: f"{credential.prefix}key"}, "fields.credentials")
+
+
+def check_template_url(url: str, where: str) -> None:
+    """Raise unless an address is valid once its settings (`{region}`) are filled in."""
+    check_text(url, where, ascii_only=False)
+    if not url.startswith("{"):  # a setting that holds the whole address: checked when it is known
+        check_url(_SETTING.sub("x", url), where)
+
+
+_SETTING = re.compile(r"\{\+?[a-z_]+\}")
 _NOBODY = Account()
 _made: dict[tuple[str, str, str, bytes], Provider] = {}  # providers of one's own, by what makes them
 _MOST = 1000

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections import deque
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from penstock.engines.connection import Connection
+from penstock.http.idle_connections import IdleConnections
+from penstock.http.request_head import encode_request_head
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-IDLE = 60.0  # seconds that an unused connection is kept
-MOST = 512  # unused connections to one place
 Place: TypeAlias = tuple[str, int, bool, str, str]  # host, port, whether by TLS, what follows the host, its header
 AGAIN = frozenset({"GET", "HEAD", "OPTIONS"})  # what may be sent twice: it changes nothing, and costs nothing
 
@@ -67,9 +66,7 @@ class Letter:
 
     def __init__(self, method: str, place: Place, headers: Mapping[str, str], tls: ssl.SSLContext) -> None:
         host, port, secure, target, name = place
-        lines = [f"{method} {target} HTTP/1.1\r\nhost: {name}\r\n"]
-        lines += [f"{header}: {value}\r\n" for header, value in headers.items()]
-        self._head = "".join(lines).encode("latin-1")
+        self._head = encode_request_head(method, target, name, headers)
         self.method, self.at = method, (host, port, secure, tls)
 
     def data(self, body: bytes) -> bytes:
@@ -80,12 +77,16 @@ class Letter:
 
 
 class Direct:
-    """The connections. There is no `letter` where the straight way is not for an address."""
+    """The connections. There is no `letter` where the straight way is not for an address.
 
-    def __init__(self, web: Any) -> None:
+    `idle_seconds` and `max_idle`: how long and how many unused connections are kept, in each event loop.
+    """
+
+    def __init__(self, web: Any, *, idle_seconds: float = 0.0, max_idle: int = 0) -> None:
         self.web = web
         self.tools = parsing()
-        self._idle: dict[tuple[object, ...], deque[Connection]] = {}
+        self._idle: dict[Any, IdleConnections[Connection]] = {}  # by event loop
+        self._idle_limits = (idle_seconds, max_idle)
         self._open: set[Connection] = set()
 
     def letter(self, method: str, url: str, headers: Mapping[str, str], tls: ssl.SSLContext) -> Letter | None:
@@ -113,13 +114,14 @@ class Direct:
         return made
 
     def _used(self, at: tuple[object, ...]) -> Connection | None:
-        waiting = self._idle.get(at)
-        while waiting:
-            made = waiting.pop()
-            if not made.lost and made.loop.time() - made.since < IDLE and not _spoken(made):
+        idle = self._idle.get(at[0])
+        made = idle.take(at) if idle is not None else None
+        while made is not None:
+            if not made.lost and not _spoken(made):
                 made.begin()
                 return made
             made.close()
+            made = idle.take(at) if idle is not None else None
         return None
 
     async def _connected(
@@ -135,27 +137,33 @@ class Direct:
         return made
 
     def put(self, at: tuple[object, ...], made: Connection) -> None:
-        waiting = self._idle.setdefault(at, deque())
-        if len(waiting) >= MOST:
-            waiting.popleft().close()
-        made.since = made.loop.time()
-        waiting.append(made)
+        idle = self._idle.get(made.loop)
+        if idle is None:
+            for loop in [loop for loop in self._idle if loop.is_closed()]:
+                del self._idle[loop]
+            idle = self._idle[made.loop] = IdleConnections(made.loop, *self._idle_limits)
+        idle.add(at, made)
 
     def forget(self, at: tuple[object, ...], made: Connection) -> None:
         self._open.discard(made)
-        waiting = self._idle.get(at)
-        if waiting is not None and made in waiting:
-            waiting.remove(made)
-        if waiting is not None and not waiting:
-            self._idle.pop(at, None)
+        idle = self._idle.get(at[0])
+        if idle is not None:
+            idle.discard(made)
 
     @property
     def busy(self) -> int:
         """Connections that an answer comes over."""
-        return len(self._open) - sum(len(waiting) for waiting in self._idle.values())
+        return len(self._open) - self.idle
+
+    @property
+    def idle(self) -> int:
+        """Connections that are kept for the next request."""
+        return sum(len(idle) for idle in self._idle.values())
 
     def close(self) -> None:
         """Drop every connection."""
+        for idle in self._idle.values():
+            idle.close()
+        self._idle.clear()
         for made in list(self._open):
             made.close()
-        self._idle.clear()

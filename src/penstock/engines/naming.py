@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import InputError
+from penstock.http.header_fields import check_text
+from penstock.input_limits import MAX_MODEL_NAME
 from penstock.providers.identity import identify
 from penstock.providers.models import models
 from penstock.providers.registry import Provider, providers
@@ -37,6 +39,7 @@ def targets(name: str, config: Config, env: Mapping[str, str]) -> list[Target]:
     """Everyone to ask, in order. Never empty: a name that means nothing is an error that says what would."""
     if not name:
         raise InputError("model: expected the name of a model, such as 'openai/gpt-5', found nothing")
+    check_text(name, "model: the name", ascii_only=False, limit=MAX_MODEL_NAME)
     made: dict[tuple[str, str], Target] = {}
     for one in _spread(name, config, _DEEP):
         target = _meant(one, config, env)

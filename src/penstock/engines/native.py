@@ -19,6 +19,9 @@ from penstock.engines.proxies import proxy_for
 from penstock.engines.reading import Reading
 from penstock.engines.trouble import broken, late, refused
 from penstock.errors import InputError, MissingExtra
+from penstock.http.header_fields import check_headers
+from penstock.http.idle_connections import IDLE_SECONDS
+from penstock.http.request_head import check_url
 from penstock.secrecy import hide
 
 if TYPE_CHECKING:
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 
 AGENT = f"penstock/{__version__}"
 _LARGE = 2**20  # bytes above which aiohttp wants a body as a file
-_IDLE = 60.0  # seconds that an unused connection is kept
 _KEPT = 64  # sessions at most
 _FINE = 2  # what the status of an answer begins with
 _NO = 2**20  # bytes of a no
@@ -97,6 +99,7 @@ class Native:
         """Send a request and wait for the head of its answer, whatever its status."""
         loop, limits = asyncio.get_running_loop(), options.timeouts
         secure = tls.context(options)  # what is wrong with it is the caller's, not the way's
+        check_url(out.url)
         started = loop.time()
         try:
             until = started + min(limits.first_byte, limits.total)
@@ -117,7 +120,9 @@ class Native:
         return Incoming(response, limits, loop, started)
 
     def _told(self, error: Exception, limits: Timeouts, url: str = "") -> Exception:
-        """Trouble on the way in our words."""
+        """Trouble on the way in our words. What was wrong with the request itself is told as it is."""
+        if isinstance(error, InputError):
+            return error
         if isinstance(error, TimeoutError):
             return late(error, limits)
         if isinstance(error, self._aiohttp.InvalidURL | self._aiohttp.NonHttpUrlClientError):
@@ -135,6 +140,7 @@ class Native:
             if job is not None and job.steady and not tls.files(options):
                 job.letters[self] = letter
             return await self._direct.send(letter, out.body, connect=limits.connect, until=until)
+        check_headers(headers)  # aiohttp looks for line breaks alone
         async with asyncio.timeout_at(until):
             return await self._session(loop, options).request(
                 out.method, self._place(out.url), data=_body(out.body), headers=headers, allow_redirects=False,
@@ -161,7 +167,7 @@ class Native:
     def _made(self, options: RequestOptions) -> Any:
         web = self._aiohttp
         # No limit on connections: how many streams may run at once is for the one who opens them to say.
-        connector = web.TCPConnector(ssl=tls.context(options), limit=0, keepalive_timeout=_IDLE)
+        connector = web.TCPConnector(ssl=tls.context(options), limit=0, keepalive_timeout=IDLE_SECONDS)
         return web.ClientSession(
             connector=connector, cookie_jar=web.DummyCookieJar(), trust_env=False, max_line_size=65536,
             max_field_size=65536, skip_auto_headers=("User-Agent", "Accept-Encoding", "Accept", "Content-Type"),

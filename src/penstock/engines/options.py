@@ -12,6 +12,8 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from penstock.errors import InputError
+from penstock.http.header_fields import check_headers, check_key
+from penstock.http.request_head import check_url
 from penstock.pick import as_object
 from penstock.secrecy import MARK, hide, hide_headers
 
@@ -100,9 +102,10 @@ class RequestOptions(
         if self.proxy not in _CHOICES and not self.proxy.lower().startswith(("http://", "https://")):
             found = hide(self.proxy)
             raise InputError(f"proxy: expected an http(s):// address, 'environment' or 'none', found {found!r}")
-        for name, value in self.headers.items():
-            if not name or any(letter in "\r\n\0" for letter in name + value):
-                raise InputError(f"headers: {name!r} is no header: a name is needed, and line breaks are not allowed")
+        if self.proxy not in _CHOICES:
+            check_url(self.proxy, "proxy")
+        check_headers(self.headers, "headers")
+        check_key(self.key, "key")
 
     @classmethod
     def read(cls, value: Mapping[str, Any] | RequestOptions | None) -> RequestOptions:

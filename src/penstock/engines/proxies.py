@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from penstock.engines.surroundings import LIVE
+from penstock.http.request_head import check_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +29,7 @@ def proxy_for(url: str, options: RequestOptions, env: Mapping[str, str] = LIVE) 
     found = _said(f"{scheme}_proxy", env) or _said("all_proxy", env)
     if not found or not found.lower().startswith(("http://", "https://")):
         return None  # no other kind is spoken here
+    check_url(found, f"the proxy that the environment names for {scheme}")
     without = (*options.no_proxy, *_said("no_proxy", env).split(","))
     return None if bypassed(host, port, without) else found
 

@@ -20,6 +20,8 @@ from penstock.engines.trouble import broken, late, refused
 from penstock.engines.vendors import VENDORS, keep
 from penstock.errors import ProviderError, provider_error
 from penstock.events import Fault
+from penstock.http.header_fields import check_headers
+from penstock.http.request_head import check_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -103,6 +105,7 @@ class Sdk:
     def _client(self, kind: type[Vendor], job: Job) -> Any:
         """The HTTP client for these options, which keeps the connections."""
         options, web = job.options, kind.web()
+        check_url(job.url)
         proxy = proxy_for(job.url, options)
         limits = options.timeouts  # the total is watched elsewhere, and is another for each try
         waits = (limits.connect, limits.first_byte, limits.between_bytes)
@@ -227,8 +230,13 @@ class Speaking:
 
 
 async def _signed(job: Job) -> Outgoing:
+    """The request as it leaves, with a head that may be sent: what the clients check differs from one to the next."""
     out = job.outgoing()
-    return out if job.sign is None else await job.sign(out)
+    if job.sign is not None:
+        out = await job.sign(out)
+    check_url(out.url)
+    check_headers(out.headers)
+    return out
 
 
 async def _in_time(asked: Coroutine[Any, Any, T], job: Job) -> T:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock.engines.config import Config
+from penstock.engines.config import Config, check_account
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
 from penstock.gateway import HOST, PORT
@@ -237,7 +237,7 @@ def _check(config: GatewayConfig, place: Place) -> None:
         RequestOptions.read(engine.options)
     for name, account in engine.providers.items():
         with place.at("providers", name):
-            engine.provider(name)
+            check_account(account, engine.provider(name))
         with place.at("providers", name, "options"):
             RequestOptions.read(account.options)
     for name, key in config.keys.items():

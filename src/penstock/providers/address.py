@@ -21,6 +21,8 @@ _FIELD = re.compile(r"\{(\+?)([a-z_]+)\}")
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~@")
 _PATH = _SAFE | frozenset(b"/:")
 _HOST = re.compile(r"[A-Za-z0-9._-]*")
+_SLASHES = re.compile(r"[/\\]")
+_DOTS = frozenset({".", ".."})
 _DEPTH = 4  # settings that follow from settings
 
 
@@ -44,8 +46,8 @@ def endpoint_url(
     fill = _Filling(provider, model, settings, env)
     path = (stream and endpoint.stream) or endpoint.path
     if path.startswith("https://"):
-        return fill.all(path)
-    base = fill.all(base_url or endpoint.base_url or provider.base_url).rstrip("/")
+        return fill.address(path)
+    base = fill.address(base_url or endpoint.base_url or provider.base_url).rstrip("/")
     return base + fill.all(path, quoted=True)
 
 
@@ -74,10 +76,15 @@ class _Filling:
         def one(found: re.Match[str]) -> str:
             value = self._value(found[2], depth)
             if quoted:
-                return quote(value, _PATH if found[1] else _SAFE)
+                return quote(_segments(value), _PATH if found[1] else _SAFE)
             return value
 
         return _FIELD.sub(one, text) if "{" in text else text
+
+    def address(self, text: str) -> str:
+        """A whole address. Settings may be part of its host or be all of it; the model's name is always quoted."""
+        model = quote(_segments(self._named()), _SAFE) if "{model}" in text or "{+model}" in text else ""
+        return self.all(text.replace("{model}", model).replace("{+model}", model))
 
     def _value(self, name: str, depth: int) -> str:
         if name == "model":
@@ -105,6 +112,13 @@ class _Filling:
         where = f" or {' or '.join(row.env)} in the environment" if row.env else ""
         about = f" ({row.about})" if row.about else ""
         return InputError(f"{self._provider.name} needs the setting {name!r}{about}: give it{where}")
+
+
+def _segments(value: str) -> str:
+    """A name that leads nowhere else in a path: servers resolve `..`, also behind an encoded slash."""
+    if not _DOTS.isdisjoint(_SLASHES.split(value)):
+        raise InputError(f"model: {value[:80]!r} cannot be part of an address: '.' and '..' are not allowed in it")
+    return value
 
 
 def quote(text: str, safe: frozenset[int] = _SAFE) -> str:

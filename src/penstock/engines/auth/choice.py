@@ -10,6 +10,7 @@ from penstock.engines.auth.ibm import IbmAuth
 from penstock.engines.auth.keys import KeyAuth, NoAuth, QueryAuth
 from penstock.engines.auth.secret import Secret
 from penstock.errors import InputError
+from penstock.http.header_fields import check_text
 from penstock.providers.address import filled
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def _pair(key: str, env: Mapping[str, str]) -> dict[str, str]:
 
 def _needed(provider: Provider, row: Credential, key: str) -> Secret:
     if key:
+        check_text(key.strip(), f"the key for {provider.name}")
         return Secret(key.strip())
     where = " or ".join(row.env) or "a key"
     raise InputError(f"{provider.name} needs a key: set {where}, or give one in the configuration")
