@@ -62,7 +62,7 @@ def test_streams_say_what_they_are(base: str) -> None:
     for client in ASKING:
         reply = ask(base, client, "openai-chat/text")
         assert reply.headers["content-type"].startswith(kinds.get(client, "text/event-stream"))
-        assert reply.headers["cache-control"] == "no-cache"
+        assert reply.headers["cache-control"] == "no-cache, no-transform"
         assert "content-length" not in reply.headers
         assert "content-encoding" not in reply.headers
         assert reply.headers["x-request-id"]

@@ -33,9 +33,11 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ProxyError", "network", "the proxy refused or cannot be reached"),
     ("ClientConnectorSSLError", "network", "TLS failed"),
     ("SSLError", "network", "TLS failed"),
+    ("ServerFingerprintMismatch", "network", "its certificate is not the expected one"),
     ("ServerDisconnectedError", "network", "it closed the connection without an answer"),
     ("DecompressSizeError", "malformed", "the answer is too large when it is unpacked"),
     ("ContentEncodingError", "malformed", "the answer is not packed as it says"),
+    ("DecodingError", "malformed", "the answer is not packed as it says"),
     ("ClientPayloadError", "network", "the connection broke in the middle of the answer"),
     ("RemoteProtocolError", "network", "the connection broke in the middle of the answer"),
     ("ConnectionRefusedError", "network", "nothing listens there"),
@@ -43,12 +45,25 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ConnectTimeout", "timeout", "no connection in time"),
     ("PoolTimeout", "timeout", "no connection in time"),
     ("ReadTimeout", "timeout", "no answer in time"),
+    ("WriteTimeout", "timeout", "the request could not be sent in time"),
+    ("APITimeoutError", "timeout", "no answer in time"),
     ("TimeoutError", "timeout", "no answer in time"),
+    ("ConnectionResetError", "network", "the connection was reset"),
+    ("BrokenPipeError", "network", "the connection was closed while the request was sent"),
+    ("ConnectionAbortedError", "network", "the connection was aborted"),
+    ("TooManyRedirects", "malformed", "it redirects in circles"),
+    ("ContentTypeError", "malformed", "the answer is of another type than was asked for"),
     ("ClientResponseError", "malformed", "the answer is not HTTP"),
+    ("BadHttpMessage", "malformed", "the answer is not HTTP"),
+    ("ReadError", "network", "the connection broke in the middle of the answer"),
+    ("WriteError", "network", "the connection was closed while the request was sent"),
+    ("UnsupportedProtocol", "network", "its address is not http:// or https://"),
+    ("InvalidURL", "network", "its address is not valid"),
     ("JSONDecodeError", "malformed", "the answer is no JSON"),
     ("DecodeError", "malformed", "the answer is no JSON"),
     ("UnicodeDecodeError", "malformed", "the answer is no text"),
     ("APIResponseValidationError", "malformed", "the answer is not what was asked for"),
+    ("UnknownApiResponseError", "malformed", "the answer is not what was asked for"),
     ("ConnectError", "network", "it cannot be reached"),
     ("ClientConnectorError", "network", "it cannot be reached"),
 )
@@ -102,4 +117,4 @@ def _detailed(words: str, error: BaseException) -> str:
     status = getattr(error, "status", None)
     inner: Any = getattr(error, "os_error", None) or error
     detail = f"status {status}" if status else hide(str(getattr(inner, "strerror", "") or ""))
-    return f"{words} ({type(error).__name__}{': ' if detail else ''}{detail[:200]})"
+    return f"{words} ({detail[:200]})" if detail else words

@@ -25,7 +25,8 @@ TYPES: dict[str, bytes] = {
 }  # fmt: skip
 # What may be written between two frames without a reader's notice. Lines have nothing of the kind.
 SIGNS: dict[str, bytes] = {"sse": KEEP_ALIVE, "jsonarray": b"\n", "ndjson": b""}
-STREAMED: Headers = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+# `no-transform`: a proxy that compresses a stream holds its events back.
+STREAMED: Headers = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
 
 
 class Outlet:

@@ -121,7 +121,7 @@ class _Asking:
         except Exception as error:
             self.error = error if not isinstance(error, TimeoutError) else None
             asked.cancel()
-            raise self._broken(type(error).__name__) from error
+            raise self._broken("the request for a token failed") from error
 
 
 class _Answer:
