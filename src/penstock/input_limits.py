@@ -28,3 +28,8 @@ MAX_REQUEST_HEAD = 64 * 1024
 
 MAX_MODEL_NAME = 1024
 """Characters in the name of a model."""
+MAX_WEBSOCKET_BYTES = 32 * 2**20
+"""Bytes of requests that one WebSocket may have in flight (`serve.websocket_bytes`). Beyond it, reading pauses."""
+
+MAX_WEBSOCKET_TOTAL_BYTES = 256 * 2**20
+"""Bytes of requests that all WebSockets hold (`serve.websocket_total`). Beyond it, the largest is closed."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from penstock.errors import InputError
 from penstock.gateway.access import Access, Caller, Refused
 from penstock.gateway.config import AccessTable, GatewayConfig, Key, Limit, Serve
-from penstock.gateway.keys import PREFIX, KeyFile, digest, file_of, made
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from penstock.gateway.keys import PREFIX, digest
 
 ONE, TWO = f"{PREFIX}one-11111111", f"{PREFIX}two-22222222"
 KEYS = {"one": Key(hash=digest(ONE)), "two": Key(env="TWO", models=("fast", "lab/*"), tenant="team")}
@@ -64,7 +61,7 @@ THEIRS = [
 
 @pytest.mark.parametrize("host", OURS)
 def test_names_of_this_machine(host: str) -> None:
-    assert access().admit(scope(host=host)).key == "anonymous"
+    assert access(keys=KEYS).admit(scope(host=host, x_api_key=ONE)).key == "one"
 
 
 @pytest.mark.parametrize("host", THEIRS)
@@ -73,10 +70,10 @@ def test_names_of_others(host: str) -> None:
 
 
 def test_names_that_the_configuration_adds() -> None:
-    door = access(hosts=["gw.example.com"])
-    door.admit(scope(host="GW.example.com:443"))
+    door = access(keys=KEYS, hosts=["gw.example.com"])
+    door.admit(scope(host="GW.example.com:443", x_api_key=ONE))
     assert refusal(door, scope(host="evil.example"))[0] == 403
-    access(hosts=["*"]).admit(scope(host="evil.example"))
+    access(keys=KEYS, hosts=["*"]).admit(scope(host="evil.example", x_api_key=ONE))
 
 
 def test_a_server_of_others_answers_to_addresses_and_not_to_names() -> None:
@@ -124,8 +121,8 @@ def test_pages_that_the_configuration_adds() -> None:
 
 
 def test_a_page_of_the_gateway_itself_is_no_stranger() -> None:
-    door = access(hosts=["gw.example.com"])
-    door.admit(scope(host="gw.example.com", origin="https://gw.example.com"))
+    door = access(keys=KEYS, hosts=["gw.example.com"])
+    door.admit(scope(host="gw.example.com", origin="https://gw.example.com", x_api_key=ONE))
 
 
 def test_a_browser_may_ask_whether_it_may_ask() -> None:
@@ -197,10 +194,43 @@ def test_without_keys_only_this_machine_is_served() -> None:
     everywhere: dict[str, Any] = {"host": "0.0.0.0"}  # noqa: S104
     access(**everywhere).admit(scope())
     access(**everywhere).admit(scope(client="::1"))
-    access(**everywhere).admit(scope(client=None))  # a socket file, or no socket at all
+    access(**everywhere).admit(scope(client="::ffff:127.0.0.1"))
     assert refusal(access(**everywhere), scope(client="10.0.0.9")) == (401, "invalid_api_key")
-    assert refusal(access(), scope(x_forwarded_for="10.0.0.9"))[0] == 401  # a proxy on this machine is not this machine
     access(**everywhere, anonymous=True).admit(scope(client="10.0.0.9"))
+
+
+PROXIED: list[dict[str, Any]] = [
+    {"x_forwarded_for": "10.0.0.9"}, {"x_forwarded_host": "gw.example.com"}, {"x_forwarded_proto": "https"},
+    {"forwarded": "for=10.0.0.9"}, {"via": "1.1 proxy"}, {"x_real_ip": "10.0.0.9"}, {"cf_connecting_ip": "10.0.0.9"},
+    {"host": "gw.example.com"}, {"host": "gateway"}, {"host": ""}, {"client": None},
+]  # fmt: skip
+
+
+@pytest.mark.finding("SEC-5")
+@pytest.mark.parametrize("sign", PROXIED, ids=str)
+def test_a_request_through_a_proxy_is_not_local(sign: dict[str, Any]) -> None:
+    """The proxy connects from this machine for somebody who may be anywhere."""
+    door = access(hosts=["gw.example.com"])
+    assert door.admit(scope()).sees == "all"
+    assert refusal(door, scope(**sign)) == (401, "invalid_api_key")
+    with pytest.raises(Refused):
+        access(keys=KEYS, hosts=["gw.example.com"]).watch(scope(**sign))
+
+
+@pytest.mark.finding("SEC-5")
+def test_http_1_0_is_a_sign_of_a_proxy() -> None:
+    """So nginx asks, by default, with no header that would tell."""
+    assert refusal(access(), {**scope(), "http_version": "1.0"}) == (401, "invalid_api_key")
+    assert access().admit({**scope(), "http_version": "1.1"}).sees == "all"
+
+
+@pytest.mark.finding("SEC-5")
+def test_nobody_is_local_behind_a_declared_proxy() -> None:
+    door = access(proxy=True)
+    assert refusal(door, scope()) == (401, "invalid_api_key")
+    with pytest.raises(Refused):
+        door.watch(scope())
+    assert access(proxy=True, keys=KEYS).admit(scope(x_api_key=ONE)).key == "one"
 
 
 @pytest.mark.parametrize(("metrics", "near", "far"), [("local", 200, 401), ("open", 200, 200), ("key", 401, 401)])
@@ -242,56 +272,3 @@ def test_a_gateway_key_is_never_forwarded() -> None:
 
 def test_own_keys_are_not_forwarded_unless_said() -> None:
     assert access().admit(scope(x_api_key="sk-mine")) == Caller(sees="all")
-
-
-# ── the file ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_keys_of_the_file_open_and_close_a_running_gateway(tmp_path: Path) -> None:
-    config = GatewayConfig(data=tmp_path)
-    door = Access(config, {})
-    door._ring._look = 0.0  # as if a second had passed
-    file = file_of(config)
-    assert file is not None
-    secret = made()
-    file.add("laptop", Key(hash=digest(secret)))
-    assert secret not in file.path.read_text()
-    assert file.path.stat().st_mode & 0o077 == 0
-    assert door.admit(scope(x_api_key=secret)).key == "laptop"
-    assert refusal(door, scope())[0] == 401
-    door._ring._look = 0.0
-    file.revoke("laptop")
-    assert door.admit(scope()).key == "anonymous"
-
-
-def test_a_file_that_breaks_locks_nobody_out_and_lets_nobody_in(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = GatewayConfig(data=tmp_path)
-    (tmp_path / "keys.json").write_text("{")
-    with pytest.raises(InputError, match=r"keys\.json"):
-        Access(config, {})
-    (tmp_path / "keys.json").write_text(f'{{"a": {{"hash": "{digest(ONE)}"}}}}')
-    door = Access(config, {})
-    (tmp_path / "keys.json").write_text("{")
-    door._ring._look = 0.0
-    assert door.admit(scope(x_api_key=ONE)).key == "a"
-    assert refusal(door, scope())[0] == 401
-    assert "those known stay" in caplog.text
-
-
-def test_the_file_refuses_what_makes_no_sense(tmp_path: Path) -> None:
-    file = KeyFile(tmp_path / "keys.json")
-    file.add("a", Key(hash=digest("x")))
-    with pytest.raises(InputError, match="there is a key 'a' already"):
-        file.add("a", Key(hash=digest("y")))
-    with pytest.raises(InputError, match="there is no key 'b'"):
-        file.revoke("b")
-    file.path.write_text("{")
-    with pytest.raises(InputError, match=r"keys\.json"):
-        file.read()
-
-
-def test_made_keys_are_all_different() -> None:
-    assert len({made() for _ in range(100)}) == 100
-    assert made().startswith(PREFIX)

@@ -1,4 +1,4 @@
-"""`penstock keys`: gateway keys, made, listed and revoked. A key is shown once, when it is made; its hash is kept."""
+"""`penstock keys`: makes, lists, revokes and resets gateway keys. A key is shown once, when it is made."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ examples:
   penstock keys add ci --model 'openai/*' --model fast --requests 60 --tokens 200000
   penstock keys list
   penstock keys revoke ci
+  penstock keys reset
 
-The first key closes the gateway to whoever has none. A running gateway sees a change within a second. Keys are sent
-as Authorization: Bearer, x-api-key, x-goog-api-key, api-key, x-penstock-key, or ?key=.
+The first key closes the gateway to whoever has none. It stays closed when the last key is revoked; `reset` deletes all
+keys and returns to local use without keys, from the next start of the gateway on. A running gateway sees a change
+within a second, and ends what a revoked key has running. Keys are sent as Authorization: Bearer, x-api-key,
+x-goog-api-key, api-key, x-penstock-key, or ?key=.
 """
 
 
 def arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
-    parser.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
+    parser.add_argument("action", choices=("add", "list", "revoke", "reset"), help="what to do")
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the key's name")
     parser.add_argument("--config", metavar="FILE", type=Path, help="the gateway's configuration")
     parser.add_argument(
@@ -44,10 +47,11 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--day-tokens", metavar="N", type=int, default=0, help="tokens a day")
     parser.add_argument("--day-cost", metavar="DOLLARS", type=float, default=0.0, help="dollars a day")
     parser.add_argument("--json", action="store_true", help="the list as JSON")
+    parser.add_argument("--yes", action="store_true", help="reset without asking")
 
 
 def run(options: Namespace) -> int:
-    """Do one of the three."""
+    """Do one of the four."""
     from penstock.errors import InputError
     from penstock.gateway.config import load
     from penstock.gateway.keys import file_of
@@ -58,6 +62,8 @@ def run(options: Namespace) -> int:
         raise InputError('access.keys_file: "memory" keeps no keys; name a file')
     if options.action == "list":
         _list(config, file, as_json=options.json)
+    elif options.action == "reset":
+        return _reset(config, file, options)
     elif not options.name:
         raise InputError(f"keys {options.action} needs the name of a key")
     elif options.action == "add":
@@ -97,6 +103,36 @@ def _revoke(config: GatewayConfig, file: KeyFile, name: str) -> None:
     print(f"penstock: the key {name!r} opens nothing any more", file=sys.stderr)
 
 
+def _reset(config: GatewayConfig, file: KeyFile, options: Namespace) -> int:
+    from penstock.errors import InputError
+
+    if options.name:
+        raise InputError(
+            f"keys reset deletes all keys and takes no name; `penstock keys revoke {options.name}` ends one"
+        )
+    if config.keys:
+        names = ", ".join(f"[keys.{name}]" for name in config.keys)
+        raise InputError(f"{config.path} has keys too: take {names} out of it first")
+    if not options.yes and not _confirmed(file):
+        print("penstock: nothing was changed", file=sys.stderr)
+        return 1
+    file.reset()
+    said = "penstock: all keys are deleted; a gateway that is started now serves this machine without a key"
+    print(said, "penstock: gateways that are running stay closed until they are restarted", sep="\n", file=sys.stderr)
+    return 0
+
+
+def _confirmed(file: KeyFile) -> bool:
+    from penstock.errors import InputError
+
+    if not sys.stdin.isatty():
+        raise InputError(f"keys reset deletes every key in {file.path}; say --yes if that is what you want")
+    print(f"This deletes every key in {file.path}. Programs on this machine can then use the gateway without a key.",
+          file=sys.stderr)  # fmt: skip
+    print("Type yes to go on: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() == "yes"
+
+
 def _list(config: GatewayConfig, file: KeyFile, *, as_json: bool) -> None:
     kept = file.read()
     rows = {name: (key, str(file.path)) for name, key in kept.items()}
@@ -111,7 +147,8 @@ def _list(config: GatewayConfig, file: KeyFile, *, as_json: bool) -> None:
         print(msgspec.json.format(msgspec.json.encode(shown)).decode())
         return
     if not rows:
-        print("there are no keys: `penstock keys add NAME` makes one")
+        closed = "; until then, or `penstock keys reset`, the gateway stays closed" if file.required else ""
+        print(f"there are no keys: `penstock keys add NAME` makes one{closed}")
     wide = max([4, *map(len, rows)])
     for name, (key, place) in sorted(rows.items()):
         print(f"{name:<{wide}}  {_said(key)}  {place}")

@@ -67,7 +67,7 @@ def _rows(config: GatewayConfig, base: str, names: Sequence[str], model: str, ke
 
 
 def _warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
-    from penstock.gateway.access import loopback
+    from penstock.gateway.local_caller import loopback
 
     if keyed or loopback(config.serve.host):
         return

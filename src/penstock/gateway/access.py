@@ -6,9 +6,7 @@ that no page on the web can talk to a gateway that listens on loopback. Leans on
 
 from __future__ import annotations
 
-import ipaddress
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
@@ -18,6 +16,7 @@ from penstock.errors import StreamFault
 from penstock.events import Fault
 from penstock.gateway.config import GatewayConfig, Limit
 from penstock.gateway.keys import KeyRing, digest
+from penstock.gateway.local_caller import host_name, ip_address, local_caller, loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -50,7 +49,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks. `key` is the name of the gateway key, `tenant` whose state it may see, `models` patterns it may use.
 
     `forward` are the headers in which it sent a key of its own, and `secret` that key: passed on where the
-    configuration says so, empty otherwise. `sees`: whose turns it may look at.
+    configuration says so, empty otherwise. `sees`: whose turns it may look at. `key_hash` is the gateway key's hash:
+    with it a key that was revoked is told from a new one of the same name. Empty for callers without a key.
     """
 
     key: str = ANONYMOUS
@@ -60,6 +60,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     forward: dict[str, str] = {}
     secret: str = ""
     sees: Literal["own", "all"] = "own"
+    key_hash: str = ""
 
     def may(self, *models: str) -> bool:
         """Whether one of these names of a model is among those it may use."""
@@ -86,8 +87,8 @@ class Access:
         self.reload(config)
 
     def reload(self, config: GatewayConfig) -> None:
+        self._ring.reload(config)  # first: a configuration whose keys cannot be read changes nothing
         self._config = config
-        self._ring.reload(config)
         self._familiar: set[str] = set()  # values of Host that were looked at
         self._hosts = frozenset(name.lower() for name in (*config.access.hosts, config.serve.host))
         self._origins = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
@@ -95,7 +96,29 @@ class Access:
     @property
     def keyed(self) -> bool:
         """Whether a gateway key is asked for."""
-        return bool(self._ring)
+        return self._ring.required
+
+    @property
+    def keys_version(self) -> int:
+        """A number that changes when the keys do."""
+        self._ring.refresh()
+        return self._ring.version
+
+    def revoked(self, caller: Caller, *, open_ended: bool = False) -> Fault | None:
+        """Why work that began earlier may not go on; None if it may.
+
+        A caller without a key may finish what it began before the first key was made, unless it is `open_ended`: a feed
+        or a connection that would otherwise stay for ever.
+        """
+        if caller.key_hash:
+            if self._ring.holds(caller.key, caller.key_hash):
+                return None
+            said = f"the gateway key {caller.key!r} was revoked"
+        elif open_ended and self._ring.required:
+            said = "this gateway now requires a key; connect again with one"
+        else:
+            return None
+        return Fault("auth", said, status=401, code="key_revoked")
 
     @property
     def origins(self) -> frozenset[str]:
@@ -122,7 +145,7 @@ class Access:
     def watch(self, scope: MutableMapping[str, Any]) -> None:
         """Let whoever asks for the metrics in, or not."""
         headers, open_to = _headers(scope), self._config.access.metrics
-        free = open_to == "open" or (open_to == "local" and _local(scope, headers))
+        free = open_to == "open" or (open_to == "local" and self._local(scope, headers))
         self.admit(scope, headers, key=not free)
 
     # ── browsers ──────────────────────────────────────────────────────────────────────────────────
@@ -131,7 +154,7 @@ class Access:
         """A page whose own name was made to point here still says that name in Host."""
         if host in self._familiar:
             return
-        name = _name(host)
+        name = host_name(host)
         if name and "*" not in self._hosts and name not in self._hosts and not self._ours(name):
             said = f"this server does not answer to the name {name[:200]!r}: add it to access.hosts in penstock.toml"
             raise refused(403, "permission", said, code="host_not_allowed")
@@ -144,7 +167,7 @@ class Access:
             return True
         if name.endswith(".localhost"):
             return True
-        address = _address(name)
+        address = ip_address(name)
         return address is not None and (address.is_loopback or not loopback(self._config.serve.host))
 
     def check_origin(self, headers: Mapping[str, str]) -> None:
@@ -195,31 +218,48 @@ class Access:
 
     def _caller(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> Caller:
         given = _given(scope, headers)
-        if not self._ring:
+        if not self._ring.required:
             return self._stranger(scope, headers, given)
         held = next((key for key in map(self._ring.find, given.values()) if key is not None), None)
         if held is None:
-            said = "no gateway key was sent" if not given else "the gateway key is not known here"
-            raise refused(401, "auth", f"{said}; `penstock keys add NAME` makes one", code="invalid_api_key")
-        name, key = held
+            raise refused(401, "auth", self._unknown(bool(given)), code="invalid_api_key")
+        name, key, hashed = held
         rest = {header: value for header, value in given.items() if self._ring.find(value) is None}
         return Caller(
             key=name, tenant=key.tenant or name, models=key.models, limits=key.limits or self._config.limits,
-            sees=key.inspect, **self._forward(headers, rest),
+            sees=key.inspect, key_hash=hashed, **self._forward(headers, rest),
         )  # fmt: skip
+
+    def _unknown(self, given: bool) -> str:  # noqa: FBT001 — whether a key was sent
+        """Why a caller is not let in where a key is required, and what to do."""
+        if self._ring:
+            said = "the gateway key is not known here" if given else "no gateway key was sent"
+            return f"{said}; `penstock keys add NAME` makes one"
+        anew = "`penstock keys reset` and a restart return to local use without keys"
+        if self._ring.problem:
+            return f"{self._ring.problem}, so nobody is let in: the log says what is wrong with it; {anew}"
+        said = "no gateway key is left, and this gateway has had keys, so it stays closed"
+        return f"{said}: `penstock keys add NAME` makes a new one; {anew}"
 
     def _stranger(
         self, scope: MutableMapping[str, Any], headers: Mapping[str, str], given: Mapping[str, str]
     ) -> Caller:
         """Without any keys there are only callers of this machine, those who bring their own, or all, if so said."""
         config = self._config
-        own, local = self._forward(headers, given), _local(scope, headers)
+        own, local = self._forward(headers, given), self._local(scope, headers)
         if not (config.access.anonymous or own or local):
-            said = "no gateway keys are set up, so only this machine is served; `penstock keys add NAME` makes one"
+            said = (
+                "no gateway keys are set up, so only programs on this machine that connect to localhost, without a "
+                "proxy, are served; `penstock keys add NAME` makes a key"
+            )
             raise refused(401, "auth", said, code="invalid_api_key")
         tenant = f"{ANONYMOUS}:{digest(own['secret'])[7:23]}" if own else ANONYMOUS
         sees: Literal["own", "all"] = "all" if local else "own"
         return Caller(tenant=tenant, limits=config.limits, sees=sees, **own)
+
+    def _local(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
+        """Whether a program on this machine asks. With a proxy in front nobody can tell."""
+        return not self._config.access.proxy and local_caller(scope, headers)
 
     def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
         if not self._config.forward or not given:
@@ -259,40 +299,3 @@ def _given(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[
         asked = dict(parse_qsl(query.decode("latin-1"))).get("key")
         made |= {"?key": asked} if asked else {}
     return made
-
-
-def _name(host: str) -> str:
-    """`name:80` → `name`, `[::1]:80` → `::1`."""
-    host = host.strip().lower().rstrip(".")
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
-
-
-@lru_cache(1000)
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None
-
-
-def loopback(name: str) -> bool:
-    """Whether a name or an address is this machine's own, and nobody else's."""
-    address = _address(name)
-    return address.is_loopback if address is not None else name == "localhost" or name.endswith(".localhost")
-
-
-def _local(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
-    """Whether it comes from this machine: no socket, or loopback, and no proxy speaking for somebody else."""
-    if "x-forwarded-for" in headers or "forwarded" in headers:
-        return False
-    client = scope.get("client")
-    return not client or _own(client[0])
-
-
-@lru_cache(1000)
-def _own(name: str) -> bool:
-    """Whether a socket's other end is on this machine; what is no address is a socket file of its."""
-    address = _address(name)
-    return address is None or address.is_loopback

@@ -17,6 +17,7 @@ from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
 from penstock.gateway import HOST, PORT
 from penstock.gateway.places import Place, found
+from penstock.input_limits import MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
 from penstock.store.sqlite import ABSENT, folder
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class Serve(_Table, frozen=True):
     write: float = 60.0  # that a client may take no byte of its stream
     drain: float = 30.0  # that streams are given to end when the server stops
     streams: int = 2_000  # open at once, of all callers
+    websocket_bytes: int = MAX_WEBSOCKET_BYTES  # of requests in flight on one WebSocket
+    websocket_total: int = MAX_WEBSOCKET_TOTAL_BYTES  # of requests and remembered turns of all WebSockets
+    websocket_age: float = 86_400.0  # after which a WebSocket is closed between two requests; 0: never
 
 
 class Limit(_Table, frozen=True):
@@ -78,6 +82,7 @@ class AccessTable(_Table, frozen=True):
     """Who may come in. `keys`: with "forward" the client's own key is passed on to the provider.
 
     `hosts`: names the server answers to besides this machine's own. `origins`: pages that may ask it from a browser.
+    `proxy`: a reverse proxy is in front, so no caller counts as a program on this machine.
     """
 
     hosts: tuple[str, ...] = ()
@@ -85,6 +90,7 @@ class AccessTable(_Table, frozen=True):
     keys: Literal["own", "forward"] = "own"
     keys_file: str = ""  # where `penstock keys` keeps them; empty: with the data
     anonymous: bool = False  # other machines may ask without any key
+    proxy: bool = False
     metrics: Literal["local", "open", "key"] = "local"  # who sees /metrics without a key: this machine, all, nobody
 
 

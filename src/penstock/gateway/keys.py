@@ -2,6 +2,9 @@
 
 A key is long and random, so one SHA-256 of it is as good as any slow hash. Those of `penstock.toml` and those of the
 file count alike; a change of the file is seen within a second.
+
+Once a key has existed, one is required: an empty, missing or damaged key file refuses everybody. A marker file beside
+the key file keeps that across restarts; `penstock keys reset` removes it.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ import logging
 import os
 import secrets
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
 from penstock.errors import InputError
 from penstock.gateway.config import GatewayConfig, Key, place_of
+from penstock.store import private_file
 from penstock.store.sqlite import ABSENT
 
 if TYPE_CHECKING:
@@ -27,7 +31,13 @@ if TYPE_CHECKING:
 PREFIX = "pk-penstock-"
 FILE = "keys.json"
 VARIABLE = "PENSTOCK_GATEWAY_KEY"  # a key of the one who starts the server, such as an editor's for its own windows
-LOOK = 1.0  # seconds between two looks at the file
+LOOK = 0.25  # seconds between two looks at the file
+STARTED_WITH = "started-with"  # the name of the key in VARIABLE
+MARKER = ".required"  # appended to the name of the key file
+_MARKED = (
+    b"Gateway keys have been in use here, so one is required. `penstock keys reset` deletes all keys and this file.\n"
+)
+Stamp: TypeAlias = tuple[int, ...]
 log = logging.getLogger("penstock.keys")
 
 
@@ -48,10 +58,11 @@ def file_of(config: GatewayConfig) -> KeyFile | None:
 
 
 class KeyFile:
-    """The file. Every change replaces it whole, so that no reader sees half of one."""
+    """The file. Every change is made under a lock and replaces it whole, so that none is lost and none is half seen."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.marker = path.with_name(path.name + MARKER)
 
     def read(self) -> dict[str, Key]:
         try:
@@ -60,101 +71,170 @@ class KeyFile:
             return {}
         try:
             return msgspec.json.decode(data, type=dict[str, Key])
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InputError(f"{self.path}: {error}; `penstock keys` writes this file") from None
 
     def add(self, name: str, key: Key) -> None:
-        rows = self.read()
-        if name in rows:
-            raise InputError(f"there is a key {name!r} already; revoke it first, or choose another name")
-        self._write({**rows, name: key})
+        with private_file.locked(self.path):
+            rows = self.read()
+            if name in rows:
+                raise InputError(f"there is a key {name!r} already; revoke it first, or choose another name")
+            self.mark()  # first: a crash in between must not leave a gateway that opens again
+            self._write({**rows, name: key})
 
     def revoke(self, name: str) -> None:
-        rows = self.read()
-        if name not in rows:
-            known = ", ".join(sorted(rows)) or "none"
-            raise InputError(f"there is no key {name!r} in {self.path}; there is: {known}")
-        self._write({other: key for other, key in rows.items() if other != name})
+        with private_file.locked(self.path):
+            rows = self.read()
+            if name not in rows:
+                known = ", ".join(sorted(rows)) or "none"
+                raise InputError(f"there is no key {name!r} in {self.path}; there is: {known}")
+            self.mark()
+            self._write({other: key for other, key in rows.items() if other != name})
+
+    def reset(self) -> None:
+        """Delete all keys, and the marker: without keys a gateway serves its own machine again."""
+        with private_file.locked(self.path):
+            private_file.remove(self.path)
+            private_file.remove(self.marker)
+
+    def mark(self) -> None:
+        """Remember that keys have existed."""
+        if not self.marker.exists():
+            private_file.replace(self.marker, _MARKED)
+
+    @property
+    def required(self) -> bool:
+        """Whether keys have existed. An empty key file says so too: older versions wrote no marker."""
+        return os.path.lexists(self.marker) or os.path.lexists(self.path)
 
     def _write(self, rows: Mapping[str, Key]) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self.path.with_suffix(f".{os.getpid()}")
-        fresh.unlink(missing_ok=True)
-        fresh.touch(0o600)
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
-        fresh.replace(self.path)
+        private_file.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+
+
+class Held(NamedTuple):
+    """A key that was found. `hash` tells it from another key of the same name."""
+
+    name: str
+    key: Key
+    hash: str
 
 
 class KeyRing:
-    """The keys that open this gateway. Empty: there are none."""
+    """The keys that open this gateway. `required` stays true once there was a key, for as long as the process runs."""
 
     def __init__(self, config: GatewayConfig, env: Mapping[str, str] | None = None) -> None:
         self._env: Mapping[str, str] = os.environ if env is None else env
+        self._required = False
+        self.version = 0  # grows with every change
+        self.problem = ""  # why the keys of the file are not known
+        self._rows: list[tuple[bytes, str, Key]] = []
+        self._file: KeyFile | None = None
+        self._stamp: Stamp = ()
+        self._look = 0.0
         self.reload(config)
 
     def reload(self, config: GatewayConfig) -> None:
-        self._config = config
-        self._file = file_of(config)
-        self._look, self._stamp = 0.0, (-1, -1)
-        self._rows: list[tuple[bytes, str, Key]] = []
-        self._read()
+        """Take another configuration. Raises, and changes nothing, if its keys cannot be read."""
+        file = file_of(config)
+        stamp = _stamp(file)
+        kept = file.read() if file else {}
+        rows = self._hashed(kept, config)
+        self._config, self._file = config, file
+        self._set(rows, stamp)
+        self._mark(kept)
+
+    @property
+    def required(self) -> bool:
+        """Whether a caller must show a key."""
+        self.refresh()
+        return self._required
 
     def __bool__(self) -> bool:
-        self._refresh()
+        self.refresh()
         return bool(self._rows)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Those that are known by value: they stand in variables."""
-        found = (self._env.get(key.env, "") for key in self._told().values() if key.env)
+        found = (self._env.get(key.env, "") for key in self._told(self._config).values() if key.env)
         return tuple(filter(None, found))
 
-    def find(self, given: str) -> tuple[str, Key] | None:
+    def find(self, given: str) -> Held | None:
         """The key that was given; the time it takes says nothing about which, or how near."""
-        self._refresh()
-        hashed = digest(given).encode()
-        found: tuple[str, Key] | None = None
+        self.refresh()
+        hashed = digest(given)
+        wanted = hashed.encode()
+        found: Held | None = None
         for known, name, key in self._rows:
-            if hmac.compare_digest(known, hashed):
-                found = (name, key)
+            if hmac.compare_digest(known, wanted):
+                found = Held(name, key, hashed)
         return found
 
-    def _refresh(self) -> None:
-        """Look whether the file has changed, now and then."""
+    def holds(self, name: str, hashed: str) -> bool:
+        """Whether a key that was found earlier is still there."""
+        self.refresh()
+        wanted = hashed.encode()
+        return any(name == other and hmac.compare_digest(known, wanted) for known, other, _ in self._rows)
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed; look at most every `LOOK` seconds."""
         now = time.monotonic()
         if now < self._look:
             return
         self._look = now + LOOK
-        if self._stamped() != self._stamp:
-            try:
-                self._read()
-            except (InputError, OSError) as error:  # whoever could come in still can, and nobody else
-                self._stamp = self._stamped()
-                log.error("the keys were not read again, those known stay: %s", error)  # noqa: TRY400
-
-    def _told(self) -> Mapping[str, Key]:
-        """The keys of the configuration, and the one that came with the process."""
-        own = {"started-with": Key(env=VARIABLE, inspect="all")} if self._env.get(VARIABLE) else {}
-        return {**own, **self._config.keys}
-
-    def _read(self) -> None:
-        stamp = self._stamped()
-        rows = {**(self._file.read() if self._file else {}), **self._told()}
-        self._rows = [(self._hashed(name, key).encode(), name, key) for name, key in rows.items()]
-        self._stamp = stamp
-
-    def _stamped(self) -> tuple[int, int]:
-        if self._file is None:
-            return (0, 0)
+        stamp = _stamp(self._file)
+        if stamp == self._stamp:
+            return
         try:
-            found = self._file.path.stat()
-        except OSError:
-            return (0, 0)
-        return (found.st_mtime_ns, found.st_size)
+            kept = self._file.read() if self._file else {}
+            rows = self._hashed(kept, self._config)
+        except (InputError, OSError) as error:
+            # Who was revoked cannot be known: no key of the file is accepted until it can be read again.
+            log.error("the key file cannot be read, its keys are refused: %s", error)  # noqa: TRY400
+            self._set(self._hashed({}, self._config), stamp, f"the key file cannot be read ({type(error).__name__})")
+        else:
+            self._set(rows, stamp)
+            self._mark(kept)
 
-    def _hashed(self, name: str, key: Key) -> str:
+    def _set(self, rows: list[tuple[bytes, str, Key]], stamp: Stamp, problem: str = "") -> None:
+        self._rows, self._stamp, self._look = rows, stamp, time.monotonic() + LOOK
+        self.problem = problem
+        self.version += 1
+        self._required = self._required or bool(rows) or (self._file is not None and self._file.required)
+
+    def _mark(self, kept: Mapping[str, Key]) -> None:
+        """Remember that there are keys. A key that came with the process leaves no marker: it goes with the process."""
+        if self._file is None or not (kept or self._config.keys):
+            return
+        try:
+            self._file.mark()
+        except OSError as error:
+            log.warning("%s cannot be written (%s): after a restart without keys this gateway would open to this "
+                        "machine", self._file.marker, error)  # fmt: skip
+
+    def _told(self, config: GatewayConfig) -> Mapping[str, Key]:
+        """The keys of the configuration, and the one that came with the process."""
+        own = {STARTED_WITH: Key(env=VARIABLE, inspect="all")} if self._env.get(VARIABLE) else {}
+        return {**own, **config.keys}
+
+    def _hashed(self, kept: Mapping[str, Key], config: GatewayConfig) -> list[tuple[bytes, str, Key]]:
+        rows = {**kept, **self._told(config)}
+        return [(self._hash(name, key).encode(), name, key) for name, key in rows.items()]
+
+    def _hash(self, name: str, key: Key) -> str:
         if not key.env:
             return key.hash
         if not self._env.get(key.env):
             raise InputError(f"keys.{name}.env: the variable {key.env} is not set")
         return digest(self._env[key.env])
+
+
+def _stamp(file: KeyFile | None) -> Stamp:
+    """What changes when the file does. The inode: a file that is replaced may have the size and time of the old one."""
+    if file is None:
+        return ()
+    try:
+        found = file.path.stat()
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
