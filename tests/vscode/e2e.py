@@ -168,10 +168,14 @@ class Control(Server):
 class Editor:
     """The editor's folders, which outlive a window of it."""
 
-    def __init__(self, work: Path, settings: Mapping[str, Any], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, work: Path, settings: Mapping[str, Any], env: Mapping[str, str] | None = None, *, trust: bool = False
+    ) -> None:
         self.work = work
         self.settings = dict(settings)
         self.env = dict(env or {})
+        self.trust = trust  # workspace trust is on, and no workspace is trusted
+        self.opened: dict[str, str] = {}  # suites that open a workspace file instead of the folder
         self.notices: list[str] = []  # what the last window told a person
 
     def drive(self, how: str, job: Mapping[str, Any], *, limit: float) -> subprocess.CompletedProcess[str]:
@@ -199,6 +203,7 @@ class Editor:
         tests = str(EXTENSION / "dist-tests/index.cjs")
         shots = str(Path(os.environ.get("PENSTOCK_SHOTS") or self.work).resolve())
         job = {"extension": str(EXTENSION), "tests": tests, "suites": list(names), "limit": limit, "shots": shots}
+        job |= {"trust": self.trust, "opened": self.opened}
         done = self.drive("runner.mjs", job, limit=limit * len(names))
         told = re.search(r"^notices: (.*)$", done.stdout, re.MULTILINE)
         self.notices = json.loads(told[1]) if told else []

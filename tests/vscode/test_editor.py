@@ -78,6 +78,7 @@ def looking_at(upstream: Upstream) -> dict[str, Any]:
         "closed": lambda _: closed(upstream),
         "asked": lambda _: len(upstream.seen),
         "last": lambda _: upstream.seen[-1].body.decode(),
+        "bodies": lambda _: [seen.body.decode() for seen in upstream.seen],
     }
 
 
@@ -217,6 +218,47 @@ def test_many_models_further_gateways_keys_and_what_is_off_by_default(tmp_path: 
         with Control(commands) as control:
             right(editor.suites(["keys", "extras"], control), least=14)
     assert [notice for notice in editor.notices if "Set Key" in notice]
+
+
+FILLING = """
+[providers.mistral]
+base_url = "{url}"
+key = "made-up"
+models = ["codestral-latest", "evil-1"]
+"""
+
+
+@pytest.mark.finding("VSC-2")
+def test_completions_are_asked_for_by_allowed_documents_only(tmp_path: Path) -> None:
+    with scripted(filling) as upstream, Gateway(tmp_path, config=FILLING.format(url=upstream.url)) as gateway:
+        editor = Editor(tmp_path, settings(gateway))
+        with Control(looking_at(upstream)) as control:
+            right(editor.suites(["privacy"], control), least=10)
+
+
+# What a stranger's folder would set: everything on, every request to a model of the stranger's choice.
+EVIL = {
+    "penstock.completions.enabled": True, "penstock.completions.model": "mistral/evil-1",
+    "penstock.completions.delay": 0, "penstock.commitMessage.enabled": True,
+    "penstock.commitMessage.model": "mistral/evil-1", "penstock.models.utility": "mistral/evil-1",
+    "penstock.models.show": ["mistral/evil-1"], "penstock.python": "/evil/python",
+    "penstock.gateway.url": "http://127.0.0.1:9", "penstock.gateway.arguments": ["--evil"],
+    "penstock.gateway.config": "/evil/penstock.toml",
+}  # fmt: skip
+
+
+@pytest.mark.finding("SEC-12")
+def test_an_untrusted_workspace_switches_nothing_on(tmp_path: Path) -> None:
+    folder = tmp_path / "workspace"
+    (folder / ".vscode").mkdir(parents=True)
+    (folder / ".vscode/settings.json").write_text(json.dumps(EVIL))
+    file = tmp_path / "evil.code-workspace"
+    file.write_text(json.dumps({"folders": [{"path": str(folder)}], "settings": EVIL}))
+    with scripted(filling) as upstream, Gateway(tmp_path, config=FILLING.format(url=upstream.url)) as gateway:
+        editor = Editor(tmp_path, {**settings(gateway), "security.workspace.trust.startupPrompt": "never"}, trust=True)
+        editor.opened = {"untrustedFile": str(file)}
+        with Control(looking_at(upstream)) as control:
+            right(editor.suites(["untrustedFile", "untrusted"], control), least=3)
 
 
 @pytest.mark.row("G2")

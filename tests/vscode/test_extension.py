@@ -231,12 +231,54 @@ def test_gated_fields_are_never_named() -> None:
         assert not re.search(r"(editTools|isDefault|requiresAuthorization)\s*:", file.read_text()), file.name
 
 
-def test_settings_that_decide_what_is_run_or_asked_are_not_a_workspaces() -> None:
-    properties = json.loads((EXTENSION / "package.json").read_text())["contributes"]["configuration"]["properties"]
-    assert {name for name, row in properties.items() if row.get("scope") == "machine"} == {
-        "penstock.gateway.url", "penstock.gateway.start", "penstock.gateway.config", "penstock.gateway.arguments",
-    }  # fmt: skip
+def manifest() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((EXTENSION / "package.json").read_text())
+    return found
+
+
+OUTSIDE_WORKSPACES = {"machine", "application"}  # scopes that no workspace can set
+# Settings that an untrusted workspace may set. Each entry says why that sends nothing.
+HARMLESS = {
+    "penstock.reasoning": "changes how thinking is shown",
+    "penstock.completions.exclude": "values of a workspace only add patterns (vscode/src/policy.ts)",
+}
+
+
+@pytest.mark.finding("SEC-12")
+def test_an_untrusted_workspace_sets_only_what_is_harmless() -> None:
+    """A new setting fails here until it has a scope, a restriction or a reason."""
+    properties = manifest()["contributes"]["configuration"]["properties"]
+    restricted = set(manifest()["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"])
+    outside = {name for name, row in properties.items() if row.get("scope") in OUTSIDE_WORKSPACES}
+    assert set(properties) == outside | restricted | set(HARMLESS)
+    assert restricted.isdisjoint(HARMLESS)
+    assert outside.isdisjoint(HARMLESS)
+    policy = (EXTENSION / "src/policy.ts").read_text()
+    named = re.search(r"HARMLESS[^=]*= new Set\(\[([^\]]*)\]\)", policy)
+    assert named is not None
+    assert {f"penstock.{name}" for name in re.findall(r'"([^"]+)"', named[1])} == set(HARMLESS)
+
+
+@pytest.mark.finding("SEC-12")
+def test_where_requests_go_and_what_is_run_is_never_a_workspaces() -> None:
+    properties = manifest()["contributes"]["configuration"]["properties"]
+    gateway = {name for name in properties if name.startswith("penstock.gateway.")}
+    assert {name for name, row in properties.items() if row.get("scope") in OUTSIDE_WORKSPACES} >= gateway
     assert properties["penstock.python"]["scope"] == "machine-overridable"
+    # Without a scope a setting is the window's: the folders of a workspace file cannot set it one by one.
+    scopes = {row.get("scope", "window") for row in properties.values()}
+    assert scopes <= {*OUTSIDE_WORKSPACES, "machine-overridable", "window"}
+
+
+@pytest.mark.finding("SEC-12")
+def test_settings_are_read_in_one_place() -> None:
+    """Whatever else read them could count values of an untrusted workspace."""
+    for file in (EXTENSION / "src").rglob("*.ts"):
+        readers = re.findall(r"getConfiguration\((\w*|\"\w+\")\)[^;]*", file.read_text())
+        assert set(readers) <= ({"SECTION"} if file.name in {"settings.ts", "commands.ts"} else {'"chat"'}), file.name
+    commands = (EXTENSION / "src/commands.ts").read_text()
+    assert "from.get" not in commands
+    assert ").get" not in re.sub(r"\s", "", commands.replace("getExtension", ""))
 
 
 def test_completions_and_commit_messages_are_off_by_default() -> None:

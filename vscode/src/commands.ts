@@ -2,7 +2,7 @@
 
 import * as vscode from "vscode";
 import { said } from "./errors.ts";
-import { commitMessage, commitPrompt } from "./extras/commit.ts";
+import { commitMessage, commitPrompt, withoutExcluded } from "./extras/commit.ts";
 import { endpointEntry } from "./extras/endpoint.ts";
 import { type Usage, usageReport } from "./extras/usage.ts";
 import { Client } from "./gateway/client.ts";
@@ -149,12 +149,13 @@ async function generateCommitMessage(_: Parts, of?: unknown): Promise<void> {
   if (!repository) throw new Error("there is no Git repository in this workspace");
   const diff = (await repository.diff(true)) || (await repository.diff());
   if (!diff) throw new Error("there is no change to describe");
-  const wanted = vscode.workspace.getConfiguration(SECTION).get<string>("commitMessage.model") || UTILITY;
+  const { commitMessage: writing, completions } = settings();
+  const wanted = writing.model || UTILITY;
   const [model] = await vscode.lm.selectChatModels({ vendor: VENDOR, id: wanted });
   if (!model) throw new Error(`there is no model ${wanted}`);
   const recent = await repository.log({ maxEntries: 5 }).catch(() => []);
   const prompt = commitPrompt(
-    diff,
+    withoutExcluded(diff, completions.exclude),
     recent.map(({ message }) => message.split("\n")[0] ?? ""),
   );
   await vscode.window.withProgress(

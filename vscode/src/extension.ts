@@ -2,7 +2,7 @@
 
 import * as vscode from "vscode";
 import { registerCommands } from "./commands.ts";
-import { completionProvider, completionsWhileOn } from "./completing.ts";
+import { completionsWhileOn } from "./completing.ts";
 import { Failure } from "./errors.ts";
 import { bundleIn } from "./gateway/bundle.ts";
 import { Client } from "./gateway/client.ts";
@@ -90,7 +90,7 @@ export function activate(context: vscode.ExtensionContext): void {
     output,
     setup: { address, settings, thinks: provider.thinks, version, log, show: (name, text) => pages.show(name, text) },
   });
-  completionsWhileOn(context, settings, completionProvider(address, settings, log));
+  completionsWhileOn(context, { address, settings, log });
 }
 
 /** Nothing to do: what must be undone is in the subscriptions. */

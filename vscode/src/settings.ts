@@ -1,9 +1,10 @@
-// The settings as values. What decides where requests go, or what is run, is read from the user's own settings only: see
-// `scope` in package.json.
+// The settings as values. What decides where requests go, or what is run, is read from the user's own settings only (`scope` in
+// package.json); what switches sending on, or names a model, from a workspace only once it is trusted (`policy.ts`).
 
 import * as vscode from "vscode";
 import type { Reasoning } from "./chat/reply.ts";
 import { type Choice, FEW } from "./models.ts";
+import { type Levels, patternsOf, trustedValue } from "./policy.ts";
 
 export const SECTION = "penstock";
 const KEY = "penstock.gateway.key";
@@ -16,13 +17,21 @@ export interface Settings {
   readonly arguments: readonly string[];
   readonly reasoning: Reasoning;
   readonly models: Choice;
-  readonly completions: { readonly enabled: boolean; readonly model: string; readonly delay: number };
+  readonly completions: {
+    readonly enabled: boolean;
+    readonly model: string;
+    readonly delay: number;
+    /** Globs of the files that are never sent. */
+    readonly exclude: readonly string[];
+  };
   readonly commitMessage: { readonly enabled: boolean; readonly model: string };
 }
 
 export function settings(): Settings {
   const from = vscode.workspace.getConfiguration(SECTION);
-  const of = <T>(name: string, otherwise: T): T => from.get<T>(name) ?? otherwise;
+  const levels = (name: string): Levels => from.inspect(name) ?? {};
+  const of = <T>(name: string, otherwise: T): T =>
+    trustedValue(name, from.get<T>(name), levels(name), vscode.workspace.isTrusted) ?? otherwise;
   return {
     url: of("gateway.url", "").trim(),
     start: of("gateway.start", true),
@@ -40,6 +49,7 @@ export function settings(): Settings {
       enabled: of("completions.enabled", false),
       model: of("completions.model", ""),
       delay: of("completions.delay", 250),
+      exclude: patternsOf(levels("completions.exclude")),
     },
     commitMessage: { enabled: of("commitMessage.enabled", false), model: of("commitMessage.model", "") },
   };

@@ -31,8 +31,11 @@ const freePort = () =>
     });
   });
 
-/** Start the editor in a work folder. `settings` are the user's; `env` is added to that of the editor. */
-export async function startCode(work, { settings = {}, env = {}, port } = {}) {
+/**
+ * Start the editor in a work folder. `settings` are the user's; `env` is added to that of the editor; `trust` switches
+ * workspace trust on: every folder is untrusted then.
+ */
+export async function startCode(work, { settings = {}, env = {}, port, trust = false } = {}) {
   const folder = (...names) => {
     const made = path.join(work, ...names);
     fs.mkdirSync(made, { recursive: true });
@@ -55,7 +58,8 @@ export async function startCode(work, { settings = {}, env = {}, port } = {}) {
       SERVER,
       ...["--auth", "none", "--bind-addr", `127.0.0.1:${chosen}`, "--config", path.join(work, "empty.yaml")],
       ...["--user-data-dir", data, "--extensions-dir", extensions, "--disable-telemetry", "--disable-update-check"],
-      ...["--disable-workspace-trust", "--disable-getting-started-override", "--reconnection-grace-time", "3"],
+      ...(trust ? [] : ["--disable-workspace-trust"]),
+      ...["--disable-getting-started-override", "--reconnection-grace-time", "3"],
       ...["--vscode-option", "enable-smoke-test-driver"],
     ],
     {

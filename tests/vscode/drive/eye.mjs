@@ -49,6 +49,11 @@ const LOOKS = {
   /** Press a button of a message. */
   press: ({ page }, label) =>
     page.locator(`.notification-list-item .monaco-button:text-is('${label}')`).first().click({ timeout: LIMIT }),
+  /** Trust the workspace, as a person does: by a button of the page that `workbench.trust.manage` opens. */
+  trust: ({ page }) =>
+    page.locator(".workspace-trust-editor .monaco-button:has-text('Trust')").first().click({ timeout: LIMIT }),
+  /** Type into whatever has the focus. */
+  type: ({ page }, text) => page.keyboard.type(text),
   /** Type into the box that has the focus, and Enter. */
   enter: async ({ page }, text) => {
     await page.locator(".quick-input-widget:visible input").first().waitFor({ timeout: LIMIT });

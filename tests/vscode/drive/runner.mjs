@@ -1,5 +1,6 @@
 // The official test runner of VS Code, in a real one: node runner.mjs JOB.json
-// A job: {work, extension, tests, suites, settings, env, limit}. Runs each suite in a window of its own, one after the other,
+// A job: {work, extension, tests, suites, settings, env, limit, trust, opened}. `opened` maps suites to the workspace file that is opened
+// instead of the folder. Runs each suite in a window of its own, one after the other,
 // and prints what the tests print, and what a person was told; exits as the tests do. The tests inside may ask what the
 // page shows: see eye.mjs.
 import fs from "node:fs";
@@ -46,8 +47,9 @@ async function run(context, suite) {
     ["extensionDevelopmentPath", remote(job.extension)],
     ["skipWelcome", "true"],
   ];
-  const address = (rows) =>
-    `${code.url}/?${new URLSearchParams({ folder: code.workspace, payload: JSON.stringify(rows) })}`;
+  const file = job.opened?.[suite];
+  const opened = file ? { workspace: file } : { folder: code.workspace };
+  const address = (rows) => `${code.url}/?${new URLSearchParams({ ...opened, payload: JSON.stringify(rows) })}`;
   eye.look({ page, suite, plain: address(payload), shots: job.shots ?? job.work });
   await page.goto(address([...payload, ["extensionTestsPath", remote(job.tests)]]));
   await notices(page, over);

@@ -1,5 +1,7 @@
 // Inline completions by filling in the middle, as values: what is asked, what is cached, when to ask. Off by default.
 
+import { isBlank } from "./eligibility.ts";
+
 export interface Place {
   readonly prefix: string;
   readonly suffix: string;
@@ -57,6 +59,7 @@ export class Filler {
   }
 
   async fill(place: Place, { model, delay }: Wish, signal: AbortSignal): Promise<string> {
+    if (isBlank(place.prefix)) return "";
     const cached = this.#known.get(place);
     if (cached) return cached;
     if (!model || !(await debounce(delay, signal))) return "";
