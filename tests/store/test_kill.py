@@ -30,10 +30,11 @@ from pathlib import Path
 from penstock.store.journal import JournalRows, Turn
 from penstock.store.rows import SqliteRows
 from penstock.store.writer import Writer
+from penstock.stores import Bounds
 folder, name = Path(sys.argv[1]), sys.argv[2]
 rows = JournalRows(folder / "journal.sqlite", time.time, age=1e9, size=10**9)
 state = Writer(folder / "state.sqlite")
-kept = SqliteRows(state, "reasoning", time.time)
+kept = SqliteRows(state, "reasoning", time.time, Bounds(rows=10**9, size=10**9, total=10**9))
 going = True
 def stop(*_):
     global going

@@ -243,6 +243,25 @@ def test_a_backlog_is_written_without_a_pause_between_batches(writer: Writer, pa
     assert rows(path) == list(range(count))
 
 
+def test_a_file_that_is_taken_away_is_said(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(writing, "CHECK", 0.0)
+    writer = Writer(path)
+    writer.create("CREATE TABLE t (x INTEGER UNIQUE)")
+    add(writer, 1)
+    writer.flush()
+    add(writer, 2)
+    writer.flush()
+    assert caplog.text == ""
+    path.rename(path.with_name("elsewhere.sqlite"))
+    for number in (3, 4):
+        add(writer, number)
+        writer.flush()
+    writer.close()
+    assert "was moved, replaced or deleted while it is in use" in caplog.text
+
+
 # ── the size of the WAL ───────────────────────────────────────────────────────────────────────────
 
 
@@ -264,7 +283,7 @@ def test_a_wal_that_readers_kept_large_is_emptied(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(writing, "LARGE_WAL", 2**20)
-    monkeypatch.setattr(writing, "_EMPTYING", 0.0)
+    monkeypatch.setattr(writing, "CHECK", 0.0)
     caplog.set_level(logging.WARNING)
     writer = Writer(path)
     writer.create("CREATE TABLE t (x)")

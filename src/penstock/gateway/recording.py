@@ -116,16 +116,18 @@ class Recorder:
         try:
             cleaned, hidden = clean(chunks, known)
             made = replace(cleaned_header(header, known), request=body_of(request, known), hidden=hidden)
-            write(self.folder / self._name(made), made, cleaned)
+            write(self._path(self.folder, made), made, cleaned)
             self._trim()
         except Exception:
             self.failed += 1
             log.exception("a recording was not written to %s", self.folder)
 
-    def _name(self, header: Header) -> str:
+    def _path(self, folder: Path, header: Header) -> Path:
+        """A name that is not taken: another gateway may record to the same folder, in the same second."""
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(header.time or time.time()))
         who = _PLAIN.sub("-", f"{header.provider}-{header.model}").strip("-.")[:80] or "stream"
-        return f"{stamp}-{next(self._numbers):04}-{who}{SUFFIX}"
+        names = (folder / f"{stamp}-{number:04}-{who}{SUFFIX}" for number in self._numbers)
+        return next(path for path in names if not path.exists())
 
     def _trim(self) -> None:
         """What is too old goes, and the oldest of the rest make room for new ones."""

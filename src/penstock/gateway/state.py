@@ -37,8 +37,12 @@ class State:
         self._writer = Writer(path)
         age, size = table.hours * HOUR, table.size // 2
         rows = Bounds(rows=50_000, size=max(size // SHARE, 1), total=size, age=age)
-        self.reasoning = SqliteRows(self._writer, "reasoning", clock, rows)
-        self.responses = SqliteRows(self._writer, "responses", clock, rows)
+        try:
+            self.reasoning = SqliteRows(self._writer, "reasoning", clock, rows)
+            self.responses = SqliteRows(self._writer, "responses", clock, rows)
+        except BaseException:
+            self._writer.close()
+            raise
 
     @classmethod
     def open(cls, config: GatewayConfig) -> State:

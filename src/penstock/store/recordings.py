@@ -6,6 +6,7 @@ The first line is a JSON object (`Header`), every further line a chunk: `[second
 
 from __future__ import annotations
 
+import os
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,11 @@ class Recording(msgspec.Struct):
 
 
 def write(path: Path, header: Header, chunks: Iterable[tuple[float, bytes]]) -> None:
-    """Put a recording in a file, which is there as a whole or not at all."""
-    fresh = path.with_name(f".{path.name}.part")
+    """Put a recording in a file, which is there as a whole or not at all.
+
+    Another process may be writing to the same name: the unfinished file has the process's number in its own.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.part")
     fresh.unlink(missing_ok=True)
     fresh.touch(0o600)
     with fresh.open("wb") as file:

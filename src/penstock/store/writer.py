@@ -40,8 +40,8 @@ BATCH = 500  # jobs to a transaction
 WAITING = 100_000  # jobs that wait at most; beyond it the disk has been stuck for long, and new ones are refused
 PATIENCE = 10.0  # seconds that a close or flush waits
 LARGE_WAL = 4 * WAL_SIZE  # bytes: a WAL beyond it is emptied even if readers must wait for that
-_EMPTYING = 5.0  # seconds between two attempts to
-_READERS_END = 100  # milliseconds that such an attempt waits for readers to end
+CHECK = 5.0  # seconds between two looks at the files
+_READERS_END = 100  # milliseconds that the emptying of a WAL waits for readers to end
 log = logging.getLogger("penstock.store")
 
 
@@ -65,7 +65,9 @@ class Writer:
         self._due = 0.0  # when the first job that waits is to be written
         self._closing = self._forked = False
         self._held = Held(path, lambda: len(self._jobs))
-        self._wal_checked = 0.0
+        self._name = os.path.realpath(path)
+        self._inode = _inode(self._name)
+        self._checked = 0.0
         self._thread = threading.Thread(target=self._run, name=f"penstock-writer-{path.name}", daemon=True)
         self._thread.start()
         _writers.add(self)
@@ -170,7 +172,7 @@ class Writer:
             with self._given:
                 self._done += len(batch)
                 self._given.notify_all()
-            self._limit_wal()
+            self._check_files()
 
     def _write(self, batch: list[Job]) -> bool:
         """All in one transaction; where that fails, one by one, so that a bad row takes no other with it.
@@ -211,27 +213,37 @@ class Writer:
                 call()
         return None
 
-    def _limit_wal(self) -> None:
-        """Empty a WAL that readers have kept from being emptied, one after the other."""
+    def _check_files(self) -> None:
+        """Look at the files from time to time, by their names only: they are never opened beside SQLite."""
         now = time.monotonic()
-        if self.path == ABSENT or now - self._wal_checked < _EMPTYING:
+        if self.path == ABSENT or now - self._checked < CHECK:
             return
-        self._wal_checked = now
-        try:
-            large = os.stat(f"{os.path.realpath(self.path)}-wal").st_size > LARGE_WAL  # noqa: PTH116 — by its name only
-        except OSError:
-            return
-        if not large:
-            return
+        self._checked = now
+        if _inode(self._name) != self._inode:
+            log.error("%s was moved, replaced or deleted while it is in use: what is written from now on is in a file "
+                      "that nobody else sees; restart this process", self.path)  # fmt: skip
+        with suppress(OSError):
+            if os.stat(f"{self._name}-wal").st_size > LARGE_WAL:  # noqa: PTH116 — as above
+                self._empty_wal()
+
+    def _empty_wal(self) -> None:
+        """Empty a WAL that readers have kept from being emptied, one after the other."""
         try:
             self.connection.execute(f"PRAGMA busy_timeout={_READERS_END}")
-            busy = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            if busy:
+            if self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 log.warning("%s: a long read keeps the WAL above %d MiB", self.path, LARGE_WAL // 2**20)
         except sqlite3.Error as error:
             log.warning("%s: the WAL could not be emptied: %s", self.path, error)
         finally:
             self.connection.execute("PRAGMA busy_timeout=0")
+
+
+def _inode(name: str) -> int:
+    """The number of a file; 0 if there is none. Windows does not let go of a file in use."""
+    try:
+        return os.stat(name).st_ino  # noqa: PTH116 — as above
+    except OSError:
+        return 0
 
 
 _writers: weakref.WeakSet[Writer] = weakref.WeakSet()

@@ -1,0 +1,21 @@
+"""Several gateways that record to one folder: no recording replaces another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.gateway.config import RecordTable
+from penstock.gateway.recording import Recorder
+from penstock.store.recordings import SUFFIX, Header, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_recordings_of_the_same_second_are_all_there(tmp_path: Path) -> None:
+    recorders = [Recorder(RecordTable(path=str(tmp_path))) for _ in range(3)]  # each counts from one
+    for place, recorder in enumerate(recorders):
+        recorder.keep(Header(id=str(place), time=1.0, provider="p", model="m"), b"{}", [(0.0, b"data")])
+        recorder.close()
+    assert sorted(read(path).header.id for path in tmp_path.glob(f"*{SUFFIX}")) == ["0", "1", "2"]
+    assert not list(tmp_path.glob("*.part"))
