@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httptools
 import pytest
 
+from penstock.errors import InputError
 from penstock.gateway.lines import Line, line_of
 from penstock.replay import play
 from penstock.testing import Reply
@@ -203,15 +204,25 @@ def test_an_end_without_words_and_after_others() -> None:
     assert wire.written[1:] == [b"0\r\n\r\n"]
 
 
-@pytest.mark.parametrize("name", ["write_paused", "response_started", "access_log", "lost", "header"])
+@pytest.mark.parametrize("name", ["write_paused", "response_started", "access_log", "lost"])
 def test_what_a_line_does_not_begin_is_sent(name: str) -> None:
     cycle, wire = Cycle(), Wire()
     line = Line(cycle, wire, wire)
     if name == "lost":
         line.left()
-    elif name != "header":
+    else:
         setattr(cycle, name, True)
-    assert not line.begin([(b"x-model", b"a\r\nset-cookie: b")] if name == "header" else [TYPE])
+    assert not line.begin([TYPE])
+    assert wire.written == []
+
+
+@pytest.mark.finding("SEC-1")
+@pytest.mark.parametrize("header", [(b"x-model", b"a\r\nset-cookie: b"), (b"x a", b"b"), (b"x", b"a\0"), (b"", b"a")])
+def test_a_header_that_is_none_is_not_written(header: tuple[bytes, bytes]) -> None:
+    cycle, wire = Cycle(), Wire()
+    line = Line(cycle, wire, wire)
+    with pytest.raises(InputError, match="response header is not valid"):
+        line.begin([TYPE, header])
     assert wire.written == []
 
 

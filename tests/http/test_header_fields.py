@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.http.header_fields import (
-    MANAGED, check_header, check_headers, check_key, check_text, encode_headers, encode_response_headers,
-    response_header, unsafe_character,
+    MANAGED,
+    check_header,
+    check_headers,
+    check_key,
+    check_text,
+    encode_headers,
+    encode_response_headers,
+    response_header,
+    unsafe_character,
 )  # fmt: skip
 from penstock.http.request_head import check_url, encode_request_head
 from penstock.input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD

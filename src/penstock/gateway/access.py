@@ -17,6 +17,9 @@ from penstock.events import Fault
 from penstock.gateway.config import GatewayConfig, Limit
 from penstock.gateway.keys import KeyRing, digest
 from penstock.gateway.local_caller import host_name, ip_address, local_caller, loopback
+from penstock.http.header_fields import InvalidHeaderError, check_text, response_header
+from penstock.http.received_headers import KEY_HEADERS, read_headers, repeated_header
+from penstock.input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 OWN = "x-penstock-key"  # for a gateway key beside a provider's
 BEARER = "authorization"
-NAMES = (OWN, BEARER, "x-api-key", "x-goog-api-key", "api-key")
+NAMES = KEY_HEADERS
 _NAMES = frozenset(NAMES)
 ANONYMOUS = "anonymous"
 FAMILIAR = 100
@@ -135,9 +138,13 @@ class Access:
     ) -> Caller:
         """Whoever sent this request. With `key` off only Host and Origin are looked at: health, pages.
 
-        `headers` are the scope's, where somebody has read them already: names in lower case, the first of each.
+        `headers` are the scope's, as `read_headers` reads them. Nothing here takes longer than the request is long:
+        it happens before anything is known about who asks.
         """
+        check_size(scope)
         headers = _headers(scope) if headers is None else headers
+        if len(headers) != len(scope["headers"]):
+            _check_repeated(scope)
         self.check_host(headers.get("host", ""))
         self.check_origin(headers)
         return self._caller(scope, headers) if key else Caller()
@@ -196,20 +203,21 @@ class Access:
     def cors(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
         """The headers with which a welcome page may read its answer; none for whoever is no page."""
         headers = _headers(scope)
-        origin = headers.get("origin", "")
-        if not origin or not self._welcome(origin, headers.get("host", "")):
+        allowed = response_header("access-control-allow-origin", headers.get("origin", ""))
+        if allowed is None or not self._welcome(headers["origin"], headers.get("host", "")):
             return []
-        return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin"), _EXPOSED]
+        return [allowed, (b"vary", b"origin"), _EXPOSED]
 
     def preflight(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]] | None:
         """The headers of an answer (204) to a browser that asks whether it may ask; None where this is no such."""
         headers = _headers(scope)
         if scope.get("method") != "OPTIONS" or "access-control-request-method" not in headers:
             return None
-        self.check_host(headers.get("host", ""))
-        self.check_origin(headers)
-        wished = headers.get("access-control-request-headers", "*").encode("latin-1")
-        made = [*self.cors(scope), (b"access-control-allow-headers", wished), *_PREFLIGHT]
+        self.admit(scope, headers, key=False)
+        wished = response_header("access-control-allow-headers", headers.get("access-control-request-headers", "*"))
+        if wished is None:
+            raise refused(400, "invalid", "access-control-request-headers: expected the names of headers")
+        made = [*self.cors(scope), wished, *_PREFLIGHT]
         if headers.get("access-control-request-private-network") == "true":
             made.append((b"access-control-allow-private-network", b"true"))
         return made
@@ -262,10 +270,13 @@ class Access:
         return not self._config.access.proxy and local_caller(scope, headers)
 
     def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
-        if not self._config.forward or not given:
+        """What is passed on to the provider. `x-penstock-key` never is: what stands there is meant for the gateway."""
+        theirs = {place: value for place, value in given.items() if place != OWN}
+        if not self._config.forward or not theirs:
             return {}
-        passed = {name: headers[name] for name in given if name in headers and name != OWN}
-        secret = next(iter(given.values()))
+        place, secret = next(iter(theirs.items()))
+        _check_key(place, secret, ascii_only=True)
+        passed = {name: headers[name] for name in theirs if name in headers}
         return {"forward": passed or {BEARER: f"Bearer {secret}"}, "secret": secret}
 
 
@@ -276,12 +287,24 @@ _PREFLIGHT = (
 )
 
 
+def check_size(scope: MutableMapping[str, Any]) -> None:
+    """Raise if the address is too long to be looked at, or there are too many headers."""
+    path, query = scope.get("raw_path") or scope["path"], scope.get("query_string") or b""
+    if len(path) > MAX_PATH or len(query) > MAX_QUERY:
+        what, most = ("path", MAX_PATH) if len(path) > MAX_PATH else ("query string", MAX_QUERY)
+        raise refused(414, "invalid", f"the {what} is longer than {most} bytes", code="uri_too_long")
+    if len(scope["headers"]) > MAX_HEADERS:
+        raise refused(431, "invalid", f"there are more than {MAX_HEADERS} headers", code="too_many_headers")
+
+
 def _headers(scope: MutableMapping[str, Any]) -> dict[str, str]:
-    """The first of each name: a second Host or key is not believed."""
-    made: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        made.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
-    return made
+    return read_headers(scope["headers"])
+
+
+def _check_repeated(scope: MutableMapping[str, Any]) -> None:
+    name = repeated_header(scope["headers"])
+    if name:
+        raise refused(400, "invalid", f"the header {name} was sent more than once", code="repeated_header")
 
 
 def _given(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
@@ -295,7 +318,20 @@ def _given(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[
         if value:
             made[name] = value
     query = scope.get("query_string") or b""
-    if b"key=" in query:
-        asked = dict(parse_qsl(query.decode("latin-1"))).get("key")
-        made |= {"?key": asked} if asked else {}
+    if b"key" in query or b"%" in query:  # its name may be percent-encoded
+        asked = [value for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if name == "key"]
+        if len(asked) > 1:
+            raise refused(400, "invalid", "the query has more than one key=", code="repeated_key")
+        made |= {"?key": asked[0]} if asked and asked[0] else {}
+    for place, value in made.items():
+        _check_key(place, value)
     return made
+
+
+def _check_key(place: str, value: str, *, ascii_only: bool = False) -> None:
+    """Raise if a key could not be a header's value. The message says where it stands, never what it is."""
+    where = "the key in ?key=" if place == "?key" else f"the key in the header {place}"
+    try:
+        check_text(value, where, ascii_only=ascii_only)
+    except InvalidHeaderError as error:
+        raise refused(400, "invalid", str(error), code="invalid_key_syntax") from None

@@ -1,4 +1,4 @@
-"""The ASGI application, bare: it finds the door, lets the visit in, has it answered. It can be mounted in any other.
+"""The ASGI application, bare: it lets the visit in, finds the door, has it answered. It can be mounted in any other.
 
 Leans on `routes` for what an address means, `turn` for answers of models, `services` for all that outlives a request.
 """
@@ -23,18 +23,21 @@ from penstock.gateway.errands import Errand
 from penstock.gateway.flow import Flow
 from penstock.gateway.lines import line_of
 from penstock.gateway.outlet import Outlet
-from penstock.gateway.pages import page
-from penstock.gateway.routes import find, path_of
+from penstock.gateway.pages import is_open, page
+from penstock.gateway.routes import Route, dialect_of, find, path_of
 from penstock.gateway.services import Services
 from penstock.gateway.turn import Turn
 from penstock.gateway.watchdog import Watchdog
 from penstock.gateway.websocket import Sockets
+from penstock.input_limits import MAX_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from penstock.events import Fault
     from penstock.gateway.doors import Door
+    from penstock.gateway.doors.door import Headers
+    from penstock.gateway.lines import Line
 
     Message = MutableMapping[str, Any]
     Scope = MutableMapping[str, Any]
@@ -71,19 +74,34 @@ class App:
             await self._sockets.serve(path_of(scope), scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admit, then route. A request that is not let in is routed only to learn the dialect of its refusal."""
         visit = Visit(scope)
         visit.path = path_of(scope)
         if "origin" in visit.headers:
             send = self._shared(scope, send)
-        route = find(visit.method, visit.path)
+        if is_open(visit):
+            await self._page(visit, scope, send, known=False)
+            return
+        refusal = self._admitted(scope, visit)
+        route = find(visit.method, visit.path) if len(visit.path) <= MAX_PATH else Route()
         if route.params:
             visit.params = route.params
         if route.door is not None:
-            await self._turn(route.door, visit, scope, receive, send)
+            await self._turn(route.door, visit, refusal, receive, send, line_of(scope))
         elif route.answer is not None:
-            await self._answer(route.answer, visit, scope, receive, send)
+            await self._answer(route.answer, visit, refusal, receive, send)
+        elif refusal is not None:
+            await _whole(send, *refusing.refusal(dialect_of(visit.path), refusal))
         else:
             await self._page(visit, scope, send, known=route.known)
+
+    def _admitted(self, scope: Scope, visit: Visit) -> Fault | None:
+        """Let a visit in; why not, where it is not let in."""
+        try:
+            self.services.admit(scope, visit)
+        except PenstockError as error:
+            return refusing.fault_of(error)
+        return None
 
     def _shared(self, scope: Scope, send: Send) -> Send:
         """What a browser needs to let a page read the answer, where the page is welcome."""
@@ -98,14 +116,15 @@ class App:
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _turn(self, door: Door, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _turn(
+        self, door: Door, visit: Visit, refusal: Fault | None, receive: Receive, send: Send, line: Line | None
+    ) -> None:
         serve = self.services.config.serve
-        fault = await self._came(door.protocol, visit, scope, receive)
+        fault = await self._came(door.protocol, visit, refusal, receive)
         make = door.instead(visit) if door.instead is not None and fault is None else None
         if make is not None:
             await self._said(Answer(door.protocol, make), None, visit, receive, send)
             return
-        line = line_of(scope)
         gone = Gone(receive, line)
         try:
             out = Outlet(send, gone, every=serve.ping, limit=serve.write, line=line)
@@ -120,11 +139,13 @@ class App:
         finally:
             gone.close()
 
-    async def _came(self, protocol: str, visit: Visit, scope: Scope, receive: Receive) -> Fault | None:
-        """Let a visit in and read its body; what is wrong with either, if anything is."""
+    async def _came(self, protocol: str, visit: Visit, refusal: Fault | None, receive: Receive) -> Fault | None:
+        """Read the body of a visit that was let in; what is wrong with either, if anything is."""
         serve = self.services.config.serve
+        if refusal is not None:
+            self.services.away(visit, protocol, refusal)
+            return refusal
         try:
-            self.services.admit(scope, visit)
             visit.raw = await body_of(receive, serve.body, serve.read)
             if "content-encoding" in visit.headers:
                 visit.raw = unpacked(visit.raw, visit.headers["content-encoding"], serve.body)
@@ -136,8 +157,8 @@ class App:
 
     # ── what is no turn ───────────────────────────────────────────────────────────────────────────
 
-    async def _answer(self, answer: Answer, visit: Visit, scope: Scope, receive: Receive, send: Send) -> None:
-        fault = await self._came(answer.protocol, visit, scope, receive)
+    async def _answer(self, answer: Answer, visit: Visit, refusal: Fault | None, receive: Receive, send: Send) -> None:
+        fault = await self._came(answer.protocol, visit, refusal, receive)
         if answer.operation and fault is None:
             visit.errand = Errand(answer.operation, answer.protocol)
         await self._said(answer, fault, visit, receive, send)
@@ -183,9 +204,7 @@ class App:
             status, body, headers = page(self.services, visit, scope, known=known)
         except PenstockError as error:
             status, body, headers = refusing.refusal("openai-chat", refusing.fault_of(error))
-        made = [*headers, (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": status, "headers": made})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await _whole(send, status, body, headers)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -199,3 +218,9 @@ class App:
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
+
+
+async def _whole(send: Send, status: int, body: bytes, headers: Headers) -> None:
+    made = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": made})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

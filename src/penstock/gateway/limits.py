@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from penstock.gateway.access import Caller, refused
+from penstock.gateway.access import ANONYMOUS, Caller, refused
 from penstock.gateway.config import Limit
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class Limits:
         """A place for one request, or a `Refused` that says how long to wait."""
         if self.most and self.open >= self.most:
             raise refused(503, "overloaded", f"{self.open} requests are open already", retry_after=1.0)
-        spent = self._of(caller.tenant if caller.secret else caller.key)
+        # By the key that was checked. Only callers without one are told apart by what they bring for the provider.
+        spent = self._of(caller.tenant if caller.key == ANONYMOUS else caller.key)
         self._check(caller.limits, spent, caller.key)
         spent.open += 1
         spent.requests += 1

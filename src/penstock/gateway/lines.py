@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.http.header_fields import encode_response_headers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
 
@@ -45,10 +47,7 @@ class Line:
         cycle = self._cycle
         if self.flow.write_paused or self.lost or cycle.response_started or cycle.access_log:
             return False
-        said = [*cycle.default_headers, *headers]
-        made = b"".join([b"%b: %b\r\n" % pair for pair in said])
-        if made.count(b"\n") != len(said) or made.count(b"\r") != len(said):
-            return False  # a header that is none: uvicorn says so
+        made = encode_response_headers([*cycle.default_headers, *headers])
         cycle.response_started = cycle.chunked_encoding = True
         cycle.waiting_for_100_continue = False
         self._head = _FINE + made + (_PIECES if cycle.keep_alive else _LAST + _PIECES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from penstock.gateway.access import check_size
 from penstock.gateway.metrics import TYPE
 from penstock.replay import offered
 
@@ -24,10 +25,24 @@ _STYLE = (
 )
 
 
+_OPEN = frozenset({"/", "/healthz", "/readyz", "/metrics"})
+
+
+def is_open(visit: Visit) -> bool:
+    """Whether a request is for a page that admits for itself: health needs nothing, the others no gateway key.
+
+    A browser's preflight cannot hold a key.
+    """
+    if visit.method == "OPTIONS":
+        return "access-control-request-method" in visit.headers
+    return visit.method in READING and visit.path in _OPEN
+
+
 def page(
     services: Services, visit: Visit, scope: MutableMapping[str, Any], *, known: bool
 ) -> tuple[int, bytes, Headers]:
     """Status, body and headers of what is neither a door nor an answer."""
+    check_size(scope)
     asked = services.access.preflight(scope)
     if asked is not None:
         return 204, b"", tuple(asked)

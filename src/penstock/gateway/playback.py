@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.http.header_fields import is_token, response_header
 from penstock.secrecy import hide_values
 
 if TYPE_CHECKING:
@@ -62,11 +63,9 @@ class Playback:
             await _whole(send, msgspec.json.encode({"object": "list", "data": models}))
             return
         recording = self._chosen(await _body(receive))
-        headers = [
-            (name.encode("latin-1"), value.encode("latin-1", "replace"))
-            for name, value in recording.header.headers.items()
-            if name.lower() not in _NOT
-        ]
+        said = recording.header.headers.items()
+        made = (response_header(name, value) for name, value in said if name.lower() not in _NOT and is_token(name))
+        headers = [header for header in made if header is not None]
         await send({"type": "http.response.start", "status": recording.header.status, "headers": headers or [JSON]})
         async for chunk in timed(recording, self._speed):
             await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -10,6 +10,7 @@ from penstock import protocols
 from penstock.errors import BadRequest, InputError, MissingExtra, StreamFault
 from penstock.events import Fault
 from penstock.gateway.access import Refused
+from penstock.http.header_fields import response_header
 from penstock.rejection import redact_fault
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ STATUSES: dict[FaultKind, int] = {
 OWN: dict[str, dict[FaultKind, int]] = {"anthropic": {"overloaded": 529, "too-large": 400}}
 JSON = (b"content-type", b"application/json")
 _WORST = 599
+_LONGEST_ID = 200  # characters of a provider's request id
 _INTERNAL = "internal error of the gateway; its log tells more"
 
 
@@ -75,11 +77,5 @@ def headers_of(fault: Fault) -> Headers:
     if fault.retry_after is not None:
         made.append((b"retry-after", b"%d" % max(1, round(fault.retry_after))))
         made.append((b"retry-after-ms", b"%d" % round(fault.retry_after * 1000)))
-    if fault.request_id:
-        made.append((b"x-upstream-request-id", _plain(fault.request_id)))
-    return tuple(made)
-
-
-def _plain(text: str) -> bytes:
-    """Fit for a header's value."""
-    return "".join(letter for letter in text if " " <= letter <= "~").encode()[:200]
+    upstream_id = response_header("x-upstream-request-id", fault.request_id[:_LONGEST_ID])
+    return tuple(made) if upstream_id is None else (*made, upstream_id)

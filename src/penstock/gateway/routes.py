@@ -1,4 +1,4 @@
-"""Which address leads where: a door, an answer in one piece, or nothing but a page.
+"""Which address leads where: a door, an answer in one piece, or nothing but a page. Asked once a request is let in.
 
 Addresses are met as clients write them: with `/v1` forgotten, or said twice, with a slash too many, below what other
 gateways and providers have their APIs under.
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 # What others have in front of an API that is known here; what stands behind it is looked for.
 _ELSEWHERE = ("/openai/v1/", "/anthropic/v1/", "/api/v1/", "/v1beta/openai/", "/compatible-mode/v1/", "/inference/v1/")
 _GEMINI = ("/gemini/v1beta/", "/gemini/v1/", "/google/v1beta/")
-_DEPLOYED = re.compile(
-    r"/openai/deployments/(?P<model>.+?)(?P<rest>/(?:chat/)?completions|/embeddings)"
-)  # so Azure has it
+_DEPLOYMENTS = "/openai/deployments/"  # so Azure has it
+_DEPLOYED = ("/chat/completions", "/completions", "/embeddings")
+_DIALECTS = (
+    ("/v1/messages", "anthropic"), ("/v1/responses", "responses"), ("/v1beta", "gemini"), ("/v1alpha", "gemini"),
+    ("/api/", "ollama"), ("/vscode/", "vscode"),
+)  # fmt: skip
+_REWRITES = 8  # of one address; those that are known need three at most
 _BARE = ("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank")
 
 
@@ -38,31 +42,61 @@ class Route(msgspec.Struct):
 
 
 def find(method: str, path: str) -> Route:
-    """The way to an address."""
+    """The way to an address. Each round takes time in proportion to the path, and there are only a few."""
+    params: dict[str, str] = {}
+    for _ in range(_REWRITES):
+        found = _found(method, path)
+        if found.answer is not None or found.door is not None or found.known:
+            found.params = {**params, **found.params}
+            return found
+        rewritten = _rewritten(path)
+        if rewritten is None:
+            break
+        path, named = rewritten
+        params = {**params, **named}
+    return Route()
+
+
+def _found(method: str, path: str) -> Route:
     door = DOORS.get(path)
     if door is not None:
         return Route(door) if method == "POST" else Route(known=True)
-    found = _answer(method, path)
-    if found.answer is not None or found.door is not None or found.known:
-        return found
+    return _answer(method, path)
+
+
+def _rewritten(path: str) -> tuple[str, dict[str, str]] | None:
+    """The address that an unknown one stands for, and what the unknown one says besides."""
     if path.startswith(_BARE):
-        return find(method, f"/v1{path}")
-    return find(method, path[3:]) if path.startswith("/v1/v1/") else _known_elsewhere(method, path) or found
-
-
-def _known_elsewhere(method: str, path: str) -> Route | None:
-    """The way to an address that others have."""
+        return f"/v1{path}", {}
+    if path.startswith("/v1/v1/"):
+        return path[_last_version(path) :], {}
     if "//" in path:
-        return find(method, re.sub(r"//+", "/", path))
-    deployed = _DEPLOYED.fullmatch(path)
+        return re.sub(r"//+", "/", path), {}
+    deployed = _deployed(path)
     if deployed is not None:
-        found = find(method, f"/v1{deployed['rest']}")
-        found.params = {"model": deployed["model"], **found.params}
-        return found
+        return deployed
     for prefix in _ELSEWHERE:
         if path.startswith(prefix):
-            return find(method, f"/v1/{path.removeprefix(prefix)}")
-    return find(method, path[path.index("/", 1) :]) if path.startswith(_GEMINI) else None
+            return f"/v1/{path.removeprefix(prefix)}", {}
+    return (path[path.index("/", 1) :], {}) if path.startswith(_GEMINI) else None
+
+
+def _last_version(path: str) -> int:
+    """Where the last of several `/v1` at the beginning of a path stands."""
+    at = 0
+    while path.startswith("/v1/v1/", at):
+        at += len("/v1")
+    return at
+
+
+def _deployed(path: str) -> tuple[str, dict[str, str]] | None:
+    if not path.startswith(_DEPLOYMENTS):
+        return None
+    for rest in _DEPLOYED:
+        model = path[len(_DEPLOYMENTS) : -len(rest)]
+        if model and path.endswith(rest):
+            return f"/v1{rest}", {"model": model}
+    return None
 
 
 def _answer(method: str, path: str) -> Route:
@@ -87,6 +121,11 @@ def _method(method: str, params: dict[str, str]) -> Route:
     if method != "POST":
         return Route(known=True)
     return Route(door, answer, params)
+
+
+def dialect_of(path: str) -> str:
+    """The protocol in which a request to an address that is not looked up is refused."""
+    return next((protocol for prefix, protocol in _DIALECTS if path.startswith(prefix)), "openai-chat")
 
 
 def path_of(scope: MutableMapping[str, Any]) -> str:

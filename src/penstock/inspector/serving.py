@@ -76,30 +76,29 @@ class Serving:
             await _whole(said, send, head=visit.method == "HEAD")
 
     async def _said(self, visit: Visit, scope: Any, receive: Any) -> Said | Flow:
-        page = self._page(visit, scope)
+        self._admit(scope, visit, False)  # noqa: FBT003 — size, Host and Origin, before anything is looked up
+        page = self._page(visit)
         if page is not None:
             return page
         words = visit.path.removeprefix(PREFIX).strip("/").split("/")
         shape = "/".join("*" if place % 2 else word for place, word in enumerate(words))
+        if shape not in self._free:
+            self._admit(scope, visit, True)  # noqa: FBT003 — and its key
         route = self._routes.get(("GET" if visit.method == "HEAD" else visit.method, shape))
         if route is None:
             known = any(where == shape for _, where in self._routes)
             said = "this address takes another method" if known else "nothing is served at this address"
             raise refused(405, "invalid", said) if known else refused(404, "not-found", said)
-        self._admit(scope, visit, shape not in self._free)
         visit.params = dict(zip(("one", "two"), words[1::2], strict=False))
         if visit.method == "POST":
             visit.raw = await body_of(receive, BODY, READ)
         return await route(visit)
 
-    def _page(self, visit: Visit, scope: Any) -> Said | None:
-        """A file of the page, if that is what is asked for."""
+    def _page(self, visit: Visit) -> Said | None:
+        """A file of the page, if that is what is asked for. It needs no key: there is nothing of anybody's in it."""
         name = INDEX if visit.path == "/" else visit.path.removeprefix(f"{PREFIX}/")
         found = self.pages.get(name) if visit.method in READING else None
-        if found is None:
-            return None
-        self._admit(scope, visit, False)  # noqa: FBT003 — no key: there is nothing of anybody's in it
-        return Said(*found)
+        return Said(*found) if found is not None else None
 
     async def _flow(self, flow: Flow, receive: Any, send: Any) -> None:
         gone = Gone(receive)

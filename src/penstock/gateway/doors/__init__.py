@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from penstock.gateway.doors import chat, gemini, messages, ollama, responses, ui, vscode
@@ -25,10 +24,20 @@ DOORS: Mapping[str, Door] = {
 }
 # Gemini's addresses end in a method; the model is in the middle, and may have slashes: an SDK then says no `models/`.
 METHODS: Mapping[str, Door] = {"generateContent": gemini.GENERATE, "streamGenerateContent": gemini.GENERATE}
-_MODELLED = re.compile(r"/v1(?:beta|alpha|beta1)?/(?:(?:.*/)?models/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
+_VERSIONS = ("/v1beta/", "/v1/", "/v1alpha/", "/v1beta1/")
+_MODELS = "models/"
 
 
 def modelled(path: str) -> dict[str, str]:
-    """The model and the method that a path of Gemini's names; nothing where it is another."""
-    found = _MODELLED.fullmatch(path)
-    return found.groupdict() if found else {}
+    """The model and the method that a path of Gemini's names; nothing where it is another. Read from the right."""
+    head, colon, method = path.rpartition(":")
+    version = next((version for version in _VERSIONS if head.startswith(version)), "")
+    if not (colon and version and method.isascii() and method.isalpha()):
+        return {}
+    model = head[len(version) :]
+    at = model.rfind(f"/{_MODELS}", 0, -1)  # -1: something must follow it
+    if at >= 0:
+        model = model[at + 1 + len(_MODELS) :]
+    elif model.startswith(_MODELS) and model != _MODELS:
+        model = model.removeprefix(_MODELS)
+    return {"model": model, "method": method} if model else {}

@@ -17,6 +17,7 @@ import msgspec
 from penstock import request as rq
 from penstock.engines.retrying import Wait
 from penstock.errors import BadRequest, InputError
+from penstock.http.received_headers import read_headers
 from penstock.jsontext import clean, loose
 from penstock.messages.context import Cleared
 from penstock.messages.convert import reader
@@ -43,9 +44,7 @@ class Visit:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query_string: bytes = scope.get("query_string", b"")
-        self.headers: dict[str, str] = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        self.headers = read_headers(scope["headers"])
         self.params: dict[str, str] = {}
         self.raw = b""
         self.caller: Any = None

@@ -1,0 +1,104 @@
+"""Addresses are looked up in linear time, and mean what they meant when regular expressions read them."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.gateway.doors import DOORS, modelled
+from penstock.gateway.routes import dialect_of, find
+
+# As the addresses were read before. Both need time in proportion to the square of the path's length.
+MODELLED = re.compile(r"/v1(?:beta|alpha|beta1)?/(?:(?:.*/)?models/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
+DEPLOYED = re.compile(r"/openai/deployments/(?P<model>.+?)(?P<rest>/(?:chat/)?completions|/embeddings)")
+PIECES = st.sampled_from([
+    "/v1", "/v1beta", "/v1alpha/", "/v1beta1", "/", "//", "models/", "/models", "models", ":", "generateContent", "a",
+    ":a", ".", "/openai", "/deployments/", "/chat/completions", "/completions", "/embeddings", "chat", "é", "1",
+])  # fmt: skip
+PATHS = st.lists(PIECES, max_size=10).map("".join)
+
+
+@pytest.mark.finding("SEC-2")
+@given(path=PATHS)
+def test_a_model_in_a_path_is_found_as_before(path: str) -> None:
+    found = MODELLED.fullmatch(path)
+    assert modelled(path) == (found.groupdict() if found else {})
+
+
+@pytest.mark.finding("SEC-2")
+@given(rest=PATHS)
+def test_a_deployment_is_found_as_before(rest: str) -> None:
+    path = f"/openai/deployments/{rest}"
+    found = DEPLOYED.fullmatch(path)
+    if found is not None and "//" not in path:
+        route = find("POST", path)
+        assert route.params["model"] == found["model"]
+        assert route.door is DOORS.get(f"/v1{found['rest']}")
+
+
+KNOWN = {
+    "/v1/v1/v1/chat/completions": "/v1/chat/completions",
+    "/chat/completions": "/v1/chat/completions",
+    "//v1//messages": "/v1/messages",
+    "/openai/v1/responses": "/v1/responses",
+    "/inference/v1/v1/completions": "/v1/completions",
+    "/v1beta/openai/chat/completions": "/v1/chat/completions",
+}
+
+
+@pytest.mark.parametrize("path", KNOWN)
+def test_addresses_of_others(path: str) -> None:
+    assert find("POST", path).door is DOORS[KNOWN[path]]
+    assert find("GET", path).known
+
+
+SHAPES = {
+    "gemini": ("/v1/", "models/", ":a", ":0"),
+    "colons": ("/v1/models/", ":a", "", ":0"),
+    "versions": ("", "/v1", "", ""),
+    "versions and more": ("", "/v1/v1", "", "/nothing"),
+    "slashes": ("/x", "//", "", ""),
+    "deployments": ("/openai/deployments/", "/chat/completions", "", "x"),
+    "prefixes": ("", "/openai/v1", "", "/x"),
+    "gemini prefixes": ("", "/gemini/v1beta", "", "/x"),
+    "bare": ("/chat", "/chat/", "", ""),
+    "models": ("/v1/models", "/models/models/", "", ":"),
+}
+
+
+COUNT = 4000  # pieces of a path: some ten times what is let in
+
+
+def cpu(path: str, times: int) -> float:
+    """Seconds for so many lookups, the shortest of several runs."""
+    spent = []
+    for _ in range(5):
+        began = time.process_time()
+        for _ in range(times):
+            find("POST", path)
+        spent.append(time.process_time() - began)
+    return min(spent)
+
+
+def made(shape: str, count: int) -> str:
+    before, one, two, after = SHAPES[shape]
+    return before + one * count + two * count + after
+
+
+@pytest.mark.finding("SEC-2")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_twice_the_path_takes_twice_as_long(shape: str) -> None:
+    times = 1
+    while cpu(made(shape, COUNT), times) < 0.02:
+        times *= 2
+    assert cpu(made(shape, 2 * COUNT), times) <= 2.5 * cpu(made(shape, COUNT), times)
+
+
+def test_the_dialect_of_an_address_that_is_not_looked_up() -> None:
+    assert [dialect_of(path) for path in ("/v1/messages/x", "/v1beta/x", "/api/x", "/")] == [
+        "anthropic", "gemini", "ollama", "openai-chat",
+    ]  # fmt: skip
