@@ -26,7 +26,6 @@ from tests.gateway.openresponses import until
 from tests.gateway.test_access import refusal, scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 ONE, TWO = f"{PREFIX}one-11111111", f"{PREFIX}two-22222222"
@@ -34,10 +33,9 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no such mo
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes of the file are looked for with every request."""
     monkeypatch.setattr(keys_module, "LOOK", 0.0)
-    return None
 
 
 def key_file(folder: Path) -> KeyFile:
@@ -168,7 +166,7 @@ def test_threads_that_add_and_revoke_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.finding("SEC-9")
 def test_a_lock_that_is_held_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_file.locked.__wrapped__, "__defaults__", (0.05,))
+    monkeypatch.setattr(private_file, "TIMEOUT", 0.05)
     with private_file.locked(tmp_path / "keys.json"):
         done = inside("keys", "add", "a", PENSTOCK_DATA=str(tmp_path))
     assert done.returncode == 2

@@ -20,7 +20,7 @@ from penstock.gateway.cancel import Gone
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.doors import Visit
 from penstock.gateway.errands import Errand
-from penstock.gateway.flow import Flow
+from penstock.gateway.flow import Flow, end_with
 from penstock.gateway.lines import line_of
 from penstock.gateway.outlet import Outlet
 from penstock.gateway.pages import is_open, page
@@ -132,7 +132,8 @@ class App:
                 status, body, headers = refusing.refusal(door.protocol, fault)
                 await out.whole(status, body, headers)
             else:
-                await Turn(self.services, door, visit, out).run(gone)
+                with self.services.revocations.guard(visit.caller, gone.end_with):
+                    await Turn(self.services, door, visit, out).run(gone)
         except asyncio.CancelledError:
             if not gone.caught():
                 raise
@@ -167,20 +168,24 @@ class App:
         serve, named = self.services.config.serve, (b"x-request-id", visit.id.encode())
         gone, status, out = Gone(receive), refusing.STATUSES["cancelled"], None
         try:
-            if fault is None:
-                status, body, headers = await self._made(answer, visit)
-            else:
-                status, body, headers = refusing.refusal(answer.protocol, fault)
-            out = Outlet(send, gone, every=serve.ping, limit=serve.write)
-            if isinstance(body, Flow):
-                await body.out(out, (named,))
-            else:
-                await out.whole(status, body, (*headers, named))
+            with self.services.revocations.guard(visit.caller, gone.end_with):
+                if fault is None:
+                    status, body, headers = await self._made(answer, visit)
+                else:
+                    status, body, headers = refusing.refusal(answer.protocol, fault)
+                out = Outlet(send, gone, every=serve.ping, limit=serve.write)
+                if isinstance(body, Flow):
+                    await body.out(out, (named,))
+                else:
+                    await out.whole(status, body, (*headers, named))
         except asyncio.CancelledError:
             if visit.errand is not None:
-                visit.errand.failed(ev.Fault("cancelled", gone.left or "the server is stopping"))
+                visit.errand.failed(gone.fault or ev.Fault("cancelled", gone.left or "the server is stopping"))
             if not gone.caught():
                 raise
+            if gone.fault is not None:
+                out = out or Outlet(send, gone, every=serve.ping, limit=serve.write)
+                status = await end_with(out, answer.protocol, gone.fault)
         finally:
             gone.close()
             if visit.errand is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from penstock.events import Fault
     from penstock.gateway.lines import Line
 
     Receive = Callable[[], Awaitable[Any]]
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class Gone:
     """Watches over the task that makes it; `left` once the client has gone, or was given up. Close it."""
 
-    __slots__ = ("_line", "_over", "_task", "_watch", "left")
+    __slots__ = ("_line", "_over", "_task", "_watch", "fault", "left")
 
     def __init__(self, receive: Receive, line: Line | None = None) -> None:
         task = asyncio.current_task()
@@ -27,6 +28,7 @@ class Gone:
         self._task = task
         self._over = False
         self.left = ""
+        self.fault: Fault | None = None  # what the client is to be told, where it was not the client who ended it
         self._line, self._watch = line, None
         if line is not None:
             line.watch(self._gone)
@@ -46,6 +48,12 @@ class Gone:
         if not self._over and not self.left:
             self.left = why
             self._task.cancel()
+
+    def end_with(self, fault: Fault) -> None:
+        """Cancel the task, which then ends the answer with this fault."""
+        if not self._over and not self.left:
+            self.fault = fault
+            self.call_off(fault.message)
 
     def ending(self) -> None:
         """All is said but the end: a server tells of that as if the client had gone."""

@@ -34,7 +34,8 @@ async def run(door: Door, visit: Visit, send: Send, off: asyncio.Event | None = 
         out = Outlet(send, gone, every=serve.ping if off is not None else 0, limit=serve.write)
         out.begun = begun
         turn = Turn(visit.services, door, visit, out)
-        await turn.run(gone)
+        with visit.services.revocations.guard(visit.caller, gone.end_with):
+            await turn.run(gone)
     finally:
         gone.close()
     return turn

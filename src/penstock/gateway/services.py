@@ -31,6 +31,8 @@ from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
 from penstock.gateway.noting import row_of
 from penstock.gateway.refusing import status_of
+from penstock.gateway.revocation import Revocations
+from penstock.gateway.websocket_bytes import ByteBudget
 from penstock.providers.clients import client, clients
 from penstock.replay import named
 from penstock.secrecy import telling
@@ -72,6 +74,8 @@ class Services:
         self.router = router or Router(_paced(self.config), env=self.env)
         self.client = Client(router=self.router)
         self.access = Access(self.config, self.env)
+        self.revocations = Revocations(self.access)
+        self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
         self.limits = Limits(time.time, self.config.serve.streams)
         self.kept = kept or Kept(self.config, self.env, lambda: self.secrets)
         self.journal, self.metrics, self.recorder = self.kept.journal, self.kept.metrics, self.kept.recorder
@@ -125,6 +129,7 @@ class Services:
         """Another configuration, from the next request on. Where we listen, and where things are kept, stays."""
         self.access.reload(config)
         self.limits.most = config.serve.streams
+        self.websocket_bytes.limit = config.serve.websocket_total
         self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
         self.router = self.router.renewed(_paced(config))
         self._secrets = None

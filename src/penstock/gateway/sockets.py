@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, MissingExtra
 from penstock.gateway.lines import NAME, Line
+from penstock.gateway.websocket_protocol import websocket_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,7 +147,7 @@ def settings(app: Any, serve: Serve) -> uvicorn.Config:
         http=type("Protocol", (Bounded,), {"size": serve.headers, "patience": serve.read}),
         h11_max_incomplete_event_size=serve.headers, timeout_keep_alive=max(round(serve.idle), 1),
         timeout_graceful_shutdown=max(round(serve.drain), 1), ws_max_size=serve.body,
-        ws_ping_interval=PING, ws_ping_timeout=PONG, ws_per_message_deflate=False,
+        ws=websocket_protocol(app, serve), ws_ping_interval=PING, ws_ping_timeout=PONG, ws_per_message_deflate=False,
     )  # fmt: skip
 
 

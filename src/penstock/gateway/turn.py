@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.gateway")
 LOSSES = 20  # names of losses that a header holds
+LAST_WORDS = 0.5  # seconds that a client has to take the end of an answer that may not go on
 WORTH = 1.0  # seconds: a shorter wait is not worth a word, nor the head of an answer that may yet be a refusal
 # What a provider may want back: reasoning, what only it understands, and what came with a call.
 STATE = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
@@ -70,9 +72,11 @@ class Turn:
         try:
             await self._answer()
         except asyncio.CancelledError:
-            self.fault = ev.Fault("cancelled", gone.left or "the server is stopping")
+            self.fault = gone.fault or ev.Fault("cancelled", gone.left or "the server is stopping")
             if not gone.caught():
                 raise
+            if gone.fault is not None:
+                await self._end_with(gone.fault)
         except PenstockError as error:
             await self._refuse(self._fault(error))
         except Exception as error:
@@ -188,6 +192,14 @@ class Turn:
         else:
             self.status, body, headers = refusing.refusal(protocol, fault)
             await self._out.whole(self.status, body, (*headers, *self._named()))
+
+    async def _end_with(self, fault: ev.Fault) -> None:
+        """End an answer that may not go on. The provider is let go of first; a client that does not read is left."""
+        if self.reply is not None:
+            await self.reply.aclose()
+        with suppress(TimeoutError, OSError):
+            async with asyncio.timeout(LAST_WORDS):
+                await self._refuse(fault)
 
     def _remember(self, kept: Keeping) -> None:
         """Keep what the client cannot carry for its next request."""

@@ -1,35 +1,34 @@
 """Responses over a WebSocket: one `response.create` after the other, each answered by the events of its stream.
 
 A connection remembers its last responses, also those that are not stored, so that the next request need only say what
-is new. Leans on `inside` for the turns. One at a time: those that come meanwhile wait.
+is new. Leans on `websocket_turn`. One at a time: those that come meanwhile wait, and a client that sends more
+than may wait is not read from. The caller is let in again for every request; the connection of a revoked key is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+import time
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock import pick
-from penstock.errors import PenstockError, StreamFault
-from penstock.events import Fault, Finish, Start, Usage
-from penstock.gateway import inside, refusing
-from penstock.gateway.doors.door import Door, Visit
-from penstock.gateway.doors.responses import Keeper, asked_of, known_of
+from penstock.errors import PenstockError
+from penstock.events import Fault
+from penstock.gateway import refusing
+from penstock.gateway.doors.door import Visit
 from penstock.gateway.doors.responses_past import PREVIOUS, refused
-from penstock.gateway.frames import Frames, error_event
-from penstock.gateway.outlet import BODY
-from penstock.gateway.writing import Translation
-from penstock.store.responses import Past
+from penstock.gateway.frames import error_event
+from penstock.gateway.websocket_bytes import SCOPE_KEY
+from penstock.gateway.websocket_memory import ResponseMemory
+from penstock.gateway.websocket_turn import WebSocketTurn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from penstock.gateway.doors.door import Asked
-    from penstock.gateway.doors.responses_past import Told
     from penstock.gateway.services import Services
+    from penstock.gateway.websocket_bytes import ConnectionBytes
     from penstock.pick import Object
 
     Scope = MutableMapping[str, Any]
@@ -37,31 +36,14 @@ if TYPE_CHECKING:
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PATHS = frozenset({"/v1/responses", "/responses"})
-KEPT = 16  # responses that a connection remembers
 WAITING = 32  # requests that wait their turn at most
 IDLE = 3600.0  # seconds without a request after which a connection is closed
-NORMAL, POLICY, TOO_BIG, INTERNAL = 1000, 1008, 1009, 1011
-_LIMIT = "nothing was asked for an hour: create a new WebSocket connection to go on"
+CLOSING = 0.5  # seconds that a client has to take the close frame
+# https://www.iana.org/assignments/websocket/websocket.xhtml#close-code-number
+NORMAL, POLICY, TOO_BIG, INTERNAL, TRY_LATER = 1000, 1008, 1009, 1011, 1013
+_IDLE = "nothing was asked for an hour: create a new WebSocket connection to go on"
+_OLD = "this connection has reached the age that serve.websocket_age allows: create a new WebSocket connection to go on"
 log = logging.getLogger("penstock.gateway")
-
-
-class Memory:
-    """The last responses of a connection, with all that was said before them."""
-
-    def __init__(self) -> None:
-        self._past: OrderedDict[str, Past] = OrderedDict()
-
-    def find(self, id: str) -> Past | None:
-        return self._past.get(id)
-
-    def keep(self, id: str, past: Past) -> None:
-        self._past[id] = past
-        self._past.move_to_end(id)
-        if len(self._past) > KEPT:
-            self._past.popitem(last=False)
-
-    def drop(self, id: str) -> None:
-        self._past.pop(id, None)
 
 
 class Sockets:
@@ -83,11 +65,17 @@ class Sockets:
             await _turned_away(fault, scope, send)
             return
         await send({"type": "websocket.accept"})
+        serve, own = self._services.config.serve, SCOPE_KEY not in scope
+        account: ConnectionBytes = scope.get(SCOPE_KEY) or self._services.websocket_bytes.connect(
+            serve.websocket_bytes, serve.body
+        )
         self.open += 1
         try:
-            await Connection(visit, receive, send).run()
+            await Connection(visit, scope, receive, send, account).run()
         finally:
             self.open -= 1
+            if own:
+                account.close()
 
     def _refusal(self, visit: Visit, scope: Scope) -> Fault | None:
         services = self._services
@@ -110,73 +98,143 @@ OTHERWISE = {  # what is not served, and what to do in its place
 
 
 class Connection:
-    """One client. `visit` is how it came: each request is a visit of its own, by the same caller."""
+    """One client. `visit` is how it came: each request is a visit of its own, and is let in anew."""
 
-    def __init__(self, visit: Visit, receive: Receive, send: Send) -> None:
-        self._visit, self._receive, self._send = visit, receive, send
-        self._memory = Memory()
-        self._inbox: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
+    def __init__(self, visit: Visit, scope: Scope, receive: Receive, send: Send, account: ConnectionBytes) -> None:
+        self._visit, self._scope, self._receive, self._send = visit, scope, receive, send
+        self._bytes = account
+        account.give_up = self._give_up
+        self._memory = ResponseMemory(account)
+        self._inbox: deque[bytes] = deque()
+        self._room = asyncio.Event()  # for one more request
+        self._room.set()
+        self._news = asyncio.Event()  # a request came, or the connection ends
         self._gone = asyncio.Event()
+        self._ending = False  # no more requests are taken
         self._lock = asyncio.Lock()
-        self._close = 0  # the code to close with, if it is we who close
+        self._close, self._why = 0, ""  # the code to close with, if it is we who close
+        self._old = time.monotonic() + (visit.services.config.serve.websocket_age or float("inf"))
 
     async def run(self) -> None:
         """Answer until the client leaves, or must."""
         listening = asyncio.get_running_loop().create_task(self._listen())
         try:
-            while (raw := await self._next()) is not None:
-                await self._answer(raw)
+            with self._visit.services.revocations.guard(self._visit.caller, self._revoked, open_ended=True):
+                while (raw := await self._next()) is not None:
+                    size = len(raw)
+                    self._bytes.begin(size)
+                    await self._answer(raw)
+                    raw = None  # or it would be held until the next one comes
+                    self._bytes.finish(size)
+                    self._make_room()
         except Exception:
             log.exception("a WebSocket at %s failed", self._visit.path)
             self._close = INTERNAL
         finally:
             listening.cancel()
+            self._bytes.give_up = None
         if self._close:
             with suppress(Exception):  # it may be gone by now
-                await self._send({"type": "websocket.close", "code": self._close})
+                async with asyncio.timeout(CLOSING):
+                    await self._send({"type": "websocket.close", "code": self._close, "reason": self._why})
 
     async def _listen(self) -> None:
+        """Take requests in while there is room: a server stops reading where nobody asks it for more."""
         largest = self._visit.services.config.serve.body
-        while (message := await self._receive())["type"] == "websocket.receive":
-            raw = message.get("bytes") or (message.get("text") or "").encode("utf-8", "surrogatepass")
-            if len(raw) > largest or self._inbox.full():
-                self._close = TOO_BIG if len(raw) > largest else POLICY
+        while True:
+            await self._room.wait()
+            message = await self._receive()
+            if message["type"] != "websocket.receive":
                 break
-            self._inbox.put_nowait(raw)
+            raw = message.get("bytes") or (message.get("text") or "").encode("utf-8", "surrogatepass")
+            message.clear()  # or it would be held until the next one comes
+            self._bytes.deliver(len(raw))
+            if len(raw) > largest:
+                self._close = TOO_BIG
+                break
+            self._inbox.append(raw)
+            raw = b""
+            self._make_room()
+            self._news.set()
         self._gone.set()
+        self._news.set()
+
+    def _make_room(self) -> None:
+        if self._bytes.full or len(self._inbox) >= WAITING:
+            self._room.clear()
+        else:
+            self._room.set()
 
     async def _next(self) -> bytes | None:
-        """The next request; None where there will be none."""
-        asked, left = asyncio.ensure_future(self._inbox.get()), asyncio.ensure_future(self._gone.wait())
-        try:
-            done, _ = await asyncio.wait((asked, left), timeout=IDLE, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                await self._tell(refused(_LIMIT, code="websocket_connection_limit_reached").fault)
-                self._close = NORMAL
-            return asked.result() if asked in done and not self._gone.is_set() else None
-        finally:
-            asked.cancel()
-            left.cancel()
+        """The next request; None if there will be none."""
+        while not (self._gone.is_set() or self._ending):
+            left = self._old - time.monotonic()
+            if left <= 0:
+                await self._expire(_OLD)
+            elif self._inbox:
+                return self._inbox.popleft()
+            else:
+                self._news.clear()
+                try:
+                    async with asyncio.timeout(min(IDLE, left)):
+                        await self._news.wait()
+                except TimeoutError:
+                    await self._expire(_IDLE if left > IDLE else _OLD)
+        return None
+
+    async def _expire(self, said: str) -> None:
+        await self._tell(refused(said, code="websocket_connection_limit_reached").fault)
+        self._end(NORMAL)
+
+    # ── why it ends ───────────────────────────────────────────────────────────────────────────────
+
+    def _end(self, code: int, why: str = "") -> None:
+        self._close, self._why = code, why
+        self._ending = True
+        self._news.set()
+
+    def _revoked(self, fault: Fault) -> None:
+        """Its key is not valid any more. A turn that runs is ended by itself, with an error that says so."""
+        self._end(POLICY, fault.message)
+
+    def _give_up(self) -> None:
+        """All connections hold too much, and this one most: it forgets what was said, or is closed."""
+        if self._bytes.remembered:
+            self._memory.clear()
+            return
+        self._inbox.clear()
+        self._bytes.abandon()
+        self._end(TRY_LATER, "too many bytes wait on all WebSockets (serve.websocket_total)")
+        self._gone.set()
 
     # ── a request ─────────────────────────────────────────────────────────────────────────────────
 
     async def _answer(self, raw: bytes) -> None:
         visit = self._visited(raw)
         try:
+            self._visit.services.admit(self._scope, visit)
+        except PenstockError as error:
+            fault = refusing.fault_of(error, "responses")
+            self._visit.services.away(visit, "responses", fault)
+            await self._tell(fault)
+            self._end(POLICY, fault.message)
+            return
+        try:
             body = self._read(visit)
         except PenstockError as error:
             await self._tell(refusing.fault_of(error, "responses"))
             return
-        work = _Work(self, visit, body)
+        work = WebSocketTurn(self, visit, body)
         await (work.warm if body.get("generate") is False else work.turn)()
         if not work.done and isinstance(body.get(PREVIOUS), str):
             self._memory.drop(body[PREVIOUS])  # a client whose request failed begins anew
+        visit.raw = b""
 
     def _visited(self, raw: bytes) -> Visit:
         came = self._visit
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in came.headers.items()]
         visit = Visit({"method": "WEBSOCKET", "path": came.path, "query_string": b"", "headers": headers})
-        visit.caller, visit.client, visit.services, visit.raw = came.caller, came.client, came.services, raw
+        visit.client, visit.services, visit.raw = came.client, came.services, raw
         return visit
 
     def _read(self, visit: Visit) -> Object:
@@ -208,57 +266,12 @@ class Connection:
             return
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> ResponseMemory:
         return self._memory
 
     @property
     def gone(self) -> asyncio.Event:
         return self._gone
-
-
-class _Work:
-    """A request being answered. `done` once its response is whole, and remembered."""
-
-    def __init__(self, connection: Connection, visit: Visit, body: Object) -> None:
-        self._connection, self._visit, self._body = connection, visit, body
-        self._frames = Frames(connection.text, connection.pause, body.get("stream_id"))
-        self.done = False
-
-    async def turn(self) -> None:
-        """Ask somebody."""
-        await inside.run(Door("responses", self._asked), self._visit, self._frames.send, self._connection.gone)
-
-    async def warm(self) -> None:
-        """Only take note: the next request goes on from here, and nobody is asked for anything yet."""
-        try:
-            asked = await self._asked(self._visit)
-            asked.request.model = asked.request.model or self._visit.services.default
-            self._visit.caller.check(asked.request.model)
-            if not self._visit.services.means(asked.request.model):
-                said = ValueError(f"{asked.request.model[:200]!r} is no model that is known here")
-                raise StreamFault(refusing.unknown_model(said))
-        except PenstockError as error:
-            status, data, _ = refusing.refusal("responses", refusing.fault_of(error, "responses"))
-            await self._frames.refuse(status, data)
-            return
-        way = Translation(asked)
-        data = way.feed((b"", [Start(), Usage(input=0, output=0), Finish("stop")])) + way.finish()
-        assert asked.over is not None  # noqa: S101 — set by `_asked`
-        await asked.over(self._frames.send)({"type": BODY, "body": data, "more_body": False})
-
-    async def _asked(self, visit: Visit) -> Asked:
-        known = await known_of(visit, self._body, self._connection.memory)
-        keeper = Keeper(visit, known) if self._body.get("store") is not False else None
-        return asked_of(visit, self._body, known, lambda response: self._kept(response, known, keeper))
-
-    def _kept(self, response: Object, known: Told, keeper: Keeper | None) -> None:
-        self._frames.ended = True
-        if response.get("status") not in {"completed", "incomplete"}:
-            return
-        chain = keeper.keep(response) if keeper is not None else None
-        said = [*(known.past.items if known.past else ()), *known.new, *pick.listed(response, "output")]
-        self._connection.memory.keep(response["id"], Past(said, chain))
-        self.done = True
 
 
 async def _turned_away(fault: Fault, scope: Scope, send: Send) -> None:

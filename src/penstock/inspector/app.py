@@ -79,7 +79,7 @@ class Inspector:
             caller = access.admit(scope, visit.headers)
             if caller.sees == "own" and caller.tenant == ANONYMOUS:
                 raise refused(403, "permission", _STRANGER, code="not_yours")
-            visit.caller = caller
+            visit.caller, visit.services = caller, self.services
         except Refused:
             if keyed:
                 raise

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from penstock.errors import PenstockError
 from penstock.gateway import refusing
@@ -17,7 +18,7 @@ from penstock.gateway.access import refused
 from penstock.gateway.bodies import body_of
 from penstock.gateway.cancel import Gone
 from penstock.gateway.doors.door import Visit
-from penstock.gateway.flow import Flow
+from penstock.gateway.flow import Flow, end_with
 from penstock.gateway.outlet import Outlet
 from penstock.gateway.routes import path_of
 from penstock.inspector.answers import JSON, SAFE, TEXT, encoded
@@ -26,6 +27,7 @@ from penstock.inspector.static import INDEX, Pages
 if TYPE_CHECKING:
     from penstock.events import Fault
     from penstock.gateway.doors.door import Headers
+    from penstock.gateway.services import Services
 
 PREFIX = "/inspector"
 BODY = 32 * 2**20  # bytes that may be sent to be looked at
@@ -71,7 +73,7 @@ class Serving:
             log.exception("the inspector failed at %s", visit.path)
             said = _refusal(refusing.fault_of(error))
         if isinstance(said, Flow):
-            await self._flow(said, receive, send)
+            await self._flow(said, visit, receive, send)
         else:
             await _whole(said, send, head=visit.method == "HEAD")
 
@@ -100,18 +102,29 @@ class Serving:
         found = self.pages.get(name) if visit.method in READING else None
         return Said(*found) if found is not None else None
 
-    async def _flow(self, flow: Flow, receive: Any, send: Any) -> None:
+    async def _flow(self, flow: Flow, visit: Visit, receive: Any, send: Any) -> None:
         gone = Gone(receive)
+        out = Outlet(send, gone, every=PING, limit=STUCK)
         try:
-            await flow.out(Outlet(send, gone, every=PING, limit=STUCK), SAFE)
+            with _guard(visit, gone):
+                await flow.out(out, SAFE)
         except asyncio.CancelledError:
             if not gone.caught():
                 raise
+            if gone.fault is not None:
+                await end_with(out, "", gone.fault)
         finally:
             gone.close()
             close: Any = getattr(flow.chunks, "aclose", None)
             if close is not None:
                 await close()
+
+
+def _guard(visit: Visit, gone: Gone) -> AbstractContextManager[None]:
+    """End a feed whose reader is no longer let in."""
+    if visit.services is None:
+        return nullcontext()
+    return cast("Services", visit.services).revocations.guard(visit.caller, gone.end_with, open_ended=True)
 
 
 def text(said: str) -> Said:

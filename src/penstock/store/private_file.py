@@ -36,14 +36,14 @@ else:
 
 
 @contextmanager
-def locked(path: Path, timeout: float = TIMEOUT) -> Generator[None]:
-    """Hold the lock of a file. Raises `InputError` if another process keeps it for longer than `timeout` seconds."""
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock of a file. Raises `InputError` if another process keeps it for longer than `TIMEOUT` seconds."""
     path = _real(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = path.with_name(f"{path.name}.lock")
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        _wait_for(descriptor, lock, timeout)
+        _wait_for(descriptor, lock, TIMEOUT)
         yield
     finally:
         os.close(descriptor)  # closing the file releases the lock

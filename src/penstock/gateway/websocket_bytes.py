@@ -1,0 +1,125 @@
+"""How many bytes of requests WebSockets hold: one limit for each connection, one for all of them.
+
+A connection at its limit is not read from until a turn is over. When all together are over theirs, the connection that
+holds most gives its bytes up. Nothing here waits or writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCOPE_KEY = "penstock.websocket_bytes"
+"""Where our own server puts the `ConnectionBytes` of a WebSocket, which count bytes from the moment they arrive."""
+FRAMING = 64 * 1024  # bytes beside the largest message: frame headers, and what one read may bring of the next
+
+
+class ByteBudget:
+    """The bytes of all connections."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._connections: set[ConnectionBytes] = set()
+
+    def connect(self, limit: int, largest: int) -> ConnectionBytes:
+        """The account of a new connection. One message of the `largest` size always fits."""
+        made = ConnectionBytes(self, max(limit, largest + FRAMING))
+        self._connections.add(made)
+        return made
+
+    def disconnect(self, connection: ConnectionBytes) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+
+    def change(self, more: int) -> None:
+        """Count bytes that came (or, below 0, went). Raises nothing: a connection that must end is told so."""
+        self.used += more
+        while more > 0 and self.used > self.limit and self._connections:
+            most = max(self._connections, key=lambda one: one.spare)
+            before = self.used
+            if most.give_up is None or not most.spare:
+                return
+            most.give_up()
+            if self.used >= before:
+                return
+
+
+class ConnectionBytes:
+    """The bytes of one connection: of a message that is arriving, of messages that wait, of the one being answered.
+
+    `remembered` are bytes of earlier turns, which count among those of all connections only. `give_up` is called when
+    all connections hold too much, and this one most; `resume` when it may be read from again.
+    """
+
+    __slots__ = ("_budget", "_paused", "abandoned", "arriving", "give_up", "limit", "remembered", "resume", "waiting",
+                 "working")  # fmt: skip
+
+    def __init__(self, budget: ByteBudget, limit: int) -> None:
+        self._budget = budget
+        self.limit = limit
+        self.arriving = self.waiting = self.working = self.remembered = 0
+        self.give_up: Callable[[], None] | None = None
+        self.resume: Callable[[], None] | None = None
+        self.abandoned = False  # nothing that it sends is wanted any more
+        self._paused = False
+
+    @property
+    def spare(self) -> int:
+        """Bytes that would be free if the connection were closed, or forgot what was said. A running turn goes on."""
+        return self.arriving + self.waiting + self.remembered
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more may be read now. A lone message may always come whole."""
+        held = self.waiting + self.working
+        return held > 0 and held + self.arriving >= self.limit
+
+    def arrive(self, size: int) -> bool:
+        """Bytes of a message that is not whole. False: read no more until `resume` is called."""
+        if self.abandoned:
+            return True
+        self.arriving += size
+        self._budget.change(size)
+        self._paused = self.full
+        return not self._paused
+
+    def deliver(self, size: int) -> None:
+        """A message is whole, and waits."""
+        more = size - self.arriving
+        self.arriving, self.waiting = 0, self.waiting + size
+        self._budget.change(more)
+
+    def begin(self, size: int) -> None:
+        """A message that waited is being answered."""
+        self.waiting -= size
+        self.working += size
+
+    def finish(self, size: int) -> None:
+        """It is answered."""
+        self.working -= size
+        self._budget.change(-size)
+        if self._paused and not self.full:
+            self._paused = False
+            if self.resume is not None:
+                self.resume()
+
+    def remember(self, size: int) -> None:
+        """How many bytes of earlier turns are kept now."""
+        more, self.remembered = size - self.remembered, size
+        self._budget.change(more)
+
+    def abandon(self) -> None:
+        """The connection ends: what it has sent and nobody has looked at counts no more."""
+        self.abandoned = True
+        gone, self.arriving, self.waiting = self.arriving + self.waiting, 0, 0
+        self._budget.change(-gone)
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._budget.disconnect(self)
+        self._budget.change(-(self.arriving + self.waiting + self.working + self.remembered))
+        self.arriving = self.waiting = self.working = self.remembered = 0
+        self.give_up = self.resume = None

@@ -1,0 +1,313 @@
+"""A revoked key ends within a second everywhere: streams, WebSockets, background responses, feeds of the inspector."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import msgspec
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from penstock.gateway.config import GatewayConfig, Key, Serve
+from penstock.gateway.keys import digest, file_of
+from penstock.store import private_file
+from tests.gateway.asking import ASKING
+from tests.gateway.openresponses import LIMIT, asking, lawful, socket, until
+from tests.gateway.running import SERVERS, answer, gateway
+from tests.inspector.conftest import inspected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from penstock.gateway.keys import KeyFile
+    from penstock.testing import Reply, Seen
+
+pytestmark = pytest.mark.finding("SEC-4")
+DAVE, EVE = "pk-penstock-of-dave", "pk-penstock-of-eve"
+SECOND = 1.0
+SLACK = 1.0  # for a busy machine
+ERRORS = {  # what the last frame of a stream must hold, by the client's dialect
+    "openai-chat": b'"error"', "anthropic": b'"authentication_error"', "responses": b"response.failed",
+    "gemini": b'"error"', "ollama": b'"error"',
+}  # fmt: skip
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _scope(key: str) -> dict[str, Any]:
+    return {"headers": [(b"authorization", f"Bearer {key}".encode())]}
+
+
+def keys_in(folder: Path) -> KeyFile:
+    found = file_of(GatewayConfig(data=folder))
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> KeyFile:
+    file = keys_in(tmp_path)
+    file.add("dave", Key(hash=digest(DAVE), inspect="all"))
+    file.add("eve", Key(hash=digest(EVE)))
+    return file
+
+
+def stalled(seen: Seen) -> Reply:
+    """All but the end of an answer, then nothing more."""
+    return answer(seen).stall(after=-60)
+
+
+def silent(seen: Seen) -> Reply:
+    """No head yet."""
+    return answer(seen).late(LIMIT)
+
+
+@contextmanager
+def ends_within_a_second() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < SECOND + SLACK
+
+
+# ── HTTP ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("plain", SERVERS)
+@pytest.mark.parametrize("client", list(ERRORS))
+def test_a_stream_ends_in_its_dialects_error_form(tmp_path: Path, keys: KeyFile, client: str, *, plain: bool) -> None:
+    """Both where bytes are handed on and where they are translated; the stream of another key goes on."""
+    for upstream in ("openai-chat", "anthropic"):
+        with gateway(stalled, data=tmp_path, plain=plain) as (running, up), httpx.Client(timeout=LIMIT) as http:
+            path, body = ASKING[client](f"{upstream}/text", True)
+            url = running.url + path
+            with (
+                http.stream("POST", url, json=body, headers=bearer(DAVE)) as dave,
+                http.stream("POST", url, json=body, headers=bearer(EVE)) as eve,
+            ):
+                theirs, chunks = eve.iter_bytes(), dave.iter_bytes()
+                got = next(chunks)
+                assert next(theirs)
+                keys.revoke("dave")
+                with ends_within_a_second():
+                    got += b"".join(chunks)
+                last = [frame for frame in got.replace(b"\n\n", b"\n").splitlines() if ERRORS[client] in frame]
+                assert b"was revoked" in last[-1]
+                until(lambda: [seen.gone.is_set() for seen in up.seen] == [True, False])
+            row = running.rows()[-1]
+            assert (row.key, row.fault) == ("dave", "auth")
+        keys.add("dave", Key(hash=digest(DAVE)))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_request_that_is_not_answered_yet_is_refused(tmp_path: Path, keys: KeyFile, *, stream: bool) -> None:
+    with gateway(silent, data=tmp_path) as (running, up), httpx.Client(timeout=LIMIT) as http:
+
+        def wait_and_revoke() -> None:
+            until(lambda: up.seen)
+            keys.revoke("dave")
+
+        path, body = ASKING["anthropic"]("anthropic/text", stream)
+        reply = _while(wait_and_revoke, lambda: http.post(running.url + path, json=body, headers=bearer(DAVE)))
+        assert (reply.status_code, reply.json()["error"]["type"]) == (401, "authentication_error")
+        assert "was revoked" in reply.json()["error"]["message"]
+        until(up.seen[0].gone.is_set)
+
+
+def test_what_is_not_a_turn_ends_too(tmp_path: Path, keys: KeyFile) -> None:
+    with gateway(silent, data=tmp_path) as (running, up), httpx.Client(timeout=LIMIT) as http:
+
+        def wait_and_revoke() -> None:
+            until(lambda: up.seen)
+            keys.revoke("dave")
+
+        body = {"model": "openai-chat/text", "input": ["a"]}
+        reply = _while(
+            wait_and_revoke, lambda: http.post(f"{running.url}/v1/embeddings", json=body, headers=bearer(DAVE))
+        )
+        assert reply.status_code == 401
+        assert "was revoked" in reply.text
+        until(lambda: running.rows()[0].fault == "auth")
+
+
+def _while(meanwhile: Any, work: Any) -> httpx.Response:
+    """Do one thing in a thread while the other is waited for; the waiting must be over a second later."""
+    done: list[float] = []
+
+    def run() -> None:
+        meanwhile()
+        done.append(time.monotonic())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    reply: httpx.Response = work()
+    ended = time.monotonic()
+    thread.join(LIMIT)
+    assert ended - done[0] < SECOND + SLACK
+    return reply
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_does_not_keep_the_provider(tmp_path: Path, keys: KeyFile) -> None:
+    def long(seen: Seen) -> Reply:
+        made = answer(seen)
+        return msgspec.structs.replace(
+            made, chunks=made.chunks[:3] + made.chunks[2:3] * 200_000, trouble="stall", after=-1
+        )
+
+    with gateway(long, data=tmp_path) as (running, up):
+        path, body = ASKING["openai-chat"]("openai-chat/text", True)
+        with httpx.Client(timeout=LIMIT) as http, http.stream("POST", running.url + path, json=body,
+                                                               headers=bearer(DAVE)) as reply:  # fmt: skip
+            next(reply.iter_bytes())
+            sent = -1
+            while sent != up.seen[0].sent:  # until everybody waits for the reader
+                sent = up.seen[0].sent
+                time.sleep(0.3)
+            keys.revoke("dave")
+            with ends_within_a_second():
+                until(up.seen[0].gone.is_set)
+
+
+# ── WebSocket ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def closed(ws: Any) -> tuple[int, str]:
+    with pytest.raises(ConnectionClosed) as raised:
+        deque(iter(lambda: ws.raw.recv(timeout=LIMIT), None))
+    assert raised.value.rcvd is not None
+    return raised.value.rcvd.code, raised.value.rcvd.reason
+
+
+def test_an_idle_websocket_is_closed(tmp_path: Path, keys: KeyFile) -> None:
+    with gateway(data=tmp_path) as (running, _):
+        with socket(running.url, **bearer(DAVE)) as dave, socket(running.url, **bearer(EVE)) as eve:
+            dave.whole(model="openai-chat/text", input="Hi.")
+            keys.revoke("dave")
+            with ends_within_a_second():
+                assert closed(dave) == (1008, "the gateway key 'dave' was revoked")
+            assert eve.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
+        until(lambda: len(running.app.services.revocations) == 0)
+
+
+def test_a_turn_on_a_websocket_ends_with_an_error_and_its_connection_is_closed(tmp_path: Path, keys: KeyFile) -> None:
+    with gateway(stalled, data=tmp_path) as (running, up), socket(running.url, **bearer(DAVE)) as dave:
+        dave.send(model="openai-chat/text", input="Hi.")
+        dave.send(model="openai-chat/text", input="This one waits.")
+        until(lambda: up.seen)
+        while json.loads(dave.raw.recv(timeout=LIMIT))["type"] != "response.output_text.delta":
+            pass
+        keys.revoke("dave")
+        with ends_within_a_second():
+            last = dave.read()[-1]
+            assert closed(dave)[0] == 1008
+        assert last["type"] == "response.failed"
+        assert "was revoked" in last["response"]["error"]["message"]
+        until(up.seen[0].gone.is_set)
+        assert len(up.seen) == 1
+
+
+def test_each_turn_of_a_websocket_is_let_in_anew(tmp_path: Path, keys: KeyFile) -> None:
+    """What a key may use, and whose it is, counts from the next turn on."""
+    rows = {name: msgspec.to_builtins(key) for name, key in keys.read().items()}
+    with gateway(data=tmp_path) as (running, _), socket(running.url, **bearer(DAVE)) as dave:
+        assert dave.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
+        rows["dave"] |= {"models": ["anthropic/*"], "tenant": "team", "limits": {"requests": 2}}
+        private_file.replace(keys.path, json.dumps(rows).encode())
+        until(lambda: running.app.services.access.admit(_scope(DAVE)).tenant == "team")
+        assert dave.error(model="openai-chat/text", input="Hi.")["status"] == 403
+        assert dave.whole(model="anthropic/text", input="Hi.")["status"] == "completed"
+        assert dave.error(model="anthropic/text", input="Hi.")["status"] == 429
+        assert [row.tenant for row in running.rows()] == ["team", "team", "team", "dave"]
+
+
+def test_a_websocket_that_came_without_a_key_is_closed_by_the_first(tmp_path: Path) -> None:
+    path, body = ASKING["openai-chat"]("openai-chat/text", True)
+    with (
+        gateway(stalled, data=tmp_path) as (running, up),
+        socket(running.url) as ws,
+        httpx.Client(timeout=LIMIT) as http,
+        http.stream("POST", running.url + path, json=body) as begun,
+    ):
+        chunks = begun.iter_bytes()
+        assert next(chunks)
+        keys_in(tmp_path).add("dave", Key(hash=digest(DAVE)))
+        with ends_within_a_second():
+            assert closed(ws)[0] == 1008
+        assert not up.seen[0].gone.is_set()  # a turn that was begun without a key may be finished
+
+
+def test_a_websocket_has_a_greatest_age() -> None:
+    with gateway(serve=Serve(websocket_age=0.3, pace=0.0)) as (running, _), socket(running.url) as ws:
+        assert lawful(ws.turn(model="openai-chat/text", input="Hi."))
+        last = ws.read()[-1]
+        assert last["error"]["code"] == "websocket_connection_limit_reached"
+        assert "serve.websocket_age" in last["error"]["message"]
+        assert closed(ws)[0] == 1000
+
+
+# ── in the background, and feeds ──────────────────────────────────────────────────────────────────
+
+
+def test_a_response_in_the_background_ends(tmp_path: Path, keys: KeyFile) -> None:
+    keys.add("colleague", Key(hash=digest("of-a-colleague"), tenant="dave"))
+    with gateway(stalled, data=tmp_path) as (running, up), asking(running.url) as http:
+        body = {"model": "openai-chat/text", "input": "Hi.", "background": True}
+        id = http.post("/responses", json=body, headers=bearer(DAVE)).json()["id"]  # noqa: A001
+        until(lambda: up.seen)
+        with http.stream("GET", f"/responses/{id}?stream=true", headers=bearer(DAVE)) as following:
+            chunks = following.iter_bytes()
+            got = next(chunks)
+            keys.revoke("dave")
+            with ends_within_a_second():
+                got += b"".join(chunks)
+        assert b"was revoked" in got
+        until(up.seen[0].gone.is_set)
+        found = http.get(f"/responses/{id}", headers=bearer("of-a-colleague")).json()
+        assert (found["status"], "was revoked" in found["error"]["message"]) == ("failed", True)
+
+
+@pytest.mark.slow
+def test_feeds_of_the_inspector_end(tmp_path: Path, keys: KeyFile) -> None:
+    with inspected(stalled, data=tmp_path) as running, httpx.Client(base_url=running.url, timeout=LIMIT) as http:
+        path, body = ASKING["openai-chat"]("openai-chat/text", True)
+        with (
+            http.stream("GET", "/inspector/live", headers=bearer(DAVE)) as live,
+            http.stream("POST", path, json=body, headers=bearer(EVE)) as eve,
+        ):
+            feed = live.iter_lines()
+            until(lambda: running.up.seen)
+            theirs = eve.iter_bytes()  # held: a reader that is dropped closes its connection
+            assert next(theirs)
+            name = eve.headers["x-request-id"]
+            with http.stream("GET", f"/inspector/turns/{name}/follow", headers=bearer(DAVE)) as follow:
+                lines = follow.iter_lines()
+                assert next(lines)
+                keys.revoke("dave")
+                with ends_within_a_second():
+                    said, heard = "\n".join(lines), "\n".join(feed)
+            assert "event: error" in said
+            assert "was revoked" in said
+            assert "was revoked" in heard
+
+
+@pytest.mark.slow
+def test_a_feed_that_came_without_a_key_ends_with_the_first(tmp_path: Path) -> None:
+    with (
+        inspected(data=tmp_path) as running,
+        httpx.Client(base_url=running.url, timeout=LIMIT) as http,
+        http.stream("GET", "/inspector/live") as live,
+    ):
+        feed = live.iter_lines()
+        assert next(feed)
+        keys_in(tmp_path).add("dave", Key(hash=digest(DAVE)))
+        with ends_within_a_second():
+            assert "requires a key" in "\n".join(feed)
