@@ -709,7 +709,10 @@ def test_the_default_limit_lets_a_large_image_through() -> None:
         (EVENT[:11] + b"\0", None),
         (b"<html>", None),
         (b"<html>" + b"x" * 506, "ndjson"),
-        (b" " * 512, "ndjson"),
+        (b" " * 512, None),
+        (b" " * 65537, "ndjson"),
+        (b"\n" * 600 + b"data: {}", "sse"),
+        (b"\xef\xbb\xbf" + b"\r\n" * 600 + b": hello", "sse"),
         (b"x" * 511 + b"\ndata:", "ndjson"),
     ],
 )

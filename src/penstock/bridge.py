@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
 from penstock.errors import InputError, UnknownProtocol
-from penstock.framing import LIMIT, PARSERS, WRITERS
+from penstock.framing import LIMIT, PARSERS, WRITERS, AutoParser, named_framing
 from penstock.grammar import Guard
 from penstock.guess import Guess
 from penstock.shaping.sequence import Sequence
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
     from penstock.stage import Stage
 
 
-def parser(name: str, limit: int = LIMIT) -> Stage[bytes, Any]:
-    """A parser by framing name; `auto` finds out from the first bytes. No frame may have more than `limit` bytes."""
+def parser(name: str, limit: int = LIMIT, content_type: str = "") -> Stage[bytes, Any]:
+    """A parser by framing name; `auto` finds out from the first bytes, or else from the content type.
+
+    No frame may have more than `limit` bytes.
+    """
     if name not in PARSERS:
         raise UnknownProtocol(name, PARSERS, "framing")
     if limit < 1:
         raise InputError(f"limit is the most bytes that a frame may have, at least 1, not {limit}")
+    if name == "auto":
+        return AutoParser(limit=limit, fallback=named_framing(content_type) or "ndjson")
     return PARSERS[name](limit=limit)
 
 

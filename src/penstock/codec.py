@@ -7,6 +7,7 @@ An encoder subclass names its table; handlers append to `self.out`. Neither know
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from weakref import ref
@@ -16,7 +17,9 @@ import msgspec
 from penstock.diagnostics import Diagnostics
 from penstock.events import TextDelta
 from penstock.framing import Frame
-from penstock.jsontext import clean, fit, loose
+from penstock.input_limits import MAX_JSON_DEPTH
+from penstock.json_depth import SHALLOW, NestingError, nests_deeper, too_deep
+from penstock.jsontext import clean, fit, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
 
@@ -27,8 +30,11 @@ if TYPE_CHECKING:
 Like: TypeAlias = tuple[bytes, bytes, bytes, Part]
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 ILL_SHAPED = (
-    TypeError, AttributeError, LookupError, ValueError, OverflowError, RecursionError, msgspec.ValidationError,
+    TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError, RuntimeError,
+    msgspec.MsgspecError,
 )  # fmt: skip
+UNFINISHED = "the end of the stream could not be read"
+TOO_DEEP = f"the provider sent JSON that nests deeper than {MAX_JSON_DEPTH} levels"
 NO_MORE = (-1, b"", b"")  # of an open text: its part's number, its frames' name, its line with %b for the words
 LESSONS = 16  # frames that are learnt from in vain
 _encode = msgspec.json.Encoder().encode
@@ -67,6 +73,12 @@ class Decoder:
         self.like: Like | None = None  # what the frame before this one was, if that only said more text
         self._lessons = self._hits = 0
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """No decoder raises at the end of its input, whatever state the frames before have left it in."""
+        super().__init_subclass__(**options)
+        if "finish" in cls.__dict__:
+            cls.finish = _never_raising(cls.finish)  # type: ignore[method-assign]
+
     def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
         table, mark = self.table, self.mark
         like = self.like
@@ -77,10 +89,14 @@ class Decoder:
             if frame[1] == mark:
                 self._odd(*frame)
                 continue
+            data = frame[1]
             try:
-                payload = self.read(frame[1])  # looked up each time: a handler may know of a quicker one from here on
+                if len(data) > SHALLOW and too_deep(data):
+                    self._too_deep()
+                    continue
+                payload = self.read(data)  # looked up each time: a handler may know of a quicker one from here on
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self._odd(frame[0], frame[1])
+                self._odd(frame[0], data)
                 continue
             self.frame, self.like = frame, None
             try:
@@ -127,7 +143,10 @@ class Decoder:
 
     def take(self, payload: Any) -> list[AnyEvent]:
         """Read one payload that is parsed already: the plain object its JSON would give."""
-        self._fit("", payload, lambda: self._dumped(payload))
+        if nests_deeper(payload):
+            self._too_deep()
+        else:
+            self._fit("", payload, lambda: self._dumped(payload))
         return self.ledger.drain()
 
     def _dumped(self, payload: Any) -> bytes:
@@ -171,10 +190,22 @@ class Decoder:
         return False
 
     def _odd(self, name: bytes, data: bytes) -> None:
+        try:
+            self._read_odd(name, data)
+        except NestingError:
+            self._too_deep()
+        except ILL_SHAPED as error:
+            self._ill(error)
+
+    def _too_deep(self) -> None:
+        self.diagnostics.add("too-deep", TOO_DEEP)
+        self.ledger.fault("malformed", TOO_DEEP)
+
+    def _read_odd(self, name: bytes, data: bytes) -> None:
         label = name.decode("utf-8", "replace")
         if self.named(label, data):
             return
-        value = loose(data)
+        value = loose_bounded(data)
         if value is None:
             shown = data[:80].decode("utf-8", "replace")
             self.diagnostics.add("malformed", f"a frame that is not JSON is skipped: {shown!r}")
@@ -203,6 +234,21 @@ class Decoder:
             self.table[type(payload)](self, payload)
         except ILL_SHAPED as error:
             self._ill(error)
+
+
+def _never_raising(finish: Callable[[Any], list[AnyEvent]]) -> Callable[[Any], list[AnyEvent]]:
+    """A decoder's `finish` that ends the turn with a fault where the decoder's own fails."""
+
+    @wraps(finish)
+    def finished(decoder: Decoder) -> list[AnyEvent]:
+        try:
+            return finish(decoder)
+        except ILL_SHAPED as error:
+            decoder._ill(error)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            decoder.ledger.fault("malformed", UNFINISHED)
+            return decoder.ledger.drain()
+
+    return finished
 
 
 def weakly(method: Any) -> Any:

@@ -5,6 +5,7 @@ PenstockError
 │   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
 │   ├── Unrecognised      the protocol was to be found out, and no protocol knows the stream
 │   ├── BadRequest        a request that cannot be read: the path, what was found, what was expected
+│   │   └── TooDeep       a request whose JSON is nested deeper than the limit
 │   ├── FramingError      the bytes are not the framing they were said to be
 │   └── FrameTooLarge     one frame is larger than the limit
 ├── MissingExtra          an optional dependency is needed; the message names the extra
@@ -32,6 +33,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.input_limits import MAX_JSON_DEPTH
 from penstock.secrecy import hide, hide_headers
 
 if TYPE_CHECKING:
@@ -90,6 +92,17 @@ class BadRequest(InputError):
 
     def __str__(self) -> str:
         return f"{self.path or 'the body'}: expected {self.expected}, found {self.found}"
+
+
+class TooDeep(BadRequest):
+    """A request whose JSON is nested deeper than the limit."""
+
+    def __init__(self, path: str = "") -> None:
+        super().__init__(f"at most {MAX_JSON_DEPTH} levels of nesting", None, path)
+
+    def __str__(self) -> str:
+        at = f" at {self.path}" if self.path else ""
+        return f"the body nests deeper than {MAX_JSON_DEPTH} levels{at}; send it with fewer levels"
 
 
 class FramingError(InputError):

@@ -35,6 +35,8 @@ class Grammar:
 
     def __init__(self) -> None:
         self.inside = False
+        self.failed = False  # the last turn that ended was broken off by a fault
+        self.turns = 0  # that have ended
         self.open: dict[int, type[ev.Event]] = {}
         self._next = 0
 
@@ -50,8 +52,7 @@ class Grammar:
         if kind in _START_OF_END:
             return self._end(event.index, _START_OF_END[kind])
         if kind in TERMINALS:
-            self.inside = bool(self.open)
-            return "an open part" if self.open else ""
+            return self._terminal(kind)
         return "" if kind in FREE else self._place(kind, event)
 
     def close(self) -> list[Any]:
@@ -60,10 +61,17 @@ class Grammar:
         self.open.clear()
         return ends
 
+    def _terminal(self, kind: type[ev.Event]) -> str:
+        if self.open:
+            return "an open part"
+        self.inside, self.failed = False, kind is ev.Fault
+        self.turns += 1
+        return ""
+
     def _start(self) -> str:
         if self.inside:
             return "a turn inside a turn"
-        self.inside, self._next = True, 0
+        self.inside, self.failed, self._next = True, False, 0
         return ""
 
     def _end(self, index: int, wanted: type[ev.Event]) -> str:
@@ -103,6 +111,16 @@ class Guard:
             if type(event) is not delta or event.index != index:
                 return self._examine(events)
         return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the stream ended in a fault, and no other turn has begun since."""
+        return self._dead or self._grammar.failed
+
+    @property
+    def turns(self) -> int:
+        """How many turns have ended."""
+        return self._grammar.turns + self._dead
 
     def passing(self, delta: type[ev.Event], index: int) -> bool:
         """Whether more of that part would pass without a second look."""

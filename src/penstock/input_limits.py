@@ -28,8 +28,18 @@ MAX_REQUEST_HEAD = 64 * 1024
 
 MAX_MODEL_NAME = 1024
 """Characters in the name of a model."""
+
 MAX_WEBSOCKET_BYTES = 32 * 2**20
 """Bytes of requests that one WebSocket may have in flight (`serve.websocket_bytes`). Beyond it, reading pauses."""
 
 MAX_WEBSOCKET_TOTAL_BYTES = 256 * 2**20
 """Bytes of requests that all WebSockets hold (`serve.websocket_total`). Beyond it, the largest is closed."""
+
+MAX_DEEP_TEXT = 1024 * 1024
+"""Bytes of JSON that may be searched bracket by bracket because it is deeper than MAX_JSON_DEPTH."""
+
+MAX_PARTS = 100_000
+"""Parts (texts, calls, sources, files …) of one turn. More is a fault."""
+
+MAX_CHOICES = 256
+"""Choices of one turn that are told apart. Further ones are left out, with a diagnostic."""

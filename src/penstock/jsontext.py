@@ -12,18 +12,21 @@ from typing import Any
 
 import msgspec
 
+from penstock.json_depth import SHALLOW, NestingError, decode_deep, exceeds_depth, is_valid, nesting_error
+
 _PATH = re.compile(r" - at `\$(.*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _TRIES = 12
+_DIGITS = 308  # a float holds no more
+_decode = msgspec.json.Decoder().decode
 
 
 def is_json(text: str) -> bool:
-    """Whether the text is one complete, strictly valid JSON value."""
+    """Whether the text is one complete, strictly valid JSON value, however deep."""
     try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        return is_valid(text.encode())
+    except UnicodeEncodeError:
         return False
-    return True
 
 
 def usable(text: str) -> str | None:
@@ -42,12 +45,63 @@ def as_json(value: Any) -> str:
         return msgspec.json.encode(clean(value)).decode()
 
 
-def loose(data: bytes) -> Any:
-    """Read JSON forgivingly: invalid UTF-8, control characters, lone surrogates. None if it is not JSON at all."""
+def plain_or_raw(json: str) -> Any:
+    """The value of a JSON text; the text itself as `msgspec.Raw` if it is deeper than the limit for decoded values.
+
+    An encoder writes a `Raw` as it is, so depth does not matter to whoever only passes the value on. Raises what
+    msgspec raises for text that is not JSON.
+    """
     try:
-        return json.loads(data.decode("utf-8", "replace"), strict=False)
-    except (ValueError, RecursionError):
+        value = _decode(json)
+        if len(json) <= SHALLOW or not exceeds_depth(value):
+            return value
+    except RecursionError:
+        pass
+    if not is_json(json):
+        raise msgspec.DecodeError("JSON is malformed, or too deep and too large to be checked")
+    return msgspec.Raw(json.encode())
+
+
+def is_object(value: Any) -> bool:
+    """Whether a value of `plain_or_raw` is a JSON object."""
+    return isinstance(value, dict) or (type(value) is msgspec.Raw and bytes(value).lstrip().startswith(b"{"))
+
+
+def loose(data: bytes) -> Any:
+    """Read JSON forgivingly: invalid UTF-8, control characters, lone surrogates, NaN, numbers of any size.
+
+    None if it is not JSON at all, or deeper than the limit.
+    """
+    try:
+        return loose_bounded(data)
+    except NestingError:
         return None
+
+
+def loose_bounded(data: bytes) -> Any:
+    """The same, but beyond the depth limit it raises `NestingError`."""
+    try:
+        value = json.loads(data.decode("utf-8", "replace"), strict=False, parse_int=_integer)
+    except ValueError:
+        return None
+    except RecursionError:
+        raise nesting_error(data) from None
+    if len(data) > SHALLOW and exceeds_depth(value):
+        raise nesting_error(data)
+    return value
+
+
+def decode_own(data: bytes) -> Any:
+    """A frame that one of our encoders wrote, of any depth; what is let through and not strict is read forgivingly."""
+    try:
+        return decode_deep(data, trusted=True)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return loose(data)
+
+
+def _integer(digits: str) -> int | float:
+    """An integer; beyond what any program counts, the float nearest to it. Python refuses thousands of digits."""
+    return int(digits) if len(digits) <= _DIGITS else float(digits)
 
 
 def fit(value: Any, shape: Any) -> tuple[Any, list[str]]:
@@ -87,11 +141,31 @@ def _at(value: Any, step: str) -> Any:
 
 
 def clean(value: Any) -> Any:
-    """The value without what strict JSON cannot hold: lone halves of surrogate pairs."""
+    """The value without what strict JSON cannot hold: lone halves of surrogate pairs. Not recursive."""
+    holder: list[Any] = [value]
+    level: list[Any] = [holder]
+    while level:
+        inner: list[Any] = []
+        for parent in level:
+            for key, child in parent.items() if type(parent) is dict else enumerate(parent):
+                made = _cleaned(child)
+                parent[key] = made
+                if made is not child and not isinstance(made, str):
+                    inner.append(made)
+        level = inner
+    return holder[0]
+
+
+def _cleaned(value: Any) -> Any:
+    """A clean string; a copy of a list, or of an object with clean keys; anything else as it is."""
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return _without_halves(value)
     if isinstance(value, list):
-        return [clean(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return list(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, dict):
-        return {clean(key): clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {_without_halves(key) if isinstance(key, str) else key: item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     return value
+
+
+def _without_halves(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

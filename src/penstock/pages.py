@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
+from penstock.input_limits import MAX_PARTS
 from penstock.jsontext import clean
 from penstock.surrogates import mend
 
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from penstock.diagnostics import Diagnostics
-    from penstock.events import AnyEvent, By, CallForm, Extra, Reason, ReasoningForm
+    from penstock.events import AnyEvent, By, CallForm, Extra, FaultKind, Reason, ReasoningForm
 
 
 class Part:
     """An open part. `pieces` is kept for calls, and for parts opened with `keep=True`."""
 
-    __slots__ = ("by", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted", "name",
-                 "open", "pieces", "void")  # fmt: skip
+    __slots__ = ("by", "checks", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted",
+                 "name", "open", "pieces", "void")  # fmt: skip
 
     def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
         self.index = index
@@ -40,6 +41,7 @@ class Part:
         self.by: By = "client"
         self.form: CallForm = "json"
         self.given = ""  # a call's input as its start had it: counts if no fragment follows
+        self.checks = 0  # how often its input was found to be unfinished
         self.muted = False
         self.open = True
         self.void = False  # a call that must not be run, however complete its input is
@@ -174,10 +176,14 @@ class Page:
             return self._parts[key]
         if not self._enter(f"a {start.__name__}"):
             return None
-        part = self._parts[key] = Part(self._take(), delta, end, choice)
+        if self._is_full():
+            return None
+        part = Part(self._next, delta, end, choice)
         if keep:
             part.pieces = []
         self.out.append(start(part.index, *fields))
+        self._parts[key] = part
+        self._next += 1
         return part
 
     @property
@@ -223,20 +229,30 @@ class Page:
         """Write a part of one event (`Result`, `Ask`, `Source`, `Opaque`); the ledger numbers it."""
         if not self._enter(f"a {make.__name__}"):
             return -1
-        index = self._take()
+        if self._is_full():
+            return -1
+        index = self._next
         self.out.append(make(index, *fields))
+        self._next += 1
         return index
 
-    def _take(self) -> int:
-        self._next += 1
-        return self._next - 1
+    def _is_full(self) -> bool:
+        """True if the turn has as many parts as it may have. It ends with a fault: what follows would be lost."""
+        if self._next < MAX_PARTS:
+            return False
+        self.fault("malformed", f"the answer has more than {MAX_PARTS:,} parts")
+        return True
+
+    def fault(self, kind: FaultKind, message: str) -> None:
+        """Break the turn off. The ledger knows how."""
+        raise NotImplementedError
 
 
 def _encodable(event: AnyEvent) -> AnyEvent:
     """The event, without lone surrogates in its names and extras: deltas are mended where they are said."""
     try:
         msgspec.json.encode(event)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, RecursionError):
         # Field by field: an `extra` of a shape that nobody foresaw would not be taken by its type.
         return replace(event, **{name: clean(getattr(event, name)) for name in event.__struct_fields__})
     return event

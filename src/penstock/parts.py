@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import events as ev
+from penstock.input_limits import MAX_CHOICES
 from penstock.jsontext import is_json, usable
 from penstock.pages import Page, Part
 from penstock.surrogates import mend
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CUT_OFF", "TRUNCATED", "Ledger", "Part"]
 
-MOST_CHOICES = 255  # the finish tells the reason of each
+MOST_CHOICES = MAX_CHOICES - 1  # the finish tells the reason of each
+_CHECKS = 32  # of a call's input so far, whether it is whole
 CUT_OFF = ("length", "filter")
 TRUNCATED = "the stream ended before the answer was finished"
 
@@ -133,11 +135,15 @@ class Ledger(Page):
             part = self._parts[key] = Part(-1, ev.CallDelta, None, choice)
             part.muted = True
             return part
-        self._ids.add((choice, id))
-        part = self._parts[key] = Part(self._take(), ev.CallDelta, None, choice)
+        if self._is_full():
+            return None
+        part = Part(self._next, ev.CallDelta, None, choice)
         part.id, part.name, part.by, part.form, part.extra, part.pieces = id, name, by, form, extra, []
         part.given = given
         self.out.append(ev.CallStart(part.index, id, name, by, form, item, choice, extra))
+        self._ids.add((choice, id))
+        self._parts[key] = part
+        self._next += 1
         return part
 
     def seen(self, id: str, choice: int = 0) -> bool:
@@ -161,7 +167,10 @@ class Ledger(Page):
     def _again(self, part: Part) -> bool:
         """Another object after a whole one is the input sent again: nothing more can belong to it."""
         last = (part.pieces or [""])[-1].rstrip()
-        if part.form == "text" or not last.endswith("}") or not is_json(part.so_far):
+        if part.form == "text" or not last.endswith("}") or part.checks >= _CHECKS:
+            return False
+        if not is_json(part.so_far):
+            part.checks += 1  # each looks at all of the input: their number is bounded
             return False
         self.diagnostics.add("input-twice", f"call {part.id!r}: more input after it was complete is ignored")
         return True
@@ -173,18 +182,21 @@ class Ledger(Page):
 
         Empty input is `{}`, but only at a proper end. Input that is not JSON cuts the call.
         """
-        part = self._parts.pop(key, None)
+        part = self._parts.get(key)
         if part is None or part.muted:
+            self._parts.pop(key, None)
             return
-        part.open = False
         streamed = part.so_far
         final = self._final(part, streamed, json) or part.given
         if not final.strip() and part.form == "json" and whole:
             final = streamed + "{}"
-        if final.startswith(streamed) and len(final) > len(streamed):
-            self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
         good = _callable(part, final, whole=whole)
         extra = extra or part.extra
+        # Nothing below raises: a part leaves the books together with its last event.
+        del self._parts[key]
+        part.open = False
+        if final.startswith(streamed) and len(final) > len(streamed):
+            self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
         if good is not None:
             self.calls += part.by == "client" and not part.choice
             self.out.append(ev.CallEnd(part.index, part.id, part.name, good, part.by, part.form, extra))

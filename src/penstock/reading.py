@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from penstock.errors import BadRequest
-from penstock.jsontext import clean, loose
+from penstock.errors import BadRequest, TooDeep
+from penstock.json_depth import NestingError, decode_bounded, decode_deep, holds_raw
+from penstock.jsontext import clean, loose_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,18 +22,40 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 T = TypeVar("T")
-_decode = msgspec.json.Decoder().decode
 
 
 def parse(data: bytes) -> Object:
     """The object that a body holds; lone surrogates and control characters are mended, anything else is refused."""
+    return as_object(parse_value(data)[0])
+
+
+def parse_value(data: bytes | bytearray | str) -> tuple[Any, bool]:
+    """The JSON value of a body, and whether it was strict JSON. Refuses what no reader takes, and what is too deep."""
     try:
-        value = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = clean(loose(data))
-        if value is None:
-            raise BadRequest("JSON", data) from None
-    return as_object(value)
+        try:
+            return decode_bounded(data), True
+        except (msgspec.DecodeError, UnicodeError):
+            raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+            value = clean(loose_bounded(raw))
+    except NestingError as error:
+        raise TooDeep(error.path) from None
+    if value is None:
+        raise BadRequest("JSON", data)
+    return value, False
+
+
+def read_deep(data: bytes | str, read: Callable[[Object], T], error: TooDeep) -> T:
+    """Read a body that is too deep only inside the inputs of tool calls, which become text; else raise the error.
+
+    A model may once have written such an input. The conversation must stay sendable.
+    """
+    try:
+        made = read(as_object(decode_deep(data.encode() if isinstance(data, str) else data)))
+    except (NestingError, msgspec.DecodeError, msgspec.ValidationError, UnicodeError, TypeError, RecursionError):
+        raise error from None
+    if holds_raw(made):
+        raise error
+    return made
 
 
 def as_object(value: Any, step: str = "") -> Object:

@@ -13,6 +13,7 @@ from penstock.bridge import bridge
 from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.events import Fault, FaultKind, Start
+from penstock.grammar import Guard
 from penstock.stage import Pipe
 
 if TYPE_CHECKING:
@@ -27,32 +28,35 @@ _END: Any = object()  # in place of a chunk, where there are no more
 @overload
 def translate(
     chunks: Whole | Iterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
-    on_diagnostic: Report | None = ..., **options: Any,
+    on_diagnostic: Report | None = ..., turns: int | None = ..., **options: Any,
 ) -> Generator[bytes, None, None]: ...  # fmt: skip
 
 
 @overload
 def translate(
     chunks: AsyncIterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
-    on_diagnostic: Report | None = ..., **options: Any,
+    on_diagnostic: Report | None = ..., turns: int | None = ..., **options: Any,
 ) -> AsyncGenerator[bytes, None]: ...  # fmt: skip
 
 
 def translate(
     chunks: Whole | Iterable[bytes] | AsyncIterable[bytes], source: str = "auto", target: str = "events", *,
-    errors: Errors = "raise", on_diagnostic: Report | None = None, **options: Any,
+    errors: Errors = "raise", on_diagnostic: Report | None = None, turns: int | None = None, **options: Any,
 ) -> Generator[bytes, None, None] | AsyncGenerator[bytes, None]:  # fmt: skip
     """Translate a stream: a generator of bytes, async if `chunks` is; at most one chunk out for each chunk in.
 
     `source="auto"` finds the protocol out. `options` are those of `bridge`: `framing`, `limit`, `shaping`,
     `source_options`, `target_options`. `on_diagnostic` is given every finding once the stream is over.
 
+    Reading stops, and `chunks` is closed, at a fault that breaks the turn off, and when `turns` turns have ended.
+    Without `turns` it goes on to the end of `chunks`: a stream may hold several turns.
+
     When `chunks` raises, or its bytes cannot be read on, what was begun is ended by a fault in the target's own way,
     then the error is raised. With `errors="fault"` it is not raised: the fault is written, whether or not anything was.
     """
     if errors not in {"raise", "fault"}:
         raise InputError(f"errors is 'raise' or 'fault', not {errors!r}")
-    run = _Run(source, target, options, errors, on_diagnostic)
+    run = _Run(source, target, options, errors, on_diagnostic, turns)
     if isinstance(chunks, AsyncIterable):
         return _translate_async(chunks, run)
     if isinstance(chunks, Whole):
@@ -98,11 +102,13 @@ class _Run:
     """One translation: its pipe, whether it goes on, and the error that ended it."""
 
     def __init__(
-        self, source: str, target: str, options: dict[str, Any], errors: Errors, on_diagnostic: Report | None
-    ) -> None:
+        self, source: str, target: str, options: dict[str, Any], errors: Errors, on_diagnostic: Report | None,
+        turns: int | None,
+    ) -> None:  # fmt: skip
         self._pipe = bridge(source, target, **options)
         self._errors = errors
         self._on_diagnostic = on_diagnostic
+        self._turns = turns
         self._error: Exception | None = None
         self._begun = False
         self._ours = False  # whether the pipe is at work, so that what it raises is not blamed on the source
@@ -112,9 +118,16 @@ class _Run:
         self._ours = True
         self.going = chunk is not _END
         out = b"".join(self._pipe.feed([chunk]) if self.going else self._pipe.finish())
+        if self.going and self._is_over():
+            self.going = False
+            out += b"".join(Pipe(*self._pipe.stages[1:]).finish())  # not the parser: what it holds belongs to no turn
         self._begun = self._begun or bool(out)
         self._ours = False
         return out
+
+    def _is_over(self) -> bool:
+        guard = self._pipe.stages[2]
+        return isinstance(guard, Guard) and (guard.failed or (self._turns is not None and guard.turns >= self._turns))
 
     def broken(self, error: Exception) -> bytes:
         """The bytes that end what was begun."""

@@ -103,16 +103,27 @@ def add(body: Object, also: Object | None) -> None:
 
 def salvage(data: Any) -> str:
     """The words in something that has no place here: every `text` in it, a line each."""
+    found: list[str] = []
+    waiting: list[Any] = [data] if isinstance(data, dict | list) else []
+    while waiting:  # not recursive: the data may be of any depth
+        one = waiting.pop()
+        if isinstance(one, str):
+            found.append(one)
+        else:
+            waiting += reversed(_worth_a_look(one))
+    return "\n".join(filter(None, found))
+
+
+def _worth_a_look(data: Any) -> list[Any]:
+    """The lists and objects in one, and the words under `text`."""
     if isinstance(data, list):
         items: list[Any] = data  # pyright: ignore[reportUnknownVariableType]
-        return "\n".join(words for one in items if (words := salvage(one)))
-    if not isinstance(data, dict):
-        return ""
-    found = [
-        value if key == "text" and isinstance(value, str) else salvage(value)
+        return [one for one in items if isinstance(one, dict | list)]
+    return [
+        value
         for key, value in cast("Object", data).items()
+        if isinstance(value, dict | list) or (key == "text" and isinstance(value, str))
     ]
-    return "\n".join(words for words in found if words)
 
 
 def omitted(loss: str) -> Callable[[Any, Any], list[Object]]:

@@ -16,6 +16,7 @@ from penstock.aisdk.documents import first_id, read_data, write_data
 from penstock.aisdk.options import OPTIONS, dress, report, undressed
 from penstock.aisdk.words import OURS, SDK, encoded
 from penstock.errors import BadRequest
+from penstock.jsontext import plain_or_raw
 from penstock.writing import split
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ class Output(NamedTuple):
 def value_of(json: str) -> Any:
     """A JSON text as its value; what is none, as text."""
     try:
-        return msgspec.json.decode(json) if json else ""
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return plain_or_raw(json) if json else ""
+    except (msgspec.DecodeError, UnicodeEncodeError):
         return json
 
 

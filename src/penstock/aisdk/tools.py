@@ -19,7 +19,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.aisdk import wire_tools as wire
 from penstock.aisdk.words import OURS, SDK, encoded, own, read_metadata
-from penstock.jsontext import is_json, usable
+from penstock.jsontext import is_json, plain_or_raw, usable
 
 if TYPE_CHECKING:
     from penstock.events import By, CallForm, Extra
@@ -248,4 +248,4 @@ def _input(part: Part, said: Any) -> str | None:
     if isinstance(said, str):
         return said
     streamed = usable(part.so_far) if part.so_far else None
-    return None if streamed is not None and msgspec.json.decode(streamed) == said else encoded(said)
+    return None if streamed is not None and plain_or_raw(streamed) == said else encoded(said)

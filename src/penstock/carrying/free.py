@@ -8,11 +8,10 @@ import msgspec
 
 from penstock import request as rq
 from penstock.carrying.inputs import INPUT
+from penstock.jsontext import plain_or_raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_decode = msgspec.json.Decoder().decode
 
 
 def free_calls(messages: Iterable[rq.Message], tools: Iterable[rq.Tool]) -> None:
@@ -29,7 +28,7 @@ def free_calls(messages: Iterable[rq.Message], tools: Iterable[rq.Tool]) -> None
 
 def _free(call: rq.Call) -> None:
     try:
-        given: Any = _decode(call.json)
+        given: Any = plain_or_raw(call.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return
     if isinstance(given, dict) and given.keys() == {INPUT} and isinstance(given[INPUT], str):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from penstock.jsontext import as_json
+from penstock.jsontext import as_json, is_object, plain_or_raw
 from penstock.pick import as_object, text
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ RAW = "ps:json"  # the text of an input that is not an object
 _FREE = "The whole input, as free text."
 _GRAMMAR = "The whole input, as free text that follows this {} grammar:\n{}"
 _HEAD, _MIDDLE = _GRAMMAR.split("{}")[:2]
-_decode = msgspec.json.Decoder().decode
 
 
 def schema_of(tool: rq.Tool) -> Object:
@@ -49,15 +48,18 @@ def grammar_of(schema: Object) -> Object | None:
     return {"type": "grammar", "syntax": syntax, "definition": definition}
 
 
-def input_of(call: rq.Call) -> tuple[Object, str]:
-    """A call's input as an object, and the name of the carrier that this took, if any."""
+def input_of(call: rq.Call) -> tuple[Any, str]:
+    """A call's input as an object, and the name of the carrier that this took, if any.
+
+    An object deeper than decoded values may be is a `msgspec.Raw`: the provider gets the text as the model wrote it.
+    """
     if call.form == "text":
         return {INPUT: call.json}, "free-text"
     try:
-        given: Any = _decode(call.json or "{}")
+        given: Any = plain_or_raw(call.json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
         return {RAW: call.json}, "odd-input"
-    return (cast("Object", given), "") if isinstance(given, dict) else ({RAW: call.json}, "odd-input")
+    return (given, "") if is_object(given) else ({RAW: call.json}, "odd-input")
 
 
 def json_of(given: Any) -> str:
@@ -72,7 +74,7 @@ def text_of(json: str) -> str:
     if RAW not in json:
         return json
     try:
-        given: Any = _decode(json)
+        given: Any = plain_or_raw(json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return json
     return json_of(given) if isinstance(given, dict) and given.keys() == {RAW} else json

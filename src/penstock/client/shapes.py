@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.errors import provider_error
 from penstock.events import Fault, Usage
+from penstock.json_depth import NestingError, decode_bounded
 from penstock.pick import as_object, listed, number, objects, table
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ class Shape(msgspec.Struct, frozen=True):
 def read(data: bytes) -> Any:
     """An answer's JSON; one that is none is an error like any other."""
     try:
-        return msgspec.json.decode(data)
+        return decode_bounded(data)
+    except NestingError as error:
+        raise provider_error(Fault("malformed", f"the answer cannot be read: {error}")) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise provider_error(Fault("malformed", "the answer is no JSON")) from None
 

@@ -13,6 +13,7 @@ from penstock.engines.record import Record  # noqa: TC001 — the same
 from penstock.errors import UnknownProtocol
 from penstock.events import Fault, TextDelta
 from penstock.fold import Fold, unfold
+from penstock.json_depth import decode_deep
 from penstock.messages import remember
 from penstock.request import Turn
 
@@ -39,7 +40,7 @@ class Answer(Turn):
             raise UnknownProtocol(protocol, known, "target of whole answers")
         pipe = encoding(protocol, options, frames=True)
         frames = [*pipe.feed(list(unfold(self))), *pipe.finish()]
-        return msgspec.json.decode(row.body(frames))
+        return decode_deep(row.body(frames), trusted=True)
 
 
 class Stream:

@@ -90,7 +90,7 @@ class Reading:
         self._unread = job.handed and kind.startswith(EVENTS)
         self._decoding = Decoding(job, unread=self._unread)
         self.framing = "body" if self._whole else job.endpoint.framing
-        self._parser = parser(job.endpoint.framing)
+        self._parser = parser(job.endpoint.framing, content_type=kind)
         self._short: Express | None = None
         self._done = False
         self._wrong: InputError | None = None

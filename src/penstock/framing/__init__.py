@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.framing.detect import DETECTED, AutoParser, detect
+from penstock.framing.detect import DETECTED, AutoParser, detect, named_framing
 from penstock.framing.eventstream import BedrockChunks, EventStreamParser, EventStreamWriter
 from penstock.framing.frame import LIMIT, Frame, Parser, Writer
 from penstock.framing.jsonarray import JsonArrayParser, JsonArrayWriter
@@ -57,4 +57,5 @@ __all__ = [
     "WebSocketWriter",
     "Writer",
     "detect",
+    "named_framing",
 ]

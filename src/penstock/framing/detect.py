@@ -1,6 +1,6 @@
 """Which framing is it? `detect` tells from the first bytes, `AutoParser` waits for them and then parses.
 
-Leans on the parsers it chooses from. Does not look at HTTP headers: whoever has them may name the framing instead.
+Leans on the parsers it chooses from. The content of a stream decides; where it does not, its content type does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ENOUGH = 512
-"""How many bytes are waited for at most."""
+"""How many bytes are waited for at most, not counting the blanks that a stream begins with."""
+
+BLANKS = 64 * 1024
+"""How many blank bytes a stream may begin with before its framing is guessed without further bytes."""
 
 DETECTED: Mapping[str, type[Parser]] = {
     "eventstream": EventStreamParser,
@@ -28,6 +31,10 @@ DETECTED: Mapping[str, type[Parser]] = {
 }
 """The framings that can be told from their first bytes, and their parsers."""
 
+_TYPES = {
+    "application/jsonl": "ndjson", "application/vnd.amazon.eventstream": "eventstream",
+    "application/x-ndjson": "ndjson", "text/event-stream": "sse",
+}  # fmt: skip
 _BLANK = b" \t\r\n" + BOM
 _PRELUDE_START = (b"\x00", b"\x01")  # of a message that is no longer than AWS allows
 _EVENTS = (b"data:", b"event:")  # nine streams in ten
@@ -35,34 +42,42 @@ _FIRST_LINE = re.compile(rb"(?:data|event|id|retry|):|data[\r\n]")
 _LATER_LINE = re.compile(rb"[\r\n](?:data|event):")  # after a line we do not know, as in a stream joined midway
 
 
-def detect(prefix: bytes) -> str | None:
+def named_framing(content_type: str) -> str | None:
+    """The framing that a content type names; None for those that may be several."""
+    return _TYPES.get(content_type.partition(";")[0].strip().lower())
+
+
+def detect(prefix: bytes, fallback: str = "ndjson") -> str | None:
     """Name the framing of a stream that begins so: `sse`, `ndjson`, `jsonarray` or `eventstream`; None asks for more.
 
-    A body that is none of these is called `ndjson`, whose parser gives such a body as one frame.
+    A body that is none of these is the fallback's; the parser of `ndjson` gives such a body as one frame.
     """
-    head = prefix[:ENOUGH]  # never more, so that the cutting does not change the answer
-    if head.startswith(_PRELUDE_START):
-        if len(head) < PRELUDE.size:
+    if prefix.startswith(_PRELUDE_START):
+        if len(prefix) < PRELUDE.size:
             return None
-        if prelude_length(head[: PRELUDE.size]) is not None:
+        if prelude_length(prefix[: PRELUDE.size]) is not None:
             return "eventstream"
-    text = head.lstrip(_BLANK)
+    text = prefix.lstrip(_BLANK)[:ENOUGH]  # never more, so that the cutting does not change the answer
     if text.startswith(b"{"):
         return "ndjson"
     if text.startswith(b"["):
         return "jsonarray"
     if _FIRST_LINE.match(text) or _LATER_LINE.search(text):
         return "sse"
-    return "ndjson" if len(head) == ENOUGH else None
+    return fallback if len(text) == ENOUGH or (not text and len(prefix) > BLANKS) else None
 
 
 class AutoParser:
-    """Chunks to frames of whatever framing the first bytes show; `framing` names it once that is known."""
+    """Chunks to frames of whatever framing the first bytes show; `framing` names it once that is known.
 
-    __slots__ = ("_head", "_limit", "_parser", "framing")
+    `fallback` is the framing of a stream whose first bytes show none, as its content type may name it.
+    """
 
-    def __init__(self, *, limit: int = LIMIT) -> None:
+    __slots__ = ("_fallback", "_head", "_limit", "_parser", "framing")
+
+    def __init__(self, *, limit: int = LIMIT, fallback: str = "ndjson") -> None:
         self._limit = limit
+        self._fallback = fallback
         self._head = b""
         self._parser: Parser | None = None
         self.framing: str | None = None
@@ -70,8 +85,10 @@ class AutoParser:
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
         if self._parser is not None:
             return self._parser.feed(chunks)
-        self._head = b"".join((self._head, *chunks))
-        name = "sse" if self._head.startswith(_EVENTS) else detect(self._head)
+        # Line ends at the start mean nothing in any framing; they are not kept, or many small chunks of them would cost
+        # time that grows with the square of their number.
+        self._head = b"".join((self._head, *chunks)).lstrip(b"\r\n")
+        name = "sse" if self._head.startswith(_EVENTS) else detect(self._head, self._fallback)
         return self._begin(name).feed([self._head]) if name else []
 
     @property

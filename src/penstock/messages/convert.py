@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.diagnostics import Diagnostic, Diagnostics
-from penstock.errors import BadRequest, UnknownProtocol
-from penstock.jsontext import clean, loose
+from penstock.errors import BadRequest, TooDeep, UnknownProtocol
 from penstock.messages import caching, context, ids, images, limits, names, pairing, roles, state, texts
 from penstock.messages.profile import profile_of
 from penstock.messages.survey import survey
 from penstock.pick import as_object
 from penstock.protocols import MODULES
+from penstock.reading import parse_value, read_deep
 from penstock.shaping.names import Name, RestoreNames
 from penstock.shaping.namespace import Namespace
 
@@ -88,7 +88,10 @@ def convert(
     """
     read, write = reader(source), writer(target)
     run = _Run(source, target, options)
-    return run.converted(read(run.parsed(body)), write)
+    try:
+        return run.converted(run.read(body, read), write)
+    except RecursionError:  # only plain objects, whose depth nobody has checked, get here
+        raise TooDeep from None
 
 
 def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
@@ -136,16 +139,20 @@ class _Run:
         found = [*request.diagnostics, *self.notes, *draft.diagnostics]
         return Converted({**draft.body, **own} if own else draft.body, found, self.restore, request, self._cleared)
 
+    def read(self, body: Any, read: Callable[[Object], rq.Request]) -> rq.Request:
+        """The canonical request of a body. Inputs of tool calls may be deeper than the rest of a body."""
+        try:
+            return read(self.parsed(body))
+        except TooDeep as error:
+            if not isinstance(body, bytes | bytearray | str):
+                raise
+            return read_deep(body if isinstance(body, str) else bytes(body), read, error)
+
     def parsed(self, body: Any) -> Object:
         """The body as an object. Text that is almost JSON is read as a forgiving reader would."""
         if isinstance(body, bytes | bytearray | str):
-            try:
-                body = msgspec.json.decode(body)
-                self._strict = True
-            except (msgspec.DecodeError, UnicodeError, RecursionError):
-                body = clean(loose(body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)))
-                if body is None:
-                    raise BadRequest("JSON", "text that is none") from None
+            body, self._strict = parse_value(body)
+            if not self._strict:
                 self.notes.add("loose-json", "the body is not strictly JSON and was read forgivingly")
         if not isinstance(body, dict):
             raise BadRequest("an object", body)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.jsontext import clean, usable
+from penstock.jsontext import clean, is_json, usable
 from penstock.messages.walking import change_parts, with_messages
 
 if TYPE_CHECKING:
@@ -73,8 +73,4 @@ def mend_inputs(request: rq.Request, notes: Diagnostics) -> rq.Request:
 
 
 def _is_object(json: str) -> bool:
-    try:
-        msgspec.json.decode(json, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return False
-    return True
+    return json.lstrip().startswith("{") and is_json(json)

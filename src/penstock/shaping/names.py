@@ -15,6 +15,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.diagnostics import Diagnostics
 from penstock.events import CallForm
+from penstock.jsontext import plain_or_raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,8 +123,8 @@ def wrap(text: str) -> str:
 def unwrap(json: str) -> str | None:
     """The text out of a function's input: under its name, or the only string there is. None if there is none."""
     try:
-        given: Any = msgspec.json.decode(json)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        given: Any = plain_or_raw(json)
+    except (msgspec.DecodeError, UnicodeEncodeError):
         return None
     if isinstance(given, dict):
         values: list[Any] = list(given.values())  # pyright: ignore[reportUnknownArgumentType]
@@ -135,7 +136,7 @@ def _item(end: Any, kind: str) -> dict[str, Any]:
     """A call as the item that a built-in tool's calls are."""
     status = "completed" if type(end) is ev.CallEnd else "incomplete"
     try:
-        given: Any = msgspec.json.decode(end.json or "{}")
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        given: Any = plain_or_raw(end.json or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError):
         given = {}
     return {"type": kind, "call_id": end.id, "status": status, **pick.as_object(given)}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.json_depth import NestingError, decode_bounded
 from penstock.jsontext import as_json
 from penstock.request import Call, Message, Request, Text
 
@@ -69,6 +70,6 @@ def said(parts: Iterable[Any]) -> bytes:
 
 def _value(text: str) -> Any:
     try:
-        return msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        return decode_bounded(text or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, NestingError):
         return text

@@ -9,29 +9,31 @@ import random
 import time
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from penstock import request as rq
 from penstock.engines.retrying import Wait
-from penstock.errors import BadRequest, InputError
+from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.http.received_headers import read_headers
-from penstock.jsontext import clean, loose
+from penstock.json_depth import NestingError, decode_bounded
+from penstock.jsontext import clean, loose_bounded
 from penstock.messages.context import Cleared
 from penstock.messages.convert import reader
 from penstock.providers.clients import PLAIN
+from penstock.reading import read_deep
 
 if TYPE_CHECKING:
     from penstock.pick import Object
     from penstock.providers.clients import Client
 
+T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 PLAYED = "replay/"  # a packaged stream asks for nothing but its name
 LISTS = {"responses": "input", "gemini": "contents", "completions": "prompt"}  # what a protocol calls its messages
 _ids = random.Random()  # noqa: S311 — names, no secrets: asking the system for each would cost more than all the rest
-_decode = msgspec.json.Decoder().decode
 
 
 class Visit:
@@ -62,15 +64,24 @@ class Visit:
     def body(self) -> Object:
         """The body as an object. What JSON forbids but programs send, such as half a character, is forgiven."""
         try:
-            value = _decode(self.raw)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            said = self.raw.removeprefix(BOM_UTF8).lstrip()
-            value = clean(loose(said)) if said[:1] == b"{" else None
-            if value is None:
-                raise InputError(f"the body is not JSON: {_shown(self.raw)}") from None
+            value = decode_bounded(self.raw)
+        except (msgspec.DecodeError, UnicodeError):
+            value = self._mended_body()
+        except NestingError as error:
+            raise TooDeep(error.path) from None
         if not isinstance(value, dict):
             raise BadRequest("an object", value)
         return value  # pyright: ignore[reportUnknownVariableType]
+
+    def _mended_body(self) -> Any:
+        said = self.raw.removeprefix(BOM_UTF8).lstrip()
+        try:
+            value = clean(loose_bounded(said)) if said[:1] == b"{" else None
+        except NestingError as error:
+            raise TooDeep(error.path) from None
+        if value is None:
+            raise InputError(f"the body is not JSON: {_shown(self.raw)}")
+        return value
 
 
 class Asked(msgspec.Struct):
@@ -107,9 +118,25 @@ class Door(msgspec.Struct, frozen=True):
     instead: Callable[[Visit], Any] | None = None
 
 
+def read_body(visit: Visit, read: Callable[[Object], T]) -> T:
+    """What `read` makes of the body. Inputs of tool calls may be deeper than the rest of a body."""
+    try:
+        body = visit.body()
+    except TooDeep as error:
+        return read_deep(visit.raw, read, error)
+    return read(body)
+
+
 def canonical(visit: Visit, protocol: str) -> tuple[Object, rq.Request]:
-    """The body and what it means."""
-    body = visit.body()
+    """The body and what it means. The body is empty if it is deeper than plain values may be."""
+    try:
+        body = visit.body()
+    except TooDeep as error:
+        return {}, read_deep(visit.raw, lambda deep: _canonical(visit, protocol, deep)[1], error)
+    return _canonical(visit, protocol, body)
+
+
+def _canonical(visit: Visit, protocol: str, body: Object) -> tuple[Object, rq.Request]:
     if "model" in visit.params:  # where an address names it, the body's word counts for nothing
         body["model"] = visit.params["model"]
     if str(body.get("model", "")).startswith(PLAYED):

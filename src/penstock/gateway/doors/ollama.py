@@ -10,8 +10,10 @@ import msgspec
 
 from penstock import events as ev
 from penstock.errors import PenstockError
-from penstock.gateway.doors.door import PLAYED, Asked, Door
+from penstock.gateway.doors.door import PLAYED, Asked, Door, read_body
 from penstock.gateway.doors.ollama_models import loaded, loads
+from penstock.json_depth import decode_deep
+from penstock.jsontext import plain_or_raw
 from penstock.messages.convert import reader
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class Lines:
 
     def _call(self, event: ev.CallEnd) -> None:
         if event.by == "client":
-            value: Any = msgspec.json.decode(event.json or "{}") if event.form == "json" else {"input": event.json}
+            value: Any = plain_or_raw(event.json or "{}") if event.form == "json" else {"input": event.json}
             self._say({"tool_calls": [{"id": event.id, "function": {"name": event.name, "arguments": value}}]})
 
     def _counted(self, event: ev.Usage) -> None:
@@ -89,7 +91,7 @@ class Lines:
 
 def whole(frames: Sequence[Frame]) -> bytes:
     """The lines as one: an error alone, else the last line with all that was said before it."""
-    lines: list[Any] = [msgspec.json.decode(data) for _, data in frames]
+    lines: list[Any] = [decode_deep(data, trusted=True) for _, data in frames]
     last: Object = lines[-1]
     if "error" in last:
         return msgspec.json.encode({"error": last["error"]})
@@ -127,7 +129,7 @@ def asked_of(body: Object) -> Asked:
 
 def read_generate(visit: Visit) -> Asked:
     """`/api/generate`."""
-    return asked_of(visit.body())
+    return read_body(visit, asked_of)
 
 
 def instead(visit: Visit) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import pick
 from penstock.errors import PenstockError
-from penstock.gateway.doors.door import PLAYED, Asked, Door
+from penstock.gateway.doors.door import PLAYED, Asked, Door, read_body
 from penstock.gateway.doors.ollama import asked_of
 from penstock.gateway.doors.ollama_models import loaded, loads
 from penstock.messages.convert import reader
@@ -29,7 +29,10 @@ def is_ollama(body: Object) -> bool:
 
 def read_chat(visit: Visit) -> Asked:
     """A UI message stream, unless it is Ollama's client that asks."""
-    body = visit.body()
+    return read_body(visit, lambda body: _read(visit, body))
+
+
+def _read(visit: Visit, body: Object) -> Asked:
     if is_ollama(body) and "messages" in body:
         return asked_of(body)
     if str(body.get("model", "")).startswith(PLAYED):

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock import pick
 from penstock.aisdk.words import OURS
-from penstock.jsontext import loose
+from penstock.jsontext import decode_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
     book = _Book()
     for _, data in frames:
-        part = pick.as_object(loose(data))  # a part that nobody knew is let through as it came
+        part = pick.as_object(decode_own(data))  # a part that nobody knew is let through as it came
         if not book.add(pick.text(part, "type"), part):
             return msgspec.json.encode({"error": part.get("error", part.get("reason", "aborted"))})
     book.whole["content"] = [part for part in book.content if len(part) > 1]

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.jsontext import decode_own, plain_or_raw
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,7 +18,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
     message: dict[str, Any] = {}
     for _, data in frames:
-        payload = msgspec.json.decode(data)
+        payload = decode_own(data)
         kind = payload["type"]
         if kind == "error":
             return data
@@ -54,7 +56,7 @@ def _settle(block: dict[str, Any], *, cut: bool) -> dict[str, Any] | None:
     if not pieces:
         return None if cut and block["type"] == "tool_use" else block
     try:
-        block["input"] = msgspec.json.decode(pieces)
+        block["input"] = plain_or_raw(pieces)
     except msgspec.DecodeError:
         return None
     return block

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock.carrying import Holds, input_of
+from penstock.jsontext import plain_or_raw
 from penstock.media import sniff
 from penstock.protocols.anthropic.request_blocks import NAME
 from penstock.writing import Draft, Losses, add, omitted, salvage, split, told
@@ -162,7 +163,7 @@ class Blocks(Draft):
             return [made]
         own, marks = self.own(result.extra)
         if result.by == "provider" and own:
-            return [{**own, "content": msgspec.json.decode(result.json)}]
+            return [{**own, "content": plain_or_raw(result.json)}]
         made = {"type": "tool_result", "tool_use_id": result.call, **own}
         if content or "listed" in marks:
             made["content"] = self.content(content, listed="listed" in marks)

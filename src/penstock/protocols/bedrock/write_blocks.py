@@ -10,6 +10,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock.carrying import Holds, input_of
+from penstock.jsontext import is_object, plain_or_raw
 from penstock.media import sniff
 from penstock.protocols.bedrock.blocks import NAME
 from penstock.protocols.bedrock.formats import kind_of, media_of
@@ -51,7 +52,6 @@ LOSSES: Losses = {
     "unsigned": "reasoning without this provider's signature is left out, or said as text",
 }
 _STRANGE = re.compile(r"[^A-Za-z0-9()\[\]-]+")  # what a document's name may not hold, and what separates its words
-_decode = msgspec.json.Decoder().decode
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ class Blocks(Draft):
         own, marks = self.own(result.extra)
         made: Object = {"toolUseId": result.call}
         if result.by == "provider":
-            made["content"] = _decode(result.json)
+            made["content"] = plain_or_raw(result.json)
             return [{"toolResult": {**made, **{key: value for key, value in own.items() if value}}}]
         if result.content or not marks.get("bare"):
             made["content"] = [block for part in result.content for block in self._inside(part)]
@@ -161,10 +161,10 @@ class Blocks(Draft):
     def _json(self, part: rq.Json) -> list[Object]:
         own, _ = self.own(part.extra)
         try:
-            value = _decode(part.json)
+            value = plain_or_raw(part.json)
         except (msgspec.DecodeError, UnicodeEncodeError):
             value = None
-        if isinstance(value, dict):
+        if is_object(value):
             return [{"json": value, **own}]
         self.lose("json-result")
         return [{"text": part.json}]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.carrying import EMPTY, input_of, stowed
-from penstock.jsontext import as_json
+from penstock.jsontext import as_json, is_object, plain_or_raw
 from penstock.protocols.cohere.documents import taken
 from penstock.protocols.cohere.losses import HOLDS, LOSSES, Quirks
 from penstock.protocols.cohere.reading import NAME
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LOSSES", "Quirks", "Writer", "write_request"]
 _CHOICES = {"required": "REQUIRED", "tool": "REQUIRED", "none": "NONE"}
-_decode = msgspec.json.Decoder().decode
 
 
 class Writer(Draft):
@@ -164,10 +163,10 @@ class Writer(Draft):
         """An object is a document, which the answer can cite."""
         own, marks = self.own(part.extra)
         try:
-            value = _decode(part.json)
+            value = plain_or_raw(part.json)
         except (msgspec.DecodeError, UnicodeEncodeError):
             value = None
-        if isinstance(value, dict) or marks.get("is_document"):
+        if is_object(value) or marks.get("is_document"):
             return [{"type": "document", "document": {**marks.get("document", {}), "data": value}, **own}]
         self.lose("json-result")
         return [{"type": "text", "text": part.json}]

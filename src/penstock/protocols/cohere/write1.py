@@ -8,6 +8,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock.carrying import input_of
+from penstock.jsontext import is_object, plain_or_raw
 from penstock.pick import as_object, table
 from penstock.protocols.cohere.reading import NAME
 from penstock.protocols.cohere.request1 import to_schema
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 _ROLES = {"system": "SYSTEM", "user": "USER", "assistant": "CHATBOT", "tool": "TOOL"}
 _WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict"}
 _LOST: dict[type, str] = {rq.Source: "source", rq.Ask: "approval", rq.Reasoning: "reasoning"}
-_decode = msgspec.json.Decoder().decode
 
 
 def write_request1(request: rq.Request, messages: list[rq.Message], draft: Writer) -> Object:
@@ -126,8 +126,8 @@ class _History:
 def _output(part: rq.ResultPart) -> Object:
     """Outputs are objects."""
     if isinstance(part, rq.Json):
-        value: Any = _decode(part.json)
-        return value if isinstance(value, dict) else {"output": value}  # pyright: ignore[reportUnknownVariableType]
+        value: Any = plain_or_raw(part.json)
+        return value if is_object(value) else {"output": value}
     return {"output": part.text if isinstance(part, rq.Text) else salvage(msgspec.to_builtins(part))}
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.jsontext import decode_own
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,7 +21,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = msgspec.json.decode(data)
+        chunk = decode_own(data)
         if "error" in chunk:
             return data
         if "choices" not in chunk:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock.codec import Decoder, Encoder, Losses, Protocol
+from penstock.codec import TOO_DEEP, Decoder, Encoder, Losses, Protocol
 from penstock.grammar import Grammar
 from penstock.jsontext import usable
 from penstock.parts import TRUNCATED
@@ -64,7 +64,7 @@ class EventsDecoder(Decoder):
             self._calls[event.index][1].append(event.json)
 
     def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:
-        known = self._calls.pop(event.index, None)
+        known = self._calls.get(event.index)
         if known is None:
             self._any(event)
             return
@@ -72,12 +72,16 @@ class EventsDecoder(Decoder):
         streamed = "".join(pieces)
         if start.by == "client" and start.form == "json" and streamed and usable(streamed) is not None:
             # Whatever its end says: targets that stream the input have shown all of it by now.
-            self._any(self._judged(start, streamed, event.extra, whole=True))
+            self._close_call(self._judged(start, streamed, event.extra, whole=True))
             return
         same = (event.id, event.name, event.by, event.form) == (start.id, start.name, start.by, start.form)
         end = self._judged(start, event.json, event.extra, whole=same and type(event) is ev.CallEnd)
         if isinstance(end, ev.CallCut) and pieces:
             end = replace(end, json=streamed)  # what was streamed is what there is of it
+        self._close_call(end)
+
+    def _close_call(self, end: ev.CallEnd | ev.CallCut) -> None:
+        del self._calls[end.index]
         self._any(end)
 
     def _judged(self, start: ev.CallStart, json: str, extra: Extra | None, *, whole: bool) -> ev.CallEnd | ev.CallCut:
@@ -87,6 +91,13 @@ class EventsDecoder(Decoder):
             self._given.add(call)
             return ev.CallEnd(start.index, start.id, start.name, good, start.by, start.form, extra)
         return ev.CallCut(start.index, start.id, start.name, json, start.by, start.form, extra)
+
+    def _too_deep(self) -> None:
+        self.diagnostics.add("too-deep", TOO_DEEP)
+        if not self._grammar.inside:
+            self._any(ev.Start())
+        self.ledger.out += map(self._closed, self._grammar.close())
+        self._any(ev.Fault("malformed", TOO_DEEP))
 
     def finish(self) -> list[ev.AnyEvent]:
         if self._grammar.inside:
@@ -98,7 +109,10 @@ class EventsDecoder(Decoder):
         """An open part's end. A call whose input is whole only lacks the word for it."""
         if not isinstance(end, ev.CallCut):
             return end
-        start, pieces = self._calls.pop(end.index)
+        known = self._calls.pop(end.index, None)
+        if known is None:
+            return end
+        start, pieces = known
         return self._judged(start, "".join(pieces), start.extra, whole=start.form == "json")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], Any]]] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from penstock import request as rq
-from penstock.jsontext import as_json
+from penstock.jsontext import as_json, plain_or_raw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 OUTPUT, ERROR, CONTENT = "output", "error", "content"
 _OWN = frozenset({OUTPUT, ERROR, CONTENT})
 _FIELDS = {"text": str, "json": object, "file": int}
-_decode = msgspec.json.Decoder().decode
 
 
 def read_response(
@@ -99,7 +98,7 @@ def _outer(value: Any, failed: bool) -> Object:  # noqa: FBT001
 
 def _value(part: rq.Json) -> Any:
     try:
-        return _decode(part.json)
+        return plain_or_raw(part.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return part.json
 

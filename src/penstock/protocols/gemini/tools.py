@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from penstock.jsontext import is_object, plain_or_raw
 from penstock.protocols.gemini.calls import TRACES
 from penstock.protocols.gemini.own import owned, said
 
@@ -43,10 +42,10 @@ def _part(id: str, json: str, own: dict[str, Any], field: str) -> dict[str, Any]
     return said(**{kind: {**_id(id, own), **inner}}, thoughtSignature=own.get("thoughtSignature"))
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> Any:
     """Arguments must be an object: any other value becomes the argument `input`."""
-    value = msgspec.json.decode(text)
-    return value if isinstance(value, dict) else {"input": value}  # pyright: ignore[reportUnknownVariableType]
+    value = plain_or_raw(text)
+    return value if is_object(value) else {"input": value}
 
 
 def _id(id: str, own: dict[str, Any]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.jsontext import decode_own
 from penstock.pick import as_object
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     whole: dict[str, Any] = {}
     candidates: dict[int, dict[str, Any]] = {}
     for _, data in frames:
-        chunk = as_object(msgspec.json.decode(data))
+        chunk = as_object(decode_own(data))
         if "error" in chunk:
             return data
         for candidate in chunk.pop("candidates", ()):

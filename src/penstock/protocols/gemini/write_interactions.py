@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock import request as rq
 from penstock.carrying import input_of
+from penstock.jsontext import plain_or_raw
 from penstock.protocols.gemini.own import NAME
 from penstock.protocols.gemini.request_interactions import MODES, SUMMARIES
 from penstock.writing import add, split
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from penstock.protocols.gemini.write_parts import PartWriter
 
 _WORDS = {mode: word for word, mode in reversed(MODES.items())}
-_decode = msgspec.json.Decoder().decode
 
 
 def write_interaction(request: rq.Request, draft: PartWriter) -> Object:
@@ -121,7 +119,7 @@ def _result(result: rq.Result, own: Object, marks: Object, draft: PartWriter) ->
         made["name"] = result.name
     only = result.content[0] if len(result.content) == 1 and not marks.get("listed") else None
     if isinstance(only, rq.Json):
-        made["result"] = _decode(only.json)
+        made["result"] = plain_or_raw(only.json)
     elif isinstance(only, rq.Text):
         made["result"] = only.text
     elif result.content or marks.get("listed"):

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock.carrying import input_of
+from penstock.jsontext import plain_or_raw
 from penstock.media import sniff
 from penstock.protocols.gemini.calls import TRACES
 from penstock.protocols.gemini.own import NAME
@@ -53,7 +54,6 @@ _TYPES = {
     "heic": "image/heic", "pdf": "application/pdf", "mp4": "video/mp4", "mp3": "audio/mpeg", "wav": "audio/wav",
 }  # fmt: skip
 _WEB = str.maketrans("+/", "-_")
-_decode = msgspec.json.Decoder().decode
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -152,7 +152,10 @@ class PartWriter(Draft):
         if kind in (None, TRACES):
             self.lose("traces")
             return []
-        given = _decode(json or "{}")
+        given = plain_or_raw(json or "{}")
+        if "toolType" not in own and not isinstance(given, dict):
+            self.lose("traces")
+            return []
         inner = {"toolType": own["toolType"], field: given} if "toolType" in own else given
         around = {key: value for key, value in own.items() if key not in ("part", "toolType", "minted", "choice")}
         return [{kind: {**({} if own.get("minted") or not id else {"id": id}), **inner}, **around}]

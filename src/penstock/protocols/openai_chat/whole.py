@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.jsontext import is_json
+from penstock.jsontext import decode_own, is_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = msgspec.json.decode(data)
+        chunk = decode_own(data)
         if "error" in chunk:
             return data
         if "choices" not in chunk:

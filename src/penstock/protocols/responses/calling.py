@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock import pick
-from penstock.jsontext import usable
+from penstock.jsontext import plain_or_raw, usable
 from penstock.protocols.responses.speaking import Speaking
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Calling(Speaking):
             self.lose("provider-call")
 
     def _preview(self, run: Entry, json: str) -> None:
-        said = pick.as_object(msgspec.json.decode(json))
+        said = pick.as_object(plain_or_raw(json))
         self._output.send(
             "response.image_generation_call.partial_image", item_id=run.id, output_index=run.index,
             partial_image_index=pick.number(said, "partial_image_index") or 0,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import pick
-from penstock.jsontext import usable
+from penstock.jsontext import loose_bounded, usable
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.echo import Echo
 from penstock.protocols.responses.ending import fault_of, finish_of, read_usage
@@ -155,7 +155,7 @@ class ResponsesDecoder(Pieces):
         payload = pick.as_object(value)
         if self.ledger.mending and "delta" not in payload:
             text = usable(raw().decode("utf-8", "replace")) or "null"  # lone surrogates are mended in deltas alone
-            value, raw = msgspec.json.decode(text), text.encode
+            value, raw = loose_bounded(text.encode()), text.encode
             payload = pick.as_object(value)
         typed = pick.text(payload, "type") in wire.SHAPES or not payload
         super()._fit(name, value if typed else _typed(name, payload), raw)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.jsontext import decode_own
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,11 +20,11 @@ def body(frames: Sequence[Frame]) -> bytes:
     """The final snapshot, less calls that were cut: a body has no other way to say that they must not be run."""
     for name, data in reversed(frames):
         if name in _ENDS:
-            response: dict[str, Any] = msgspec.json.decode(data)["response"]
+            response: dict[str, Any] = decode_own(data)["response"]
             response["output"] = [item for item in response["output"] if not _is_cut(item)]
             return msgspec.json.encode(response)
         if name == b"error":
-            return msgspec.json.encode({"error": msgspec.json.decode(data)["error"]})
+            return msgspec.json.encode({"error": decode_own(data)["error"]})
     return b"{}"
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock.jsontext import plain_or_raw
 from penstock.pick import as_object
 from penstock.protocols.responses.request_builtin import read_output
 from penstock.protocols.responses.speech import NAME
@@ -37,8 +38,8 @@ def call_item(call: rq.Call, item: Object) -> Object:
     tool = LATE.get(item.get("type", ""))
     if tool is not None and given(item, tool) != call.json:
         try:
-            item = {**item, **as_object(msgspec.json.decode(call.json))}
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            item = {**item, **as_object(plain_or_raw(call.json))}
+        except (msgspec.DecodeError, UnicodeEncodeError):
             return _named(item, call.id)
     return _named(item, call.id)
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from penstock import events as ev
 from penstock import pick
 from penstock.aisdk.encode import PartEncoder, encode_json, metadata, value
 from penstock.aisdk.usage import write_usage
 from penstock.aisdk.words import OPAQUE, WRITES, cite, own
-from penstock.jsontext import is_json
+from penstock.jsontext import is_json, plain_or_raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -265,5 +263,5 @@ class UiEncoder(PartEncoder):
 
 def _shown(json: str) -> str:
     """A failure as text."""
-    said = msgspec.json.decode(json) if is_json(json) else json
+    said = plain_or_raw(json) if is_json(json) else json
     return said if isinstance(said, str) else json

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock import pick
 from penstock.aisdk.words import OURS
-from penstock.jsontext import loose
+from penstock.jsontext import decode_own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = pick.as_object(loose(data))  # a chunk that nobody knew is let through as it came
+        chunk = pick.as_object(decode_own(data))  # a chunk that nobody knew is let through as it came
         kind = pick.text(chunk, "type")
         if kind in ("error", "abort"):
             return msgspec.json.encode({"error": chunk.get("errorText", chunk.get("reason", "aborted"))})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.jsontext import decode_own
 from penstock.protocols.vscode.wire import VERSION
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own lines, so that stream and body cannot disagree. A fault is its error line alone."""
     lines: list[dict[str, Any]] = []
     for _, data in frames:
-        line = msgspec.json.decode(data)
+        line = decode_own(data)
         if line.get("kind") == "error":
             return data
         if lines and _continues(lines[-1], line):
