@@ -64,7 +64,6 @@ class Decoder:
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
     mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
-    skims = False
 
     def __init__(self) -> None:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")
@@ -72,6 +71,14 @@ class Decoder:
         self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
         self.like: Like | None = None  # what the frame before this one was, if that only said more text
         self._lessons = self._hits = 0
+        self.irregular = 0  # frames that the strict reader refused; a passthrough looks at their bytes
+        self.malformed = 0  # those of them that nobody can read: they are skipped
+
+    @property
+    def pending(self) -> str:
+        """`finish` or `error` once the answer has said how it ends and only optional frames may follow."""
+        ledger = self.ledger
+        return "finish" if ledger.finishing and not ledger.has_open_part else ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """No decoder raises at the end of its input, whatever state the frames before have left it in."""
@@ -159,10 +166,6 @@ class Decoder:
         except ILL_SHAPED:
             return msgspec.json.encode(repr(payload))
 
-    def skim(self) -> None:
-        """Once something was said, only what it costs and how it ends is wanted. A decoder may well tell more."""
-        self.skims = True
-
     def body(self, data: bytes) -> list[AnyEvent]:
         """Read the whole body of a non-stream answer as one turn."""
         events = self.feed([(b"", data)])
@@ -203,10 +206,13 @@ class Decoder:
 
     def _read_odd(self, name: bytes, data: bytes) -> None:
         label = name.decode("utf-8", "replace")
+        if data != self.mark:
+            self.irregular += 1
         if self.named(label, data):
             return
         value = loose_bounded(data)
         if value is None:
+            self.malformed += 1
             shown = data[:80].decode("utf-8", "replace")
             self.diagnostics.add("malformed", f"a frame that is not JSON is skipped: {shown!r}")
             return

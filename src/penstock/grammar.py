@@ -153,19 +153,6 @@ class Guard:
         return [*kept, *([] if self._grammar.inside else [ev.Start()]), *self._grammar.close(), fault]
 
 
-class Trust(Guard):
-    """In a guard's place where nobody is given the events."""
-
-    def feed(self, events: Sequence[Any], /) -> list[Any]:
-        return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
-
-    def passing(self, delta: type[ev.Event], index: int) -> bool:
-        return True
-
-    def finish(self) -> list[Any]:
-        return []
-
-
 def _closing(index: int, start: type[ev.Event]) -> Any:
     if start is ev.CallStart:
         return ev.CallCut(index, "", "", "")

@@ -191,6 +191,10 @@ class Page:
         """How many parts of this turn were begun."""
         return self._next
 
+    @property
+    def has_open_part(self) -> bool:
+        return bool(self._parts)
+
     def find(self, key: Hashable) -> Part | None:
         """The open part of that key."""
         return self._parts.get(key)

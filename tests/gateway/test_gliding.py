@@ -20,9 +20,11 @@ from penstock.gateway import writing
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.keeping import Keeping
 from penstock.gateway.outlet import Outlet
+from penstock.gateway.passthrough import client_stream
 from penstock.gateway.streaming import Streaming
 from penstock.messages.state import text_key
 from penstock.request import Request, Text
+from tests.gateway.stream_frames import readable, split
 from tests.gateway.test_short_ways import OPENING, batches, chat_job
 from tests.test_alike import LINES, frame
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.engines.express import Lane
+    from penstock.engines.job import Job
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 LAST = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -106,7 +109,9 @@ class Written:
         return False
 
 
-async def client_gets(chunks: list[bytes], target: str, taken: list[bool]) -> tuple[bytes, int, Keeping]:
+async def client_gets(
+    chunks: list[bytes], target: str, taken: list[bool], job: Job | None = None
+) -> tuple[bytes, int, Keeping]:
     """What a client gets of chunks that come one by one, how many of them glided, and what was kept.
 
     `taken` says of each push whether the client could take it at once.
@@ -116,8 +121,9 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool]) -> tu
     connection.data_received(HEAD)
     loop = asyncio.get_running_loop()
     limits = Timeouts()
-    reading = Reading(Incoming(connection, limits, loop, loop.time()), chat_job())
-    reply = Reply(reading, chat_job(), Record("m"), "native")
+    job = job or chat_job()
+    reading = Reading(Incoming(connection, limits, loop, loop.time()), job)
+    reply = Reply(reading, job, Record("m"), "native")
     said: list[bytes] = []
 
     async def send(message: Any) -> None:
@@ -128,7 +134,7 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool]) -> tu
     out.prepare("sse", ())
     kept = Keeping()
     asked = Asked(Request(model="m"), target)
-    way = writing.way(asked, reply)
+    way = client_stream(asked, reply)
     stream = Counted(reply, way, out, kept=kept, tap=None, tape=None)
     task = loop.create_task(stream.run())
     for chunk in chunks:
@@ -145,7 +151,7 @@ def long_way(chunks: list[bytes], target: str) -> bytes:
     """The same by stages alone."""
     asked = Asked(Request(model="m"), target)
     if target == "openai-chat":
-        return b"".join(chunks)
+        return b"".join(frame for chunk in chunks for frame in split(chunk) if readable(frame))
     way = writing.Translation(asked)
     return b"".join(way.feed((b"", batch)) for batch in batches(chunks, short=False)) + way.finish()
 

@@ -11,13 +11,11 @@ import pytest
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import encoding, parser
 from penstock.engines.express import Run, express, told
 from penstock.engines.job import Job
 from penstock.engines.reading import Reading
-from penstock.engines.reply import PREAMBLE
 from penstock.errors import ProviderError
 from penstock.framing import LIMIT, WRITERS
 from penstock.gateway.doors.door import Asked
@@ -26,7 +24,6 @@ from penstock.grammar import Guard
 from penstock.providers.registry import providers
 from penstock.request import Request
 from penstock.stage import Pipe
-from tests import corpus
 from tests.cases import Case, cases
 from tests.looping import over
 from tests.test_alike import LINES, frame
@@ -114,13 +111,11 @@ def chat_job() -> Job:
     )
 
 
-def batches(chunks: list[bytes], *, short: bool, handed: bool = False) -> list[list[Any]]:
+def batches(chunks: list[bytes], *, short: bool) -> list[list[Any]]:
     """What a reading makes of chunks; runs as they are where the short way is open."""
 
     async def read() -> list[list[Any]]:
-        job = chat_job()
-        job.handed = handed
-        reading: Any = Reading(cast("Any", Said(chunks)), job)
+        reading: Any = Reading(cast("Any", Said(chunks)), chat_job())
         if not short:
             reading._shortened = lambda: None
         made: list[list[Any]] = []
@@ -140,61 +135,12 @@ def same_batches(chunks: list[bytes]) -> int:
         for some, all_ in zip(short, long, strict=True):
             assert one.feed((b"", some)) == other.feed((b"", all_)), target
         assert one.finish() == other.finish()
-    noted = [[event for event in batch if type(event) in NOTED] for batch in long]
-    handed = batches(chunks, short=True, handed=True)
-    assert [[event for event in batch if type(event) in NOTED] for batch in handed] == noted
     return sum(type(event) is Run for batch in short for event in batch)
-
-
-NOTED = frozenset({ev.Start, ev.Usage, ev.Finish, ev.Fault})
 
 
 @over(CHAT)
 def test_a_recorded_stream_in_one_read(case: Case) -> None:
     same_batches([case.wire.read_bytes()])
-
-
-@over(CHAT)
-def test_what_counts_where_bytes_are_handed_on(case: Case) -> None:
-    """How a turn begins, what it costs, how it ends, and that something is said: known as early as by a full reading."""
-    body = case.wire.read_bytes()
-    for chunks in ([body], [one + b"\n\n" for one in body.split(b"\n\n")]):
-        handed, full = batches(chunks, short=True, handed=True), batches(chunks, short=False)
-        for some, all_ in zip(handed, full, strict=True):
-            assert [one for one in some if type(one) in NOTED] == [one for one in all_ if type(one) in NOTED]
-        assert (_begun(handed) < 0) == (_begun(full) < 0)
-        assert _begun(handed) <= _begun(full)  # earlier where what is said may yet turn out to be a tag
-
-
-@pytest.mark.corpus
-def test_what_counts_in_recorded_streams() -> None:
-    corpus.corpus_or_skip()
-    streams = [entry for entry in corpus.streams("openai-chat") if entry.wire == "sse"]
-    assert streams
-    for entry in streams:
-        handed, full = (batches([entry.body], short=short, handed=short) for short in (True, False))
-        some, all_ = ([one for batch in made for one in batch if type(one) in NOTED] for made in (handed, full))
-        assert some == all_, entry.name
-
-
-def _begun(made: list[list[Any]]) -> int:
-    """The number of the first batch that says something."""
-    says = (any(type(event) not in PREAMBLE for event in batch) for batch in made)
-    return next((number for number, said in enumerate(says) if said), -1)
-
-
-def test_nothing_is_looked_at_up_to_the_last_that_is_alike() -> None:
-    words = b"".join(b"data: " + frame(f" word {number}") + b"\n\n" for number in range(200))
-    for rest in (b"", b"data: [DONE]\n\n", b"data: " + frame("x")[:50], b"data: " + frame("x")[:-20], ENDING):
-        chunk = OPENING * 5 + words + rest
-        made = batches([chunk], short=True, handed=True)[0]
-        (run,) = [event for event in made if type(event) is Run]
-        assert len(run.words) >= 200
-        assert run.words[-1] == b" word 199"
-    odd = b": a comment\n\ndata: no JSON\n\n"
-    made = batches([OPENING * 5 + words + odd + words], short=True, handed=True)[0]
-    (run,) = [event for event in made if type(event) is Run]
-    assert [one for one in run.words if one.endswith(b" 7")] == [b" word 7"] * 2
 
 
 @hypothesis.given(

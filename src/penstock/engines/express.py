@@ -32,27 +32,15 @@ class Lane:
 
 
 class Run:
-    """Frames in a row that only say more of one part. Their events are made when somebody wants them."""
+    """Consecutive frames that only append to one part. Their events are made when somebody wants them.
 
-    __slots__ = ("_unread", "_words", "index", "kind")
+    `words` are the texts as they stand between the quotes of JSON.
+    """
 
-    def __init__(
-        self,
-        kind: Any,
-        index: int,
-        words: list[bytes] | None,
-        unread: tuple[bytes, int, int, bytes, bytes] | None = None,
-    ) -> None:
-        self.kind, self.index = kind, index
-        self._words = words
-        self._unread = unread  # a chunk, where in it, and what stands before and behind the words of each frame
+    __slots__ = ("index", "kind", "words")
 
-    @property
-    def words(self) -> list[bytes]:
-        """The texts, each as it stands between the quotes of JSON."""
-        if self._words is None:
-            self._words = _among(*self._unread) if self._unread is not None else []
-        return self._words
+    def __init__(self, kind: Any, index: int, words: list[bytes]) -> None:
+        self.kind, self.index, self.words = kind, index, words
 
     def events(self) -> list[AnyEvent]:
         """One for each frame."""
@@ -83,12 +71,11 @@ class Express:
     """The short way past the stages of one answer."""
 
     __slots__ = (
-        "_after", "_between", "_decoder", "_guard", "_head", "_ledger", "_like", "_parser", "_part", "_tail", "_unread",
+        "_after", "_between", "_decoder", "_guard", "_head", "_ledger", "_like", "_parser", "_part", "_tail",
     )  # fmt: skip
 
-    def __init__(self, parser: Any, decoder: Decoder, guard: Guard, *, unread: bool) -> None:
+    def __init__(self, parser: Any, decoder: Decoder, guard: Guard) -> None:
         self._parser, self._decoder, self._guard = parser, decoder, guard
-        self._unread = unread
         self._ledger = decoder.ledger
         self._like: Like | None = None
         self._head = self._tail = self._after = self._between = b""
@@ -110,8 +97,6 @@ class Express:
         """The run that begins there in a chunk, and where it ends."""
         if not (self._ready() and chunk.startswith(self._head, start)):
             return None
-        if self._unread and (found := self._skipped(chunk, start)) is not None:
-            return found
         if start:
             chunk = chunk[start:]
         words = _as_they_stand(self._words(chunk.split(b"\n")[:-1:2], chunk))  # one byte is found faster than two
@@ -119,21 +104,6 @@ class Express:
             return None
         size = sum(map(len, words)) + len(words) * len(self._between)
         return Run(self._part.delta, self._part.index, _spelt(words)), start + size
-
-    def _skipped(self, chunk: bytes, start: int) -> tuple[Run, int] | None:
-        """The same for those who hand the bytes on: up to the last frame of its kind nothing is looked at.
-
-        Where more of a text follows, nothing before it was the end of the turn, or its bill.
-        """
-        border = chunk.rfind(self._between, start)
-        if border < 0:
-            return None
-        last = border + len(self._between)
-        end = chunk.find(self._tail, last)
-        if end < 0 or chunk.find(b"\n", last, end) >= 0:  # the last one ends otherwise, or has not come whole
-            end = border
-        end += len(self._tail)
-        return Run(self._part.delta, self._part.index, None, (chunk, start, end, self._head, self._after)), end
 
     def _words(self, lines: list[bytes], chunk: bytes) -> list[bytes]:
         """What the frames that a chunk begins with say. `lines` is every other line of it."""
@@ -173,21 +143,9 @@ class Express:
             self._between = self._tail + self._head
 
 
-def express(parser: Any, decoder: Decoder, after: Any, *, unread: bool = False) -> Express | None:
-    """The short way, where there is one: nothing but a guard behind the decoder, and a parser of lines before it.
-
-    `unread`: nobody asks for the words.
-    """
-    return (
-        Express(parser, decoder, after, unread=unread) if isinstance(after, Guard) and hasattr(parser, "idle") else None
-    )
-
-
-def _among(chunk: bytes, start: int, end: int, head: bytes, tail: bytes) -> list[bytes]:
-    """What those frames say that have such a head and such a tail."""
-    frames = chunk[start:end].split(_END)
-    alike = [one for one in frames if one.startswith(head) and one.endswith(tail)]
-    return _spelt(_as_they_stand([one[len(head) : -len(tail)] for one in alike]))
+def express(parser: Any, decoder: Decoder, after: Any) -> Express | None:
+    """The short way, where there is one: nothing but a guard behind the decoder, and a parser of lines before it."""
+    return Express(parser, decoder, after) if isinstance(after, Guard) and hasattr(parser, "idle") else None
 
 
 def _as_they_stand(words: list[bytes]) -> list[bytes]:

@@ -63,7 +63,6 @@ class Job(msgspec.Struct, kw_only=True):
     secrets: tuple[str, ...] = ()
     steady: bool = False  # it is signed as the one before it was
     letters: dict[Any, Any] = {}  # what an engine keeps for the next of its kind: everything but the body
-    handed: bool = False  # the answer's bytes are handed on as they are: nobody asks what a text says
     cleared: Cleared | None = None  # what context management took away
     losses: tuple[str, ...] = ()  # names of what was asked for and could not be carried
 

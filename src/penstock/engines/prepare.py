@@ -98,8 +98,8 @@ def plan(
     return Plan(job=job, why=why, given=given)
 
 
-def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOptions, handed: str = "") -> Job:
-    """The job for a turn. `handed` is the protocol of whoever hands an answer's bytes on where they are in it."""
+def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOptions) -> Job:
+    """The job for a turn."""
     job = replace(plan.job)
     row = job.provider
     if row.engine != "native":
@@ -115,7 +115,6 @@ def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOption
         _converted(job, request, asked, plan, source, convert)
         if sort is not None:
             plan.drafts.learn(sort, request, job)
-    job.handed = handed == job.protocol and job.verbatim
     return job
 
 

@@ -5,16 +5,17 @@ Leans on `Incoming` for the bytes and on the codecs for their meaning. Decides n
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock import protocols
+from penstock import pick, protocols
 from penstock.bridge import parser
 from penstock.engines.express import Express, express
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Start
-from penstock.grammar import Guard, Trust
+from penstock.grammar import Guard
 from penstock.jsontext import loose
 from penstock.rejection import rejection
 from penstock.stage import Pipe
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 EVENTS = "text/event-stream"
 _STREAMS = (EVENTS, "application/vnd.amazon.eventstream", "application/x-ndjson")
+# Seconds that optional frames are waited for after the answer has said how it ends: the usage and `[DONE]` after a
+# finish reason, `response.failed` after an `error`. A connection that stays open longer is closed.
+GRACE = {"finish": 2.0, "error": 0.1}
 _FEW = 3  # frames after which it may be known what the others look like
 _LONG = 4096  # bytes that are worth the look
 
@@ -38,13 +42,21 @@ _LONG = 4096  # bytes that are worth the look
 class Decoding:
     """The stages between a decoder and whoever reads: shared by all engines, so that they cannot differ."""
 
-    def __init__(self, job: Job, *, unread: bool = False) -> None:
+    def __init__(self, job: Job) -> None:
         self.decoder = protocols.decoder(job.protocol)
-        guard = Trust() if unread else Guard()
-        if unread:
-            self.decoder.skim()
+        guard = Guard()
         self.after: Stage[Any, Any] = Pipe(guard, *job.shaping) if job.shaping else guard
         self._shaping = job.shaping
+        self._several = several_choices(job.body)
+        self.pending = ""  # as `Decoder.pending` after the last read
+        self.until = 0.0  # the loop's time at which the grace period ends
+
+    def watch_end(self) -> None:
+        """Begin the grace period once the answer has said how it ends. Called after every read."""
+        pending = "" if self._several else self.decoder.pending
+        if pending and pending != self.pending:
+            self.until = asyncio.get_running_loop().time() + GRACE[pending]
+        self.pending = pending
 
     @property
     def over(self) -> bool:
@@ -87,8 +99,7 @@ class Reading:
         self._incoming = incoming
         kind = incoming.headers.get("content-type", "")
         self._whole = not job.stream and not kind.startswith(_STREAMS)
-        self._unread = job.handed and kind.startswith(EVENTS)
-        self._decoding = Decoding(job, unread=self._unread)
+        self._decoding = Decoding(job)
         self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing, content_type=kind)
         self._short: Express | None = None
@@ -102,7 +113,10 @@ class Reading:
             return None
         if self._whole:
             return await self._body()
-        chunk = await self._incoming.read()
+        chunk = await self._incoming.read() if not self._decoding.pending else await self._read_pending()
+        if chunk is None:
+            self._done = True
+            return b"", self._decoding.finish()
         if chunk:
             events = self._events(chunk)
             if self._wrong is None or events:
@@ -113,6 +127,18 @@ class Reading:
             return b"", self._decoding.finish(self._decoding.decoder.feed(self._parser.finish()))
         except InputError as error:
             raise self._malformed(error) from error
+
+    async def _read_pending(self) -> bytes | None:
+        """What comes before the grace period ends; None if nothing does, and the connection is closed."""
+        try:
+            async with asyncio.timeout_at(self._decoding.until):
+                return await self._incoming.read()
+        except TimeoutError:
+            self._incoming.close()
+            self._decoding.decoder.diagnostics.add(
+                "no-end", "the answer said how it ends, but the provider neither sent its end mark nor closed"
+            )
+            return None
 
     def _events(self, chunk: bytes) -> list[Any]:
         """What a chunk says. Of a long one that begins with what is not known yet, a few frames are read first."""
@@ -133,11 +159,12 @@ class Reading:
                     self._short = self._shortened()
         except InputError as error:  # the bytes do not follow their framing; it is told behind what was read
             self._wrong = error
+        self._decoding.watch_end()
         return made
 
     def _shortened(self) -> Express | None:
         parser: Any = getattr(self._parser, "settled", None) or self._parser
-        return express(parser, self._decoding.decoder, self._decoding.after, unread=self._unread)
+        return express(parser, self._decoding.decoder, self._decoding.after)
 
     async def pour(self, step: Step, glide: Glide | None = None) -> None:
         """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there.
@@ -151,7 +178,7 @@ class Reading:
 
         def take(chunk: bytes) -> bool:
             if short is None or (told := short.read(chunk)) is None:
-                return step(chunk, self._events(chunk)) and self._wrong is None
+                return step(chunk, self._events(chunk)) and self._wrong is None and not self._decoding.pending
             if not step(chunk, told):
                 return False
             quick = glide(short.lane(), incoming.again) if glide is not None else None
@@ -194,6 +221,21 @@ class Reading:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         return self._decoding.diagnostics
+
+    @property
+    def irregular(self) -> int:
+        return self._decoding.decoder.irregular
+
+    @property
+    def malformed(self) -> int:
+        return self._decoding.decoder.malformed
+
+
+def several_choices(body: dict[str, Any]) -> bool:
+    """Whether a request asks for several answers: the end of one is not the end of all."""
+    config, prompt = pick.table(body, "generationConfig"), body.get("prompt")
+    counts = (body.get("n"), config.get("candidateCount"), len(prompt) if isinstance(prompt, list) else 1)  # pyright: ignore[reportUnknownArgumentType]
+    return any(isinstance(count, int) and count > 1 for count in counts)
 
 
 def _ahead(chunk: bytes, start: int, few: int) -> int:

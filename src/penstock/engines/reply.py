@@ -228,6 +228,21 @@ class Reply:
         return getattr(self._source, "framing", "auto")
 
     @property
+    def irregular(self) -> int:
+        """How many frames so far the strict reader refused, readable or not."""
+        return getattr(self._source, "irregular", 0)
+
+    @property
+    def malformed(self) -> int:
+        """How many frames so far could not be read, and were skipped."""
+        return getattr(self._source, "malformed", 0)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The credentials of this request, by value."""
+        return self._job.secrets
+
+    @property
     def shaping(self) -> tuple[Any, ...]:
         """The stages behind the decoder. Whoever reads the bytes once more has copies of them made."""
         return self._job.shaping

@@ -87,17 +87,13 @@ class Router:
     async def open(
         self, request: Request, operation: str = "chat", *, source: str = "openai-chat", engine: str = "",
         options: RequestOptions | None = None, convert: ConvertOptions | None = None, watch: Watch | None = None,
-        handed: str = "",
     ) -> Reply:  # fmt: skip
-        """A turn: the reply once its first content is there, or an error once nobody could give any.
-
-        `handed`: an answer in this protocol is handed on as bytes, wherever `Reply.verbatim` allows it.
-        """
+        """A turn: the reply once its first content is there, or an error once nobody could give any."""
         given = await load_state(request, source, convert or {})
 
         async def once(target: Target, record: Record, left: float) -> Reply:
             plan = self._plan(target, operation, options, left, stream=request.stream)
-            job = prepare(request, plan, source=source, convert=given, handed=handed)
+            job = prepare(request, plan, source=source, convert=given)
             if plan.why:
                 self._note(record, "operation", job.operation, plan.why, target)
             if watch is not None:

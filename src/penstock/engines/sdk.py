@@ -168,6 +168,8 @@ class Speaking:
                 payload = await anext(self._payloads, None)
         except TimeoutError:
             await self.aclose()
+            if self._decoding.pending:  # the answer has said how it ends
+                return b"", self._decoding.finish()
             raise provider_error(Fault("timeout", self._late())) from None
         except Exception as error:  # noqa: BLE001 — each vendor has a tree of its own
             return b"", await self._trouble(error)
@@ -175,11 +177,15 @@ class Speaking:
             self._done = True
             return b"", self._decoding.finish()
         self._begun = True
-        return b"", self._decoding.events(self._decoding.decoder.take(payload))
+        events = self._decoding.events(self._decoding.decoder.take(payload))
+        self._decoding.watch_end()
+        return b"", events
 
     def _limit(self) -> float:
         """When the wait that begins now is too long. Up to the first payload it began with the request."""
         now = asyncio.get_running_loop().time()
+        if self._decoding.pending:
+            return min(self._ends, self._decoding.until)
         return min(self._ends, now + self._job.options.timeouts.between_bytes if self._begun else max(now, self._first))
 
     def _late(self) -> str:

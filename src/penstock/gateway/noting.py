@@ -38,6 +38,7 @@ def row_of(turn: Turn) -> Row:
         tries=reply.record.tries if reply else 0, decisions="\n".join(reply.record.lines()) if reply else "",
         input=used.input, output=used.output, cached=used.cached, written=used.written, reasoning=used.reasoning,
         exact=used.exact, cost=cost(reply.provider, reply.model, reply.usage) if reply else None,
+        malformed=turn.malformed,
     )  # fmt: skip
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from penstock.tokens import HybridTokenEstimator
 
 log = logging.getLogger("penstock.access")
+log_turns = logging.getLogger("penstock.gateway")
 DEFAULT = "default"  # the alias for requests that name no model
 SHORT = 8  # letters: a value of fewer, in a variable whose name tells of a secret, would be found everywhere
 _KNOWN = 1000  # clients whose headers are remembered
@@ -175,7 +176,7 @@ class Services:
         source = asked.source or asked.protocol
         return await self.router.open(
             asked.request, asked.operation, source=source, convert=convert, options=self.options(visit),
-            watch=watch, handed=asked.protocol if asked.tee and asked.request.stream else "",
+            watch=watch,
         )  # fmt: skip
 
     def options(self, visit: Visit) -> RequestOptions | None:
@@ -254,6 +255,10 @@ class Services:
     def note(self, turn: Turn) -> None:
         """A turn is over: its place is free, its row is written."""
         row = row_of(turn)
+        if row.malformed:
+            log_turns.warning(
+                "%s: %d malformed frames from %s were left out", row.request_id, row.malformed, row.provider
+            )
         if turn.ticket is not None:
             turn.ticket.leave(turn.reply.usage if turn.reply is not None else None, row.cost or 0.0)
         if turn.tape is not None:

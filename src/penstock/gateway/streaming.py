@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
     from penstock.gateway.keeping import Keeping
     from penstock.gateway.outlet import Outlet
-    from penstock.gateway.writing import Tee, Translation
+    from penstock.gateway.passthrough import Passthrough
+    from penstock.gateway.writing import Translation
 
 TOGETHER = 64  # chunks whose words are put together
 
@@ -30,7 +31,7 @@ class Streaming:
     __slots__ = ("_alike", "_feed", "_finish", "_kept", "_left", "_out", "_over", "_reply", "_tap", "_tape")
 
     def __init__(
-        self, reply: Reply, way: Translation | Tee, out: Outlet, *, kept: Keeping | None, tap: Any, tape: Any
+        self, reply: Reply, way: Translation | Passthrough, out: Outlet, *, kept: Keeping | None, tap: Any, tape: Any
     ) -> None:
         self._reply, self._out = reply, out
         self._feed, self._finish, self._alike = way.feed, way.finish, way.alike

@@ -19,6 +19,7 @@ from penstock.framing import WRITERS
 from penstock.gateway import refusing, writing
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.keeping import Keeping
+from penstock.gateway.passthrough import Passthrough, client_stream
 from penstock.gateway.streaming import Streaming
 from penstock.messages.state import remember
 from penstock.rejection import redact_fault
@@ -55,7 +56,7 @@ class Turn:
         self.status = 200
         self.first = 0.0  # seconds to the first content
         self.teed = False
-        self.way: writing.Translation | writing.Tee | None = None
+        self.way: writing.Translation | Passthrough | None = None
         self.ticket: Any = None
         self.tape: Any = None
         self.tap: Any = None  # of somebody who watches
@@ -66,6 +67,13 @@ class Turn:
     @property
     def out(self) -> Outlet:
         return self._out
+
+    @property
+    def malformed(self) -> int:
+        """Frames of the provider that could not be read: withheld from the client, or skipped by the decoder."""
+        if isinstance(self.way, Passthrough):
+            return self.way.withheld
+        return self.reply.malformed if self.reply is not None else 0
 
     async def run(self, gone: Gone) -> None:
         """All of it."""
@@ -125,8 +133,8 @@ class Turn:
     # ── the answer ────────────────────────────────────────────────────────────────────────────────
 
     async def _stream(self, asked: Asked, reply: Reply) -> None:
-        way = self.way = writing.way(asked, reply)
-        self.teed = isinstance(way, writing.Tee)
+        way = self.way = client_stream(asked, reply)
+        self.teed = isinstance(way, Passthrough)
         await Streaming(reply, way, self._out, kept=self._kept, tap=self.tap, tape=self.tape).run()
 
     async def _whole(self, asked: Asked, reply: Reply) -> None:

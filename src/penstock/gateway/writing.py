@@ -1,14 +1,12 @@
-"""Upstream reads → what a client gets: a translation of the events, or the upstream's own bytes where both speak alike.
+"""Upstream reads → what a client gets where its protocol is another: a translation of the events.
 
-Both are fed (bytes, events) pairs and give at most one chunk for each. Leans on `bridge` for the encoders; no IO.
+Fed (bytes, events) pairs; gives at most one chunk for each. Leans on `bridge` for the encoders; no IO. `passthrough` is
+the other way, for a client that speaks the provider's protocol.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from penstock import protocols
 from penstock.bridge import encoding
@@ -32,14 +30,6 @@ if TYPE_CHECKING:
 
 ALIKE = frozenset({"sse", "ndjson"})  # framings that write every frame in the same way
 _MARK = b"\x00"  # stands in no frame
-HELD = 2**20  # bytes of an unfinished frame that are held back at most
-_USAGE = re.compile(rb"(?m)^data: ?(\{[^\n]*?\"choices\": ?\[\][^\n]*)\r?\n\r?\n")
-_NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
-
-
-def way(asked: Asked, reply: Reply) -> Translation | Tee:
-    """The one or the other."""
-    return Tee(asked) if tees(asked, reply) and reply.media.startswith("text/event-stream") else Translation(asked)
 
 
 def tees(asked: Asked, reply: Reply) -> bool:
@@ -138,77 +128,3 @@ class Translation:
 
     def finish(self) -> bytes:
         return b"".join(self._pipe.finish())
-
-
-class Tee:
-    """The upstream's frames as they are. One that has not come whole waits, so that an error never stands inside it."""
-
-    __slots__ = ("_asked", "_last", "_rest", "_start", "_usage")
-
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
-        self._usage = asked.usage
-        self._rest = self._last = b""
-        self._start: AnyEvent | None = None
-
-    def feed(self, pair: Pair) -> bytes:
-        chunk, events = pair
-        if events and self._start is None:
-            self._start = events[0]
-        if not chunk:
-            return self.fail(events[-1]) if events and type(events[-1]) is Fault else b""
-        if self._rest:
-            chunk = self._rest + chunk
-            self._rest = b""
-        if chunk[-2:] != b"\n\n":
-            chunk = self._cut(chunk)
-        self._last = chunk or self._last
-        if self._usage or not (b'"choices":[]' in chunk or b'"choices": []' in chunk):
-            return chunk
-        return _USAGE.sub(_kept, chunk)
-
-    def alike(self, lane: Lane) -> tuple[bytes, bytes] | None:
-        """As `Translation.alike`: the frames are what they were."""
-        return None if self._rest else (lane.head, lane.tail)
-
-    def _cut(self, chunk: bytes) -> bytes:
-        at = max(chunk.rfind(b"\n\n") + 2, chunk.rfind(b"\r\n\r\n") + 4, chunk.rfind(b"\r\r") + 2)
-        if at < 4 and len(chunk) < HELD:  # noqa: PLR2004 — not found, three times
-            at = 0
-        elif at < 4:  # noqa: PLR2004
-            at = len(chunk)
-        self._rest = chunk[at:]
-        return chunk[:at]
-
-    def fail(self, fault: Fault) -> bytes:
-        """The fault in the protocol's own words, behind whatever the upstream has said."""
-        pipe = frames(self._asked)
-        begun = self._start if isinstance(self._start, Start) else Start()
-        pipe.feed([begun])
-        made: list[Frame] = [*pipe.feed([fault]), *pipe.finish()]
-        self._rest = b""
-        return b"".join(WRITERS[self._asked.framing]().feed(_numbered(made, self._last)))
-
-    def finish(self) -> bytes:
-        rest, self._rest = self._rest, b""
-        return rest
-
-
-def _kept(found: re.Match[bytes]) -> bytes:
-    """Nothing in place of a chunk that only tells the usage; any other without a choice stays."""
-    try:
-        value: Any = msgspec.json.decode(found[1])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return found[0]
-    return b"" if value.get("choices") == [] and value.get("usage") else found[0]
-
-
-def _numbered(made: list[Frame], last: bytes) -> list[Frame]:
-    """The frames numbered on from the last ones that went out, where frames have numbers."""
-    seen = _NUMBER.findall(last)
-    if not seen:
-        return made
-    first = int(seen[-1]) + 1
-    return [
-        (name, _NUMBER.sub(b'"sequence_number":%d' % (first + place), data)) for place, (name, data) in enumerate(made)
-    ]

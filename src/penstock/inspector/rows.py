@@ -51,6 +51,7 @@ class Row(msgspec.Struct, kw_only=True):
     high: int | None
     held: bool
     times: int = 1
+    malformed: int = 0  # frames that could not be read
 
     @property
     def said(self) -> str:
@@ -69,7 +70,7 @@ def of_journal(turn: Turn, *, held: bool) -> Row:
         message=hide(turn.fault_message) if turn.fault_message else "", http=turn.http, ttft=turn.ttft,
         duration=turn.duration, rate=_rate(turn), input=turn.input, output=turn.output, cached=turn.cached,
         reasoning=turn.reasoning, cost=turn.cost, estimate=turn.estimate, low=turn.low, high=turn.high, held=held,
-        times=turn.times,
+        times=turn.times, malformed=turn.malformed,
     )  # fmt: skip
 
 
@@ -86,7 +87,8 @@ def of_turn(turn: Going, time: float, *, held: bool) -> Row:
         finish="", fault="", message="", http=turn.status, ttft=turn.first if reply is not None else None,
         duration=None, rate=None, input=usage.input if usage else None, output=usage.output if usage else None,
         cached=usage.cached if usage else None, reasoning=usage.reasoning if usage else None, cost=None, estimate=None,
-        low=None, high=None, held=held, upstream=reply.protocol if reply is not None else "", **answered,
+        low=None, high=None, held=held, upstream=reply.protocol if reply is not None else "",
+        malformed=turn.malformed, **answered,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock.framing import SseParser, SseWriter
 from penstock.gateway import refusing, writing
+from penstock.gateway.passthrough import Passthrough
 from penstock.stage import Pipe
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ def refusal(asked: Asked) -> tuple[Pipe, Verbatim | None]:
 
 
 class Teed:
-    """The upstream's own frames, as a `Tee` lets them through."""
+    """The upstream's own frames, as a `Passthrough` lets them through."""
 
     def __init__(self, asked: Asked) -> None:
-        self._tee = writing.Tee(asked)
+        self._tee = Passthrough(asked)
         self._parser, self._writer = SseParser(), SseWriter()
 
     def frame(self, frame: Frame, events: Sequence[ev.AnyEvent], /) -> list[Frame]:

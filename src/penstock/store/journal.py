@@ -78,6 +78,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes_out: int = 0
     operation: str = ""
     times: int = 1
+    malformed: int = 0  # frames of the provider that nobody could read: skipped, or withheld from the client
 
 
 _TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL"}

@@ -82,6 +82,8 @@ export interface Row {
   held: boolean;
   /** How often the same refusal came, where they are counted as one. */
   times: number;
+  /** Frames of the provider that could not be read and were left out. */
+  malformed?: number;
 }
 
 export interface Trace extends Additions {

@@ -63,6 +63,10 @@ class BedrockDecoder(Decoder):
         """An event as Amazon's SDKs give it: they have base64 decoded, and it is encoded again."""
         return super().take(msgspec.to_builtins(payload))
 
+    @property
+    def pending(self) -> str:
+        return "finish" if self._stop is not None else ""
+
     def finish(self) -> list[ev.AnyEvent]:
         self._end()
         self._blocks.close(partial=True)

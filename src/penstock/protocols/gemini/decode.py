@@ -150,6 +150,13 @@ class GeminiDecoder(Decoder):
         if self._voices:
             self._end()
 
+    @property
+    def pending(self) -> str:
+        """All candidates have a finish reason. A stream that went on after one sends reasons that do not end it."""
+        if not self.ledger.inside or any(one.resumed or one.reason is None for one in self._voices.values()):
+            return super().pending
+        return "finish" if self._voices or word_of(self._feedback.get("blockReason"), BLOCKS) else ""
+
     def finish(self) -> list[AnyEvent]:
         self._settle()
         return super().finish()
@@ -172,11 +179,6 @@ class GeminiDecoder(Decoder):
         blocked = word_of(self._feedback.get("blockReason"), BLOCKS)
         if not self.ledger.finishing and blocked:
             self.ledger.finish("filter", blocked, extra=own(promptFeedback=self._feedback))
-        elif not self.ledger.finishing and self._only_thought():
-            self.diagnostics.add(
-                "no-reason", "thoughts alone, every token counted, and no finish reason: a normal stop"
-            )
-            self.ledger.finish("stop")
 
     def _finish(self, voice: Voice) -> None:
         if voice.word not in REASONS:
@@ -195,12 +197,5 @@ class GeminiDecoder(Decoder):
         if voice.word not in REASONS:
             notes["finishReason"] = voice.word
         return own(**notes, promptFeedback=self._feedback or None, others=others or None)
-
-    def _only_thought(self) -> bool:
-        """Gemini may leave the reason out where it only thought. Its tokens tell that from a broken stream."""
-        if list(self._voices) != [0]:
-            return False
-        voice = self._voices[0]
-        return voice.thought and not voice.texts and not voice.calls.count and self._tokens.all_thought
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk}

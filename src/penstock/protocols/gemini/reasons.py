@@ -53,10 +53,8 @@ class Tokens:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._said: dict[str, Any] = {}
-        self._last: dict[str, Any] | None = None
 
     def count(self, said: dict[str, Any] | None) -> None:
-        self._last = said
         if said:
             # what is left out, or null, stays as it was; mostly nothing is
             whole = self._said.keys() <= said.keys() and None not in said.values()
@@ -71,13 +69,6 @@ class Tokens:
                 total(known.candidates_token_count, known.thoughts_token_count),
                 known.cached_content_token_count, None, known.thoughts_token_count, extra={NAME: said},
             ))  # fmt: skip
-
-    @property
-    def all_thought(self) -> bool:
-        """The last chunk counted its tokens, to the last one, and none of them is an answer's."""
-        last: wire.Usage = shaped(self._last or {}, wire.Usage)
-        spent = total(last.prompt_token_count, last.tool_use_prompt_token_count, last.thoughts_token_count)
-        return not last.candidates_token_count and bool(last.thoughts_token_count) and spent == last.total_token_count
 
 
 def total(*counts: int | None) -> int | None:

@@ -46,9 +46,9 @@ class Voice:
         self.calls = Calls(ledger, index, lambda kind, number: f"{kind}_{turn}_{index}_{number}")
         self.grounding = Grounding(ledger)
         self.notes: dict[str, Any] = {}  # what is kept for the finish
-        self.thought = False
         self.reason: Reason | None = None
         self.word = ""
+        self.resumed = False  # more parts came after a finish reason
 
     def take(self, place: int, candidate: wire.Candidate) -> None:
         """The parts, between what is said of them and what is said at the end."""
@@ -58,6 +58,8 @@ class Voice:
         if rest:
             self.grounding.note(candidate)
         if content is not None and content.parts:
+            if self.reason is not None:
+                self.resumed = True
             say = self._ledger.say
             for number, part in enumerate(content.parts):
                 text = part.text
@@ -105,7 +107,6 @@ class Voice:
                 self.texts.append(part)
         else:
             self._ledger.open_reasoning(self._key, choice=self.index)
-            self.thought = True
         self._ledger.say(self._key, text)
 
     def _silence(self) -> None:
@@ -131,7 +132,6 @@ class Voice:
             part.extra = extra
             self._kind = self._kind if text else self._kind.removesuffix(_SEALED) + _SEALED
         elif extra:
-            self.thought = True
             key = (self.index, "signature")
             self._ledger.open_reasoning(key, choice=self.index, form="redacted")
             self._ledger.close(key, own(thoughtSignature=signature, thought=kind == "reasoning"))

@@ -49,12 +49,6 @@ class ChatDecoder(Decoder):
         self._voices: dict[int, Voice] = {}
         self._first = self._voice(0)
 
-    def skim(self) -> None:
-        super().skim()
-        self._think = False  # whether it is a thought that is said does not matter
-        self._voices.clear()
-        self._first = self._voice(0)
-
     # ── the chunk ─────────────────────────────────────────────────────────────────────────────────
 
     def _chunk(self, chunk: wire.Chunk) -> None:
@@ -77,28 +71,14 @@ class ChatDecoder(Decoder):
                     self.ledger.tell(part, text)
                     self.learn(part, text)
                     return
-                if not text and (self._skimmed(chunk, choices) or self._fragment(chunk, delta)):
+                if not text and self._fragment(chunk, delta):
                     return
-        if self.ledger.inside and (choices or (self.skims and chunk.usage is not None)):
+        if self.ledger.inside and choices:
             self._spread(chunk)
             if text and self._first.plain is not None:
                 self.learn(self._first.plain, text)
         else:
             self._chunk(_read_chunk(self.frame[1]))
-
-    def _skimmed(self, chunk: wire.More, choices: list[wire.Choice]) -> bool:
-        """Whether a payload says nothing that counts for somebody who knows already that something is said."""
-        ledger = self.ledger
-        if not (self.skims and ledger.inside and ledger.parts) or chunk.usage is not None or chunk.error is not None:
-            return False
-        for choice in choices:
-            if choice.finish_reason or choice.error is not None or choice.content_filter_results:
-                return False
-            if choice.delta is None:
-                return False
-            if choice.delta.tool_calls and not choice.index:
-                ledger.calls = ledger.calls or 1  # it decides what a `stop` means
-        return chunk.x_groq is None
 
     def _fragment(self, chunk: wire.More, delta: wire.Delta) -> bool:
         """Whether a payload was only more of the input of a call, and was told."""

@@ -1,7 +1,8 @@
 """OpenAI Responses and Open Responses → events: the life of a response, and the table of all event types.
 
 What happens inside an item is read in `pieces`; here the final snapshot is reconciled with what was streamed. An
-`error` waits for the `response.failed` that usually follows and says the same.
+`error` is merged with the `response.failed` that usually follows. That one is optional: `pending` tells the reader of
+the connection to wait for it only a moment.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class ResponsesDecoder(Pieces):
         super().__init__()
         self._alarm: wire.Error | None = None
         self._echo = Echo()
+
+    @property
+    def pending(self) -> str:
+        return "error" if self._alarm is not None else super().pending
 
     # ── the response ──────────────────────────────────────────────────────────────────────────────
 
@@ -122,7 +127,7 @@ class ResponsesDecoder(Pieces):
     # ── faults and ends ───────────────────────────────────────────────────────────────────────────
 
     def _error(self, payload: wire.Error) -> None:
-        """Told now, written later: `response.failed` follows, and may know more."""
+        """Kept until `response.failed` follows, which may say more, or until the input ends."""
         if self.ledger.ended:
             self.diagnostics.add("after-end", "an error after the end of the response is ignored")
         elif self._alarm is None:

@@ -1,0 +1,169 @@
+"""Passthrough: the upstream's own frames, for a client that speaks the same protocol.
+
+Bytes change in two places only. A frame whose data is neither JSON nor `[DONE]` is withheld and counted. In an error
+frame a credential is replaced by a mark. All other bytes pass as they came: comments, pings, empty frames, line ends.
+(Beside that, a chunk of usage that the client did not ask for is left out, because the gateway itself asked for it.)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.events import Fault, Finish, Start
+from penstock.framing import WRITERS
+from penstock.gateway.passthrough_frames import (
+    FrameBuffer,
+    UnredactableError,
+    is_error_frame,
+    is_sound,
+    is_unreadable_error,
+    redact_frame,
+    split_frames,
+)
+from penstock.gateway.writing import Translation, frames, tees
+
+if TYPE_CHECKING:
+    from penstock.engines.express import Lane
+    from penstock.engines.job import Pair
+    from penstock.engines.reply import Reply
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+    from penstock.gateway.doors.door import Asked
+
+_USAGE = re.compile(rb"(?m)^data: ?(\{[^\n]*?\"choices\": ?\[\][^\n]*)\r?\n\r?\n")
+_NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
+
+
+def client_stream(asked: Asked, reply: Reply) -> Translation | Passthrough:
+    """What makes the client's bytes of a streamed reply."""
+    if tees(asked, reply) and reply.media.startswith("text/event-stream"):
+        return Passthrough(asked, reply)
+    return Translation(asked)
+
+
+class Passthrough:
+    """Fed (bytes, events) pairs; gives the bytes of whole frames. An unfinished frame waits, so that an error of the
+    gateway never stands inside one. `withheld` counts the frames that the client did not get.
+
+    The reply counts frames that its strict reader refused, so that only their bytes are read a second time. Without a
+    reply every frame is.
+    """
+
+    __slots__ = ("_asked", "_buffer", "_irregular", "_last", "_reply", "_start", "_suspect", "_usage", "withheld")
+
+    def __init__(self, asked: Asked, reply: Reply | None = None) -> None:
+        self._asked, self._reply = asked, reply
+        self._usage = asked.usage
+        self._buffer = FrameBuffer()
+        self._irregular = 0  # as `Reply.irregular` at the last look
+        self._suspect = False  # a frame that was counted there may still wait in the buffer
+        self._last = b""
+        self._start: AnyEvent | None = None
+        self.withheld = 0
+
+    def feed(self, pair: Pair) -> bytes:
+        chunk, events = pair
+        if events and self._start is None:
+            self._start = events[0]
+        if not chunk:
+            return self._fail_once(events[-1]) if events and type(events[-1]) is Fault else b""
+        data = self._buffer.take(chunk)
+        if events and type(events[-1]) is Fault:
+            return self._failed(data, events[-1])
+        reply = self._reply
+        irregular = reply.irregular if reply is not None else -1
+        if self._suspect or irregular != self._irregular:
+            self._irregular = irregular if reply is not None else 0
+            data = self._without_malformed(data)
+        self._last = data or self._last
+        if events and type(events[-1]) is Finish and b"error" in data:
+            data = self._redacted(data)
+        return self._without_usage(data)
+
+    def alike(self, lane: Lane) -> tuple[bytes, bytes] | None:
+        """The bytes before and after the text of a frame like those of the lane; None while a frame is unfinished."""
+        return None if self._buffer else (lane.head, lane.tail)
+
+    def fail(self, fault: Fault) -> bytes:
+        """The fault in the protocol's error form, behind whatever the upstream has sent."""
+        pipe = frames(self._asked)
+        begun = self._start if isinstance(self._start, Start) else Start()
+        pipe.feed([begun])
+        made: list[Frame] = [*pipe.feed([fault]), *pipe.finish()]
+        self._buffer.clear()
+        return b"".join(WRITERS[self._asked.framing]().feed(_numbered(made, self._last)))
+
+    def finish(self) -> bytes:
+        """An unfinished frame at the end of the stream, if it can be read as it is."""
+        rest = self._buffer.clear()
+        return self._redacted(self._without_malformed(rest)) if rest else b""
+
+    # ── frames ────────────────────────────────────────────────────────────────────────────────────
+
+    def _without_malformed(self, data: bytes) -> bytes:
+        self._suspect = bool(self._buffer)
+        found = split_frames(data)
+        kept = [frame for frame in found if is_sound(frame)]
+        self.withheld += len(found) - len(kept)
+        return b"".join(kept) if len(kept) < len(found) else data
+
+    def _without_usage(self, data: bytes) -> bytes:
+        if self._usage or not (b'"choices":[]' in data or b'"choices": []' in data):
+            return data
+        return _USAGE.sub(_kept, data)
+
+    def _failed(self, data: bytes, fault: Fault) -> bytes:
+        """The read that holds an error. If clients cannot read it as it is, it is written in the protocol's form, and
+        what follows it is dropped: it might look like a normal end.
+        """
+        found = split_frames(data)
+        place = next((place for place, frame in enumerate(found) if is_unreadable_error(frame)), len(found))
+        sound = self._without_malformed(b"".join(found[:place]))
+        self._last = sound or self._last
+        made = self._without_usage(self._redacted(sound))
+        if any(is_error_frame(frame) for frame in split_frames(made)):
+            return made + self._redacted(self._without_malformed(b"".join(found[place:])))
+        self.withheld += place < len(found)
+        return made + self.fail(fault)
+
+    def _fail_once(self, fault: Fault) -> bytes:
+        """The fault of a stream that broke off; nothing where the upstream's own error was the last thing it sent."""
+        last = split_frames(self._last)
+        if last and is_error_frame(last[-1]):
+            self._buffer.clear()
+            return b""
+        return self.fail(fault)
+
+    def _redacted(self, data: bytes) -> bytes:
+        """The frames with credentials removed from errors. An error that cannot be searched is withheld."""
+        secrets = self._reply.secrets if self._reply is not None else ()
+        made: list[bytes] = []
+        for frame in split_frames(data):
+            try:
+                made.append(redact_frame(frame, secrets))
+            except UnredactableError:
+                self.withheld += 1
+        return b"".join(made)
+
+
+def _kept(found: re.Match[bytes]) -> bytes:
+    """Nothing in place of a chunk that only tells the usage; any other without a choice stays."""
+    try:
+        value: Any = msgspec.json.decode(found[1])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return found[0]
+    return b"" if value.get("choices") == [] and value.get("usage") else found[0]
+
+
+def _numbered(made: list[Frame], last: bytes) -> list[Frame]:
+    """The frames numbered on from the last ones that went out, where frames have numbers."""
+    seen = _NUMBER.findall(last)
+    if not seen:
+        return made
+    first = int(seen[-1]) + 1
+    return [
+        (name, _NUMBER.sub(b'"sequence_number":%d' % (first + place), data)) for place, (name, data) in enumerate(made)
+    ]

@@ -1,0 +1,175 @@
+"""Server-sent events as bytes: where frames end, whether their data is JSON, which are errors. Pure; no IO.
+
+The rules for lines are those of the WHATWG event stream format: a line ends with LF, CR or CRLF, and a blank line ends
+a frame (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock import pick
+from penstock.framing.frame import BOM
+from penstock.secrecy import hide_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LONGEST_ERROR = 2**16  # bytes of an error frame that are searched for credentials
+_BLANK = frozenset({b"\n", b"\r", b"\r\n"})
+_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
+_OVERLAP = 2  # bytes of an end that may stand before a read
+_SENTINEL = b"[DONE]"
+_NOT_JSON = object()
+
+
+class UnredactableError(ValueError):
+    """An error frame that is too long or too deep to be searched."""
+
+
+class FrameBuffer:
+    """Gives whole frames and keeps the unfinished one. It holds no more than the parser beside it, which is bounded."""
+
+    __slots__ = ("_pieces", "_tail")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._tail = b""  # the last bytes of the pieces
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def take(self, chunk: bytes) -> bytes:
+        """The bytes up to the last end of a frame. Only what is new is searched."""
+        if not self._pieces and chunk[-2:] == b"\n\n":
+            return chunk
+        at = _last_end(self._tail + chunk) - len(self._tail)
+        if at <= 0:
+            self._keep(chunk)
+            return b""
+        whole = b"".join([*self._pieces, chunk[:at]]) if self._pieces else chunk[:at]
+        self._pieces, self._tail = [], b""
+        if at < len(chunk):
+            self._keep(chunk[at:])
+        return whole
+
+    def clear(self) -> bytes:
+        """The unfinished frame, which is forgotten."""
+        rest = b"".join(self._pieces)
+        self._pieces, self._tail = [], b""
+        return rest
+
+    def _keep(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._tail = (self._tail + piece)[-_OVERLAP:]
+
+
+def _last_end(data: bytes) -> int:
+    """The position behind the last end of a frame; 0 if there is none."""
+    found = ((data.rfind(end), len(end)) for end in _ENDS)
+    return max((at + size for at, size in found if at >= 0), default=0)
+
+
+def split_frames(data: bytes) -> list[bytes]:
+    """The frames, each with its blank line. Joined they are the data."""
+    made: list[bytes] = []
+    lines: list[bytes] = []
+    for line in data.splitlines(keepends=True):  # bytes: at LF, CR and CRLF only
+        lines.append(line)
+        if line in _BLANK:
+            made.append(b"".join(lines))
+            lines = []
+    return [*made, b"".join(lines)] if lines else made
+
+
+def is_sound(frame: bytes) -> bool:
+    """Whether a frame may be sent to a client: it has no data, or its data is JSON or the sentinel."""
+    data = _fields(frame)[1]
+    return not data or data.strip().upper() == _SENTINEL or _value(data) is not _NOT_JSON
+
+
+def is_error_frame(frame: bytes) -> bool:
+    """Whether a frame tells of an error, in any of the protocols that are passed through."""
+    name, data = _fields(frame)
+    return bool(data) and _is_error(name, _value(data))
+
+
+def is_unreadable_error(frame: bytes) -> bool:
+    """Whether a frame means an error that clients cannot read: plain text under `event: error`, or no data at all.
+
+    The parser accepts the latter as well: a field `error`, or a bare error object.
+    """
+    name, data = _fields(frame)
+    if data:
+        return (name == b"error" or name.endswith(b"Exception")) and not is_sound(frame)
+    return any(line.startswith((b"error:", b"{")) for line in frame.splitlines())
+
+
+def redact_frame(frame: bytes, secrets: Iterable[str]) -> bytes:
+    """The frame; if it is an error that holds a credential, with a mark in its place."""
+    name, data = _fields(frame)
+    value = _value(data) if data else None
+    if value is None or not _is_error(name, value):
+        return frame
+    if len(frame) > LONGEST_ERROR:
+        raise UnredactableError
+    try:
+        value = json.loads(data)
+        hidden = hide_values(value, secrets)
+        if hidden == value:
+            return frame
+        made = b"data: " + json.dumps(hidden, separators=(",", ":")).encode()
+    except (RecursionError, ValueError) as error:
+        raise UnredactableError from error
+    return _with_data(frame, made)
+
+
+def _with_data(frame: bytes, made: bytes) -> bytes:
+    """The frame with other data, its remaining lines as they were."""
+    lines: list[bytes] = []
+    for line in frame.splitlines(keepends=True):
+        if line.removeprefix(BOM).partition(b":")[0].rstrip(b"\r\n") != b"data":
+            lines.append(line)
+        elif made:
+            lines.append(made + line[len(line.rstrip(b"\r\n")) :])
+            made = b""
+    return b"".join(lines)
+
+
+def _fields(frame: bytes) -> tuple[bytes, bytes]:
+    """The event name and the data of a frame, empty where it has none."""
+    name, data = b"", list[bytes]()
+    for line in frame.removeprefix(BOM).splitlines():
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.removeprefix(b" ")
+    return name, b"\n".join(data) if any(data) else b""
+
+
+def _value(data: bytes) -> Any:
+    """The data read as RFC 8259 has it: UTF-8, no NaN, no raw control characters. Numbers stay text."""
+    try:
+        return json.loads(data.decode(), parse_int=str, parse_float=str, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return _NOT_JSON
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def _is_error(name: bytes, value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_is_error(b"", one) for one in value)  # pyright: ignore[reportUnknownVariableType]
+    if name == b"error" or not isinstance(value, dict):
+        return name == b"error"
+    said = cast("dict[str, Any]", value)
+    if said.get("error") or said.get("type") in {"error", "response.failed"}:
+        return True
+    if "choices" in said:
+        return any(one.get("error") for one in pick.rows(said, "choices"))
+    # An error without the word: {"message": "…"} or {"detail": "…"} where an answer should have been.
+    return any(isinstance(said.get(key), str) for key in ("message", "detail"))
