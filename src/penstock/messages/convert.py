@@ -231,6 +231,15 @@ class _Run:
         self._cleared = cleared
 
     def written(self, write: Callable[[rq.Request, Any], Draft], request: rq.Request) -> Draft:
+        try:
+            return self._attempt(write, request)
+        except (BadRequest, UnknownProtocol):
+            raise
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            # Our readers fill in `extra`, `data` and names as writers expect them; a request made elsewhere may not.
+            raise BadRequest("extra, data and names as a reader of the protocol makes them", error) from error
+
+    def _attempt(self, write: Callable[[rq.Request, Any], Draft], request: rq.Request) -> Draft:
         quirks = self._options.get("quirks", self.profile.quirks)
         try:
             return write(request, quirks)

@@ -190,7 +190,7 @@ def _read_call(call: Object) -> rq.Call:
     except BadRequest as error:
         raise error.at(kind) from None
     made = rq.Call(reading.text(call, "id"), name, given, "client", "text" if custom else "json")
-    if len(call) != 3 or len(said) != 2 or "type" not in call or given is not said[field]:  # noqa: PLR2004 — id, type, function
+    if len(call) != 3 or len(said) != 2 or "type" not in call or given is not said.get(field):  # noqa: PLR2004 — id, type, function
         _odd_call(made, call, said, field)
     return made
 

@@ -51,10 +51,12 @@ def _steps(rows: Iterable[list[Object]]) -> list[Object]:
     step, called = 0, False
     for part in (part for row in rows for part in row):
         tool = "toolCallId" in part
-        if (tool and part["step"] != step) or (called and part.get("type") == "text"):
+        given = part.get("step", step)  # parts of the newer form have none
+        at = given if isinstance(given, int) else step
+        if (tool and at != step) or (called and part.get("type") == "text"):
             made.append(STEP)
             called = False
-            step = part["step"] if tool else step + 1
+            step = at if tool else step + 1
         called = called or tool
         made.append(reading.rest(part, {"step"}) if tool else part)
     return made
