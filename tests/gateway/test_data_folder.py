@@ -17,8 +17,7 @@ import pytest
 from penstock.store.writer import PAUSE
 from tests.cli.running import penstock
 from tests.gateway.process import gateway
-from tests.store.processes import deleted_files, holds_lock, integrity, needs_proc, run_python
-from tests.store.test_kill import READER, WRITER
+from tests.store.processes import READER, WRITER, deleted_files, holds_lock, integrity, needs_proc, run_python
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,27 +10,18 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock import events as ev
 from penstock.gateway.config import JournalTable, StateTable
 from penstock.testing import Reply
 from tests.gateway.openresponses import ask, asking, named, socket, until
 from tests.gateway.running import answer, gateway
 from tests.inspector.conftest import inspected
+from tests.thinking import CALLING, THOUGHT, USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.gateway.running import Running
-
-USER = {"role": "user", "content": "How high is the water?"}
-THOUGHT = {"type": "thinking", "thinking": "The gauge must be read.", "signature": "c2lnbmVk"}
-CALLING: list[ev.AnyEvent] = [
-    ev.Start(id="msg_1", model="claude"), ev.ReasoningStart(0), ev.ReasoningDelta(0, THOUGHT["thinking"]),
-    ev.ReasoningEnd(0, extra={"anthropic": {"signature": THOUGHT["signature"]}}),
-    ev.CallStart(1, id="toolu_1", name="read_gauge"), ev.CallDelta(1, "{}"),
-    ev.CallEnd(1, id="toolu_1", name="read_gauge", json="{}"), ev.Usage(input=10, output=5), ev.Finish("calls"),
-]  # fmt: skip
 
 
 class Probe:

@@ -15,6 +15,24 @@ from tests.cli.running import environment
 
 SHARED_LOCK = 0x40000002  # the first byte of SQLite's shared lock: a WAL connection holds it as long as it is open
 LIMIT = 60.0
+# Programs of somebody else, who uses nothing but `sqlite3`: one that looks at the files, one that writes to them.
+READER = """
+import sqlite3, sys
+for name in ("journal", "state"):
+    opened = sqlite3.connect(f"{sys.argv[1]}/{name}.sqlite", timeout=30)
+    opened.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    opened.close()
+"""
+WRITER = """
+import sqlite3, sys
+for name in ("journal", "state"):
+    opened = sqlite3.connect(f"{sys.argv[1]}/{name}.sqlite", timeout=30)
+    opened.execute("CREATE TABLE IF NOT EXISTS notes (x)")
+    for number in range(20):
+        opened.execute("INSERT INTO notes VALUES (?)", (number,))
+        opened.commit()
+    opened.close()
+"""
 needs_proc = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="reads /proc, which only Linux has")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.store.writer import PAUSE
 from tests.cli.running import environment
-from tests.store.processes import LIMIT, deleted_files, holds_lock, integrity, needs_proc, run_python
+from tests.store.processes import LIMIT, READER, WRITER, deleted_files, holds_lock, integrity, needs_proc, run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,23 +51,6 @@ while going:
     number += 1
 rows.close()
 state.close()
-"""
-READER = """
-import sqlite3, sys
-for name in ("journal", "state"):
-    opened = sqlite3.connect(f"{sys.argv[1]}/{name}.sqlite", timeout=30)
-    opened.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    opened.close()
-"""
-WRITER = """
-import sqlite3, sys
-for name in ("journal", "state"):
-    opened = sqlite3.connect(f"{sys.argv[1]}/{name}.sqlite", timeout=30)
-    opened.execute("CREATE TABLE IF NOT EXISTS notes (x)")
-    for number in range(20):
-        opened.execute("INSERT INTO notes VALUES (?)", (number,))
-        opened.commit()
-    opened.close()
 """
 USAGE = """
 import os, sys

@@ -24,7 +24,7 @@ except ImportError:  # Windows
 from penstock.store.sqlite import ABSENT, DamagedDatabaseError, connect, folder, is_damaged, open_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from pathlib import Path
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ def _is_sound(path: Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Generator[None]:
     """Hold a lock file, which is not a database file. On Windows nothing is locked: a file in use cannot be moved."""
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     try:
