@@ -14,6 +14,7 @@ from penstock.store.tokens import TokenStore, place
 from penstock.stores import MemoryStore
 from penstock.tokens import HybridTokenEstimator
 from tests.cli.running import environment
+from tests.store.processes import start_python
 from tests.tokens.samples import PROSE
 
 if TYPE_CHECKING:
@@ -160,3 +161,39 @@ def test_the_store_in_memory_keeps_the_same_promises() -> None:
 def test_the_file_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     assert place() == tmp_path / "tokens.sqlite"
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from penstock.store.tokens import TokenStore
+sys.stdin.readline()
+store = TokenStore(Path(sys.argv[1]))
+store.put("t", {sys.argv[2]: b"1"})
+print(len(store.moved), sorted(store.get("t", [sys.argv[2]])))
+store.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.finding("REL-1")
+def test_processes_that_find_the_file_damaged_move_it_once(path: Path) -> None:
+    """Each begins with the damaged file; whoever comes second must not move the new one away."""
+    path.parent.mkdir()
+    path.write_bytes(b"not a database at all " * 1000)
+    workers = [start_python(OPEN, str(path), str(number)) for number in range(6)]
+    try:
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        said = [worker.communicate(timeout=60)[0].split(maxsplit=1) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    assert [keys for _, keys in said] == [f"['{number}']\n" for number in range(6)]
+    assert sum(int(moved) for moved, _ in said) == 1
+    assert [found.name for found in path.parent.glob("*.broken-*")] == ["tokens.sqlite.broken-1"]
+    store = TokenStore(path)
+    assert len(store.get("t", [str(number) for number in range(6)])) == 6
+    store.close()

@@ -195,6 +195,7 @@ class TokenStore:
 
 
 def _is_sound(path: Path) -> bool:
+    """False only if the file is known to be damaged: one that is missing or locked is left alone."""
     try:
         with closing(connect(path, create=False)) as opened:
             return bool(opened.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
@@ -203,7 +204,7 @@ def _is_sound(path: Path) -> bool:
     except sqlite3.Error as error:
         return not is_damaged(error)
     except OSError:
-        return not path.exists()
+        return True
 
 
 @contextmanager
