@@ -64,7 +64,7 @@ class Writer:
         self._todo = self._done = self._wanted = 0
         self._due = 0.0  # when the first job that waits is to be written
         self._closing = self._forked = False
-        self._held = Held(path, lambda: len(self._jobs))
+        self._held = Held(path, lambda: self._todo - self._done)
         self._name = os.path.realpath(path)
         self._inode = _inode(self._name)
         self._checked = 0.0

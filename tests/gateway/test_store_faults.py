@@ -1,0 +1,52 @@
+"""Files that cannot be written stop no turn: what is kept waits in memory, is used from there, and is written later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.gateway.config import JournalTable, StateTable
+from tests.gateway.openresponses import ask, asking, named
+from tests.gateway.running import gateway
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAULTS = {
+    "read-only": ("PRAGMA query_only=ON", "PRAGMA query_only=OFF"),
+    "disk full": ("PRAGMA max_page_count=1", "PRAGMA max_page_count=1000000"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.finding("REL-1")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_turns_go_on_while_nothing_can_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str) -> None:
+    begin, end = FAULTS[fault]
+    journal, state = (
+        JournalTable(path=str(tmp_path / "journal.sqlite")),
+        StateTable(path=str(tmp_path / "state.sqlite")),
+    )
+    with gateway(named, journal=journal, state=state) as (running, _), asking(running.url) as http:
+        services = running.app.services
+        assert services.journal.rows is not None
+        writers = [services.journal.rows._writer, services.kept.state._writer]
+        for writer in writers:
+            writer.flush()
+            writer.connection.execute(begin)
+        response = ask(http, "Hi." * 5_000, "anthropic/text")
+        for _ in range(30):  # more than fits into the pages that there are
+            response = ask(http, "And?" * 5_000, "anthropic/text", previous_response_id=response["id"])
+        http.get("/responses/x")
+        services.journal.flush()
+        services.kept.state.flush()
+        assert caplog.text.count("rows are held back") == 2
+        assert 0 < services.journal.rows.waiting <= 31  # a full disk has room for some
+        assert services.journal.lost == 0
+        for writer in writers:
+            writer.connection.execute(end)
+        services.journal.flush()
+        assert (services.journal.rows.total().turns, services.journal.lost) == (31, 0)
+    with gateway(named, journal=journal, state=state) as (running, _), asking(running.url) as http:
+        assert http.get(f"/responses/{response['id']}").json()["id"] == response["id"]
