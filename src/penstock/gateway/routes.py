@@ -45,9 +45,11 @@ def find(method: str, path: str) -> Route:
     """The way to an address. Each round takes time in proportion to the path, and there are only a few."""
     params: dict[str, str] = {}
     for _ in range(_REWRITES):
-        found = _found(method, path)
+        door = DOORS.get(path)
+        found = _entered(method, door) if door is not None else _answer(method, path)
         if found.answer is not None or found.door is not None or found.known:
-            found.params = {**params, **found.params}
+            if params:
+                found.params = {**params, **found.params}
             return found
         rewritten = _rewritten(path)
         if rewritten is None:
@@ -57,11 +59,8 @@ def find(method: str, path: str) -> Route:
     return Route()
 
 
-def _found(method: str, path: str) -> Route:
-    door = DOORS.get(path)
-    if door is not None:
-        return Route(door) if method == "POST" else Route(known=True)
-    return _answer(method, path)
+def _entered(method: str, door: Door) -> Route:
+    return Route(door) if method == "POST" else Route(known=True)
 
 
 def _rewritten(path: str) -> tuple[str, dict[str, str]] | None:

@@ -23,6 +23,8 @@ _VALUE = re.compile(r"[\t -~]*+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OUTSIDE_ASCII = re.compile(r"[^\x00-\x7f]")
 _FIELD_LINES = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [\t -~\x80-\xff]*+\r\n)*+")
+# Names in lower case, values without space around them.
+_GOOD_LINES = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9a-z]++: (?![ \t])[\t -~]*+(?<![ \t])\r\n)*+")
 _LINE_BREAKS = frozenset("\r\n")
 # These decide where a message ends and which host it is for. Only the code that writes the head may set them: a second
 # Content-Length, or one beside Transfer-Encoding, is how requests are smuggled (RFC 9112, section 11.2).
@@ -55,6 +57,8 @@ def unsafe_character(text: str, *, ascii_only: bool = True) -> str:
 
 def check_text(text: str, where: str, *, ascii_only: bool = True, limit: int = MAX_HEADER_VALUE) -> None:
     """Raise unless a key, a name or another text may become part of a head. `where` begins the message."""
+    if len(text) <= limit and text.isascii() and text.isprintable():
+        return
     if len(text) > limit:
         raise InvalidHeaderError(f"{where} is too long: {len(text)} characters, at most {limit} are accepted")
     problem = unsafe_character(text, ascii_only=ascii_only)
@@ -94,8 +98,21 @@ def check_headers(headers: Mapping[str, str], where: str = "") -> None:
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
     """The lines of a request's headers."""
-    check_headers(headers)
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode("ascii")
+    made = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if not _plainly_good(headers, made):
+        check_headers(headers)
+    return made.encode("ascii")
+
+
+def _plainly_good(headers: Mapping[str, str], lines: str) -> bool:
+    """Whether one look at all lines is enough. Where it is not, `check_headers` says what is wrong, if anything is."""
+    return (
+        len(lines) <= MAX_HEADER_VALUE
+        and max(map(len, headers), default=0) <= MAX_HEADER_NAME
+        and lines.count("\n") == len(headers) <= MAX_HEADERS
+        and MANAGED.isdisjoint(headers)
+        and _GOOD_LINES.fullmatch(lines) is not None
+    )
 
 
 def encode_response_headers(fields: Fields) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 KEY_HEADERS = ("x-penstock-key", "authorization", "x-api-key", "x-goog-api-key", "api-key")
 SINGLE = frozenset({
@@ -18,8 +18,13 @@ SINGLE = frozenset({
 })  # fmt: skip
 
 
-def read_headers(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     """The headers by name in lower case. Of the headers in `SINGLE` the first is kept; see `repeated_header`."""
+    made = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in lines}
+    return made if len(made) == len(lines) else _joined(lines)
+
+
+def _joined(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     made: dict[str, str] = {}
     for raw_name, raw_value in lines:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
@@ -30,7 +35,7 @@ def read_headers(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return made
 
 
-def repeated_header(lines: Iterable[tuple[bytes, bytes]]) -> str:
+def repeated_header(lines: Sequence[tuple[bytes, bytes]]) -> str:
     """The name of a header that was sent more than once and must not be; empty if there is none."""
     seen: set[bytes] = set()
     for raw_name, _ in lines:
