@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import h11
@@ -42,20 +42,22 @@ class RawUpstream:
         self._bodies = {
             name: Reply.of(name, play("text"), stream=False).data for name in ("openai-chat", "anthropic", "gemini")
         }
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
 
     @property
     def raw(self) -> bytes:
         return b"".join(map(bytes, self.connections))
 
     def close(self) -> None:
+        """Wake every thread, which closes its own socket, and wait for it."""
+        for one in (self._listener, *self._sockets):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(LIMIT)
         self._listener.close()
-        for one in self._sockets:
-            one.close()
 
     def _accept(self) -> None:
         while True:
@@ -66,7 +68,8 @@ class RawUpstream:
             self._sockets.append(made)
             log = bytearray()
             self.connections.append(log)
-            threading.Thread(target=self._serve, args=(made, log), daemon=True).start()
+            self._threads.append(threading.Thread(target=self._serve, args=(made, log), daemon=True))
+            self._threads[-1].start()
 
     def _serve(self, made: socket.socket, log: bytearray) -> None:
         parser = h11.Connection(h11.SERVER)

@@ -19,9 +19,8 @@ from penstock.engines.proxies import proxy_for
 from penstock.engines.reading import Reading
 from penstock.engines.trouble import broken, late, refused
 from penstock.errors import InputError, MissingExtra
-from penstock.http.header_fields import check_headers
 from penstock.http.idle_connections import IDLE_SECONDS
-from penstock.http.request_head import check_url
+from penstock.http.request_head import check_request, check_url
 from penstock.secrecy import hide
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ class Native:
             if job is not None and job.steady and not tls.files(options):
                 job.letters[self] = letter
             return await self._direct.send(letter, out.body, connect=limits.connect, until=until)
-        check_headers(headers)  # aiohttp looks for line breaks alone
+        check_request(out.method, out.url, headers)  # aiohttp looks for line breaks alone
         async with asyncio.timeout_at(until):
             return await self._session(loop, options).request(
                 out.method, self._place(out.url), data=_body(out.body), headers=headers, allow_redirects=False,

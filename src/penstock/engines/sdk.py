@@ -20,8 +20,7 @@ from penstock.engines.trouble import broken, late, refused
 from penstock.engines.vendors import VENDORS, keep
 from penstock.errors import ProviderError, provider_error
 from penstock.events import Fault
-from penstock.http.header_fields import check_headers
-from penstock.http.request_head import check_url
+from penstock.http.request_head import check_request, check_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -240,8 +239,7 @@ async def _signed(job: Job) -> Outgoing:
     out = job.outgoing()
     if job.sign is not None:
         out = await job.sign(out)
-    check_url(out.url)
-    check_headers(out.headers)
+    check_request(out.method, out.url, out.headers)
     return out
 
 

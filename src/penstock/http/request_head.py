@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from penstock.http.header_fields import InvalidHeaderError, check_text, encode_headers, unsafe_character
+from penstock.http.header_fields import InvalidHeaderError, check_headers, check_text, encode_headers, unsafe_character
 from penstock.input_limits import MAX_REQUEST_HEAD
 
 if TYPE_CHECKING:
@@ -42,15 +42,31 @@ def check_url(url: str, where: str = "the address") -> None:
         raise InvalidHeaderError(f"{where} has a fragment (#…), which is never sent")
 
 
-def encode_request_head(method: str, target: str, authority: str, headers: Mapping[str, str]) -> bytes:
-    """The request line and headers, without the empty line that ends them. Raises if a part could be misread."""
+def check_request(method: str, url: str, headers: Mapping[str, str]) -> None:
+    """Raise unless a request may be sent whose head another library writes."""
+    _check_method(method)
+    check_url(url)
+    check_headers(headers)
+    _check_total(len(url) + sum(len(name) + len(value) + 4 for name, value in headers.items()))
+
+
+def _check_method(method: str) -> None:
     if not _METHOD.fullmatch(method):
         raise InvalidHeaderError(f"{method[:20]!r} is not an HTTP method")
+
+
+def _check_total(size: int) -> None:
+    if size > MAX_REQUEST_HEAD:
+        raise InvalidHeaderError(f"the address and headers take {size} bytes; at most {MAX_REQUEST_HEAD} are sent")
+
+
+def encode_request_head(method: str, target: str, authority: str, headers: Mapping[str, str]) -> bytes:
+    """The request line and headers, without the empty line that ends them. Raises if a part could be misread."""
+    _check_method(method)
     if not _TARGET.fullmatch(target):
         raise InvalidHeaderError(f"the path of the address has {unsafe_character(target) or 'a space or a fragment'}")
     if not _AUTHORITY.fullmatch(authority):
         raise InvalidHeaderError("the host of the address is not valid")
     head = f"{method} {target} HTTP/1.1\r\nhost: {authority}\r\n".encode("ascii") + encode_headers(headers)
-    if len(head) > MAX_REQUEST_HEAD:
-        raise InvalidHeaderError(f"the address and headers take {len(head)} bytes; at most {MAX_REQUEST_HEAD} are sent")
+    _check_total(len(head))
     return head
