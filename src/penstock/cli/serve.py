@@ -27,8 +27,9 @@ examples:
   penstock serve --config penstock.toml --record recordings
   curl -N http://127.0.0.1:4480/v1/chat/completions -d '{"model":"replay/tools","stream":true}'
 
-Without --config it reads the file of PENSTOCK_CONFIG, else ./penstock.toml, else none. SIGHUP reads it again; open
-streams are not touched. Ctrl-C or SIGTERM lets streams finish, for as long as serve.drain says.
+Without --config it reads the file of PENSTOCK_CONFIG, else ./penstock.toml, else none. A ./penstock.toml that decides
+where keys or data go must be trusted first: `penstock trust`. SIGHUP reads the file again; open streams are not
+touched. Ctrl-C or SIGTERM lets streams finish, for as long as serve.drain says.
 """
 
 

@@ -16,6 +16,7 @@ from penstock.engines.config import Config, check_account
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
 from penstock.gateway import HOST, PORT
+from penstock.gateway.config_trust import TrustStore, check_trust
 from penstock.gateway.places import Place, found
 from penstock.input_limits import MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
 from penstock.store.sqlite import ABSENT, folder
@@ -201,18 +202,31 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def load(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
-    """The configuration in a file: the one named, the one of PENSTOCK_CONFIG, ./penstock.toml, or none at all."""
-    chosen = path or _chosen(env)
-    made = GatewayConfig() if chosen is None else read(chosen.read_text(encoding="utf-8"), chosen)
-    return msgspec.structs.replace(made, data=folder(env))
+    """The configuration in a file: the one named, the one of PENSTOCK_CONFIG, ./penstock.toml, or none at all.
+
+    A file that is named is trusted. One that was only found in the current folder is not: see `config_trust`.
+    """
+    data = folder(env)
+    named = path or (Path(env["PENSTOCK_CONFIG"]).expanduser() if env.get("PENSTOCK_CONFIG") else None)
+    if named is not None:
+        made = _made(named.read_bytes(), named)
+    elif Path(FILE).is_file():
+        made = _made(Path(FILE).read_bytes(), Path(FILE), TrustStore(data))
+    else:
+        made = GatewayConfig()
+    return msgspec.structs.replace(made, data=data)
 
 
 def read(text: str, path: Path) -> GatewayConfig:
     """The configuration in a text. Errors name the file, the line and the key."""
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(found(text, path, error)) from None
+    return _made(text.encode("utf-8"), path)
+
+
+def _made(data: bytes, path: Path, store: TrustStore | None = None) -> GatewayConfig:
+    """The configuration in a file's bytes. With a `store`, the file must be harmless or trusted."""
+    text, raw = parse(data, path)
+    if store is not None:
+        check_trust(raw, data, path, store)
     try:
         file = msgspec.convert(raw, File)
     except msgspec.ValidationError as error:
@@ -222,18 +236,23 @@ def read(text: str, path: Path) -> GatewayConfig:
     return made
 
 
+def parse(data: bytes, path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a file, and its tables."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not TOML: byte {error.start} is not UTF-8") from None
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(found(text, path, error)) from None
+
+
 def place_of(said: str, data: Path | None, name: str) -> Path:
     """Where something is kept: as said, or by this name with the data, or in memory."""
     if said == "memory" or (not said and data is None):
         return ABSENT
     return Path(said).expanduser() if said or data is None else data / name
-
-
-def _chosen(env: Mapping[str, str]) -> Path | None:
-    if env.get("PENSTOCK_CONFIG"):
-        return Path(env["PENSTOCK_CONFIG"]).expanduser()
-    here = Path(FILE)
-    return here if here.is_file() else None
 
 
 def _check(config: GatewayConfig, place: Place) -> None:

@@ -1,0 +1,91 @@
+"""`penstock trust`: lets the `penstock.toml` of a folder decide where keys and data go. Once per content."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from penstock.gateway.config_trust import Trusted, TrustStore
+
+EPILOG = """\
+examples:
+  penstock trust
+  penstock trust ~/work/penstock.toml
+  penstock trust --list
+  penstock trust --remove
+
+A penstock.toml that was found in the current folder may hold aliases, limits, timeouts and the like. Settings that
+decide where keys, texts or data go, or who may connect, are refused until you have read the file and trusted it. When
+it changes it must be trusted again. A file that is named, by --config or PENSTOCK_CONFIG, needs no trust.
+"""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """The command's options."""
+    parser.epilog = EPILOG
+    parser.add_argument("path", metavar="PATH", nargs="?", type=Path, default=Path(), help="a file, or its folder")
+    parser.add_argument("--list", action="store_true", help="show what is trusted")
+    parser.add_argument("--remove", action="store_true", help="trust a file no more")
+
+
+def run(options: Namespace) -> int:
+    """Trust a file, or show what is trusted, or take trust away."""
+    from penstock.gateway.config import FILE
+    from penstock.gateway.config_trust import TrustStore
+    from penstock.store.sqlite import folder
+
+    store = TrustStore(folder(os.environ))
+    path: Path = options.path / FILE if options.path.is_dir() else options.path
+    if options.list:
+        _list(store)
+    elif options.remove:
+        _remove(store, path)
+    else:
+        _trust(store, path)
+    return 0
+
+
+def _trust(store: TrustStore, path: Path) -> None:
+    from penstock.gateway.config import parse
+    from penstock.gateway.config_trust import placed, sensitive_settings
+    from penstock.gateway.places import Place
+
+    data = path.read_bytes()
+    text, raw = parse(data, path)
+    place = Place(text, path)
+    for keys in sensitive_settings(raw):
+        print(f"{path}:{place.line(keys)}: {'.'.join(keys)}", file=sys.stderr)
+    store.add(path, data)  # the bytes whose settings were shown
+    print(f"penstock: {placed(path)} is trusted as it is now", file=sys.stderr)
+
+
+def _remove(store: TrustStore, path: Path) -> None:
+    from penstock.errors import InputError
+    from penstock.gateway.config_trust import placed
+
+    if not store.remove(path):
+        raise InputError(f"{placed(path)} was not trusted; `penstock trust --list` shows what is")
+    print(f"penstock: {placed(path)} is not trusted any more", file=sys.stderr)
+
+
+def _list(store: TrustStore) -> None:
+    rows = store.read()
+    if not rows:
+        print("nothing is trusted: `penstock trust` trusts the penstock.toml of this folder")
+    for one in rows:
+        print(f"{one.sha256[:12]}  {one.time}  {one.path}{_state(one)}")
+
+
+def _state(one: Trusted) -> str:
+    """Whether the file is still the one that was trusted."""
+    from penstock.gateway.config_trust import content_hash
+
+    try:
+        return "" if content_hash(Path(one.path).read_bytes()) == one.sha256 else "  (another content)"
+    except OSError:
+        return "  (no such file)"

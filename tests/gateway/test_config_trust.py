@@ -1,0 +1,385 @@
+"""A `penstock.toml` that was only found: what it may say, what needs `penstock trust`, and what counts as trust."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+
+import httpx
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import penstock
+from penstock.engines.options import RequestOptions
+from penstock.errors import InputError
+from penstock.gateway.config import File, GatewayConfig, load
+from penstock.gateway.config_trust import (
+    ANY,
+    HARMLESS,
+    TrustStore,
+    check_trust,
+    harmless,
+    sensitive_settings,
+)
+from penstock.gateway.reload import Reloader
+from tests.cli.running import environment, inside
+from tests.gateway import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.finding("SEC-7")
+EVIL = '[providers.openai]\nbase_url = "http://127.0.0.1:9/v1"\n'
+GOOD = "[aliases]\nfast = ['replay/text']\n[serve]\nport = 0\npace = 0.0\n[features]\nprompt_caching = true\n"
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no links and modes of that kind there")
+
+# What the setting decides, by its place in the file. Whoever adds a setting adds it here, or finds it refused.
+SENSITIVE = {
+    "where a key, or a text, goes": (
+        "providers.*.key", "providers.*.env", "providers.*.base_url", "providers.*.like", "providers.*.settings.*",
+        "providers.*.fields.*", "options.headers.*", "options.extra_body.*", "options.proxy", "options.no_proxy",
+        "options.ca_bundle", "options.client_certificate.cert", "options.client_certificate.key",
+        "options.client_certificate.passphrase", "options.verify_ssl", "options.key",
+    ),
+    "who may connect": (
+        "serve.host", "keys", "keys.*.hash", "keys.*.env", "keys.*.models", "keys.*.tenant", "keys.*.inspect",
+        "keys.*.note", "keys.*.created", "access.hosts", "access.origins", "access.keys", "access.keys_file",
+        "access.anonymous", "access.proxy", "access.metrics",
+    ),
+    "where data is written, and how long it is kept": (
+        "journal.path", "journal.days", "journal.size", "record.path", "record.size", "record.total", "record.days",
+        "state.path", "state.hours", "state.size",
+    ),
+}  # fmt: skip
+
+
+def every_setting(type: Any = File, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The place of every setting that the configuration's Structs know. A name that the user chooses is `*`."""
+    kinds = get_args(type) if get_origin(type) in {Union, UnionType} else (type,)
+    if before[-1:] == ("options",):  # plain values, which `RequestOptions` reads
+        kinds = (RequestOptions,)
+    for kind in kinds:
+        if get_origin(kind) is dict:
+            yield from every_setting(get_args(kind)[1], (*before, ANY))
+        elif hasattr(kind, "__struct_fields__"):
+            for field in msgspec.structs.fields(kind):
+                if field.name != "said":  # what the file may not say
+                    yield from every_setting(field.type, (*before, field.encode_name))
+        elif kind is not NoneType:
+            yield before
+
+
+EVERY = sorted(set(every_setting()))
+
+
+# ── the list ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_setting_is_either_harmless_or_known_to_be_sensitive() -> None:
+    """A new setting is refused, and this test asks what it decides."""
+    known = {tuple(path.split(".")) for paths in SENSITIVE.values() for path in paths}
+    known |= {(*("providers", ANY), *path) for path in known if path[0] == "options"}
+    known |= {("keys", ANY, "limits", *path[1:]) for path in HARMLESS if path[0] == "limits"}
+    assert set(EVERY) - HARMLESS - known == set()
+    assert not known & HARMLESS
+    assert set(EVERY) >= HARMLESS, "a harmless setting that does not exist"
+
+
+def test_a_setting_that_nobody_has_heard_of_is_sensitive() -> None:
+    for raw in ({"new": 1}, {"serve": {"new": 1}}, {"telemetry": {"endpoint": "x"}}, {"include": ["x"]},
+                {"serve": {"*": 1}}, {"*": 1}, {"serve": {"port": {"host": 1}}}, {"serve.port": 1}, {"features": 1},
+                {"aliases": {"a": {"b": 1}}}, {"providers": {"*": {"base_url": "x"}}}):  # fmt: skip
+        assert sensitive_settings(raw), raw
+
+
+def _value(path: tuple[str, ...], names: list[str]) -> dict[str, Any]:
+    """A table with this setting, under names that the user chose."""
+    made: Any = "value"
+    for number, name in reversed(list(enumerate(path))):
+        made = {names[number % len(names)] if name == ANY else name: made}
+    return dict(made)
+
+
+def _merged(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+    made = dict(one)
+    for name, value in two.items():
+        both = isinstance(value, dict) and isinstance(made.get(name), dict)
+        made[name] = _merged(made[name], value) if both else made.get(name, value)
+    return made
+
+
+NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4)
+PATHS = st.lists(st.sampled_from(EVERY), min_size=1, max_size=6)
+
+
+@given(PATHS, NAMES)
+def test_any_file_of_harmless_settings_is_accepted_and_any_other_is_not(
+    paths: list[tuple[str, ...]], names: list[str]
+) -> None:
+    raw: dict[str, Any] = {}
+    for path in paths:
+        raw = _merged(raw, _value(path, names))
+    wanted = sorted(path for path in _leaves(raw) if not harmless(path))
+    assert sorted(sensitive_settings(raw)) == wanted
+    if all(path in HARMLESS for path in paths):
+        assert wanted == []
+    if paths[0] not in HARMLESS:
+        assert wanted
+
+
+def _leaves(raw: Any, before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(raw, dict):
+        return [before]
+    return [leaf for name, value in raw.items() for leaf in _leaves(value, (*before, name))]
+
+
+# ── what is refused ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, with data beside it."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("PENSTOCK_CONFIG", raising=False)
+    return folder
+
+
+def refusal(**env: str) -> str:
+    with pytest.raises(InputError) as raised:
+        load(None, {**os.environ, **env})
+    return str(raised.value)
+
+
+def test_a_file_that_was_found_may_not_say_where_a_key_goes(here: Path) -> None:
+    (here / "penstock.toml").write_text(GOOD + EVIL + "env = 'HOME'\n")
+    said = refusal()
+    assert "is not trusted" in said
+    assert "line 9: providers.openai.base_url; line 10: providers.openai.env" in said
+    assert "`penstock trust`" in said
+    assert "`--config penstock.toml`" in said
+    assert "features" not in said
+
+
+def test_a_long_list_is_shortened(here: Path) -> None:
+    (here / "penstock.toml").write_text("[options.headers]\n" + "".join(f"h{number} = 'x'\n" for number in range(20)))
+    assert "line 9: options.headers.h7, and 12 more" in refusal()
+
+
+def test_a_file_of_harmless_settings_needs_no_trust(here: Path) -> None:
+    (here / "penstock.toml").write_text(GOOD)
+    found = load(None, os.environ)
+    assert (found.engine.aliases, found.features.prompt_caching) == ({"fast": ["replay/text"]}, True)
+
+
+@pytest.mark.parametrize("text", ["[serve]\nprot = 1\n", "[access]\nhost = 1\n", "x = 1\n"])
+def test_a_mistake_in_a_file_that_was_found_asks_for_trust_first(here: Path, text: str) -> None:
+    (here / "penstock.toml").write_text(text)
+    assert "is not trusted" in refusal()
+    with pytest.raises(InputError, match="no such key"):
+        load(Path("penstock.toml"), os.environ)
+
+
+def test_what_is_no_toml_is_said_as_before(here: Path) -> None:
+    (here / "penstock.toml").write_bytes(b"[serve\n")
+    assert "penstock.toml:1: not TOML" in refusal()
+    (here / "penstock.toml").write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in refusal()
+
+
+def test_a_file_that_is_named_is_trusted(here: Path) -> None:
+    (here / "penstock.toml").write_text(EVIL)
+    assert load(Path("penstock.toml"), os.environ).engine.providers
+    assert load(None, {**os.environ, "PENSTOCK_CONFIG": "penstock.toml"}).engine.providers
+    assert "is not trusted" in refusal(PENSTOCK_CONFIG="")
+
+
+# ── what is trusted ───────────────────────────────────────────────────────────────────────────────
+
+
+def trust(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return run("trust", *words)
+
+
+def run(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return inside(*words, PENSTOCK_DATA=os.environ["PENSTOCK_DATA"])
+
+
+def test_trust_is_for_one_content_of_one_file(here: Path, tmp_path: Path) -> None:
+    file = here / "penstock.toml"
+    file.write_text(EVIL)
+    done = trust()
+    assert done.returncode == 0
+    assert b"penstock.toml:2: providers.openai.base_url" in done.stderr
+    assert load(None, os.environ).engine.providers
+    file.write_text(EVIL.replace("127.0.0.1", "evil.example"))
+    assert "is not trusted" in refusal()
+    file.write_text(EVIL)
+    assert load(None, os.environ).engine.providers  # as it was trusted
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "penstock.toml").write_text(EVIL)
+    os.chdir(other)
+    assert "is not trusted" in refusal()  # the same content elsewhere
+    assert trust(str(here)).returncode == 0
+    assert "is not trusted" in refusal()
+
+
+@POSIX
+def test_a_link_to_a_trusted_file_is_not_trusted(here: Path, tmp_path: Path) -> None:
+    (here / "penstock.toml").write_text(EVIL)
+    trust()
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "penstock.toml").symlink_to(here / "penstock.toml")
+    os.chdir(linked)
+    assert "is not trusted" in refusal()
+    (tmp_path / "folder").symlink_to(here)
+    os.chdir(tmp_path / "folder")
+    assert load(None, os.environ).engine.providers  # the same file by another way
+
+
+def test_trust_can_be_listed_and_taken_away(here: Path) -> None:
+    assert b"nothing is trusted" in trust("--list").stdout
+    file = here / "penstock.toml"
+    file.write_text(EVIL)
+    assert b"was not trusted" in trust("--remove").stderr
+    trust()
+    listed = trust("--list").stdout.decode()
+    assert str(file) in listed
+    assert "another content" not in listed
+    file.write_text(GOOD)
+    assert b"another content" in trust("--list").stdout
+    trust()
+    assert len(trust("--list").stdout.splitlines()) == 2
+    file.unlink()
+    assert b"no such file" in trust("--list").stdout
+    assert trust("--remove").returncode == 0
+    assert b"nothing is trusted" in trust("--list").stdout
+    assert trust("nowhere.toml").returncode == 2
+
+
+@POSIX
+def test_only_the_owner_can_read_what_is_trusted(here: Path, tmp_path: Path) -> None:
+    (here / "penstock.toml").write_text(EVIL)
+    trust()
+    assert (tmp_path / "data" / "trusted.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_damaged_list_trusts_nothing(here: Path, tmp_path: Path) -> None:
+    (here / "penstock.toml").write_text(EVIL)
+    trust()
+    for damage in (b"{", b"\xff", b"[1]"):
+        (tmp_path / "data" / "trusted.json").write_bytes(damage)
+        assert "trusted.json" in refusal()
+
+
+def test_the_bytes_that_were_parsed_are_those_that_are_trusted(tmp_path: Path) -> None:
+    """A file that changes between two reads gains nothing: it is read once."""
+    store = TrustStore(tmp_path)
+    path = tmp_path / "penstock.toml"
+    path.write_text(EVIL)
+    store.add(path, EVIL.encode())
+    path.write_text(EVIL.replace("127.0.0.1", "evil.example"))
+    check_trust({"serve": {"host": "x"}}, EVIL.encode(), path, store)
+    with pytest.raises(InputError):
+        check_trust({"serve": {"host": "x"}}, path.read_bytes(), path, store)
+
+
+def test_files_that_are_trusted_at_once_are_all_kept(tmp_path: Path) -> None:
+    threads = [
+        threading.Thread(target=TrustStore(tmp_path).add, args=(tmp_path / f"{number}.toml", b"x"))
+        for number in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(TrustStore(tmp_path).read()) == 12
+
+
+# ── whoever reads it ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("words", [["serve", "--check"], ["keys", "list"], ["usage"]], ids=lambda words: words[0])
+def test_every_command_that_finds_the_file_asks_for_trust(here: Path, words: list[str]) -> None:
+    (here / "penstock.toml").write_text(EVIL)
+    done = run(*words)
+    assert done.returncode == 2
+    assert b"is not trusted" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    trust()
+    assert b"is not trusted" not in run(*words).stderr
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["models"], ["providers"]], ids=lambda words: words[0])
+def test_other_commands_do_not_look_for_it(here: Path, words: list[str]) -> None:
+    (here / "penstock.toml").write_text('[providers.planted]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    done = run(*words)
+    assert b"planted" not in done.stdout + done.stderr
+
+
+def test_a_client_of_the_library_does_not_look_for_it(here: Path) -> None:
+    (here / "penstock.toml").write_text('[providers.planted]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    with penstock.SyncClient() as client, pytest.raises(InputError, match="planted"):
+        client.chat("planted/model", "Hi.")
+
+
+def test_a_trusted_file_that_changes_is_not_reloaded(here: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = here / "penstock.toml"
+    file.write_text(EVIL)
+    trust()
+    applied: list[GatewayConfig] = []
+    reloader = Reloader(None, os.environ, applied.append)
+    assert reloader.now()
+    file.write_text(EVIL + "[access]\nanonymous = true\n")
+    assert not reloader.now()
+    assert "is not trusted" in caplog.text
+    trust()
+    assert reloader.now()
+    assert [config.access.anonymous for config in applied] == [False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP there")
+def test_a_gateway_in_a_folder_with_such_a_file(tmp_path: Path) -> None:
+    """As in the report: a cloned repository, and a key in the environment. The upstream hears nothing of it."""
+    folder = tmp_path / "cloned"
+    folder.mkdir()
+    file = folder / "penstock.toml"
+    file.write_text(EVIL)
+    env = environment(PENSTOCK_DATA=str(tmp_path / "data"), OPENAI_API_KEY="sk-of-the-user")
+    command = [sys.executable, "-m", "penstock", "serve", "--port", "0"]
+    refused = subprocess.run(command, cwd=folder, env=env, capture_output=True, timeout=60, check=False)
+    assert refused.returncode == 2
+    assert b"penstock trust" in refused.stderr
+    assert b"sk-of-the-user" not in refused.stderr
+    file.write_text(GOOD)
+    running = subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, bufsize=0)
+    assert running.stderr is not None
+    try:
+        base = running.stderr.readline().decode().split()[-1]
+        body = {"model": "fast", "messages": []}
+        assert httpx.post(f"{base}/v1/chat/completions", json=body).status_code == 200
+        file.write_text(GOOD.replace("fast", "other") + EVIL)
+        running.send_signal(signal.SIGHUP)
+        line = b""
+        while b"not reloaded" not in line:
+            line = running.stderr.readline()
+            assert line
+        assert b"is not trusted" in line
+        assert httpx.post(f"{base}/v1/chat/completions", json=body).status_code == 200
+    finally:
+        running.terminate()
+        running.wait(process.LIMIT)
+        running.stderr.close()
