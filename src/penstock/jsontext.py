@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.json_depth import SHALLOW, NestingError, decode_deep, exceeds_depth, is_valid, nesting_error
 
-_PATH = re.compile(r" - at `\$(.*)`$")
+_PATH = re.compile(r" - at `\$([^`]*+)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _TRIES = 12
 _DIGITS = 308  # a float holds no more

@@ -90,7 +90,7 @@ function information(model: Model, suffix: string): Information {
 /** What tells the models of a further gateway from ours: where it is. */
 export function suffixOf(url: string): string {
   const { host, pathname } = new URL(url);
-  return `@${host}${pathname.replace(/\/+$/, "")}`;
+  return `@${host}${pathname.replace(/(?<!\/)\/+$/, "")}`;
 }
 
 /** The thinking that a model offers, the least first. */

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock import pick
 
-_DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]+)*?);base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"data:([^;,]*+)([^,]*?);base64,", re.IGNORECASE)
 _BYTE = 256
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANY = "[...]"
-_KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+# A quote that is not closed is taken as far as it goes: tried again from each further quote, it would take for ever.
+_KEY = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
 _DOTTED = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
 _TOKEN = re.compile(
     rf"""(?xs)
@@ -32,10 +33,10 @@ _TOKEN = re.compile(
 )
 _HEADER = re.compile(rf"[ \t]*\[\[?[ \t]*({_DOTTED})[ \t]*\]\]?")
 _PARTS = re.compile(_KEY)
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>\$.*?)`)?$", re.DOTALL)
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>\$[^`]*+)`)?$", re.DOTALL)
 _STEPS = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
-_LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)|\s*\(at end of document\)")
+_LINE = re.compile(r" ?\(at (?:line (\d{1,9}), column (\d{1,9})|end of document)\)")
 
 
 class Place:

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 MOST = 64 * 2**20  # bytes of all traces together; consumers that there is no room for are left out, and that is said
 ID = "penstock-trace"
-_SCRIPT = re.compile(r'<script\b[^>]*\bsrc="([^"]+)"[^>]*></script>\s*')
-_STYLE = re.compile(r'<link\b[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*>\s*')
-_ICON = re.compile(r'<link\b[^>]*\brel="icon"[^>]*\bhref="([^"]+)"[^>]*>\s*')
+_TAG = re.compile(r"<(?:script|link)\b([^<>]*+)>(?:</script>)?\s*")
+_ATTRIBUTE = re.compile(r'\b([a-z]++)="([^"]*+)"')
 _TITLE = re.compile(r"<title>[^<]*</title>")
 _PLACE = re.compile(r"^.*?/?inspector/|^\./|^/")
 
@@ -58,9 +57,15 @@ def _told(source: Source, secrets: list[str], first: str) -> Iterator[bytes]:
 def _filled(pages: Pages, title: str, data: str) -> str:
     """The built page, all that it asks for put in its place."""
     html = pages.text(INDEX)
+    assets = [dict(_ATTRIBUTE.findall(attributes)) for attributes in _TAG.findall(html)]
     # Where these stand in a script they are parts of strings, which say the same with a backslash.
-    script = _joined(pages, _SCRIPT, html).replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    style = _joined(pages, _STYLE, html).replace("</style", "<\\/style")
+    script = (
+        _joined(pages, [one["src"] for one in assets if "src" in one])
+        .replace("</script", "<\\/script")
+        .replace("<!--", "<\\!--")
+    )
+    styles = [one["href"] for one in assets if one.get("rel") == "stylesheet"]
+    style = _joined(pages, styles).replace("</style", "<\\/style")
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
         "media-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -70,14 +75,20 @@ def _filled(pages: Pages, title: str, data: str) -> str:
         f"<title>{escape(title)} · penstock</title><style>{style}</style>"
     )
     body = f'<script type="application/json" id="{ID}">{data}</script><script type="module">{script}</script>'
-    bare = _TITLE.sub("", _ICON.sub("", _STYLE.sub("", _SCRIPT.sub("", html))))
+    bare = _TITLE.sub("", _TAG.sub(_left, html))
     before, _, after = bare.partition("<head>")
     rest, _, end = after.rpartition("</body>")
     return f'{before}<head>\n    <meta charset="utf-8">{head}{rest}{body}</body>{end}'
 
 
-def _joined(pages: Pages, pattern: re.Pattern[str], html: str) -> str:
-    return "\n".join(pages.text(_PLACE.sub("", found)) for found in pattern.findall(html))
+def _left(tag: re.Match[str]) -> str:
+    """Nothing in place of what is put into the file, or not needed there; any other tag stays."""
+    attributes = dict(_ATTRIBUTE.findall(tag[1]))
+    return "" if "src" in attributes or attributes.get("rel") in {"stylesheet", "icon"} else tag[0]
+
+
+def _joined(pages: Pages, places: list[str]) -> str:
+    return "\n".join(pages.text(_PLACE.sub("", place)) for place in places)
 
 
 def _hash(text: str) -> str:

@@ -7,6 +7,7 @@ typed, where the client says which words those are (the tags are data, in `scrip
 from __future__ import annotations
 
 import re
+from collections import defaultdict, deque
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.request import Request
 
-_ASIDE = re.compile(r"<([a-zA-Z][\w-]*)[^>]*>.*?</\1>", re.DOTALL)  # what clients add to what a user said
+_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*+)[^<>]*+>")
 _QUOTED = re.compile(r"```[a-z]*\n(.+?)\n?```|`([^`\n]+)`", re.DOTALL)
 _NO_EFFORT = frozenset({"", "none"})
 _COMMAND = "echo 'hello from penstock'"
@@ -100,13 +101,44 @@ def _commands(request: Request) -> Iterator[str]:
         if message.role != "user":
             continue
         said = "\n".join(part.text for part in message.parts if isinstance(part, rq.Text))[-_SEARCHED:]
-        typed = [found[2] for found in _typed().finditer(said)]
-        for found in _QUOTED.finditer(_ASIDE.sub("", "\n".join(typed) if typed else said)):
+        typed = [said[first:last] for _, first, last, _ in _elements(said, _typed())]
+        for found in _QUOTED.finditer(_without_elements("\n".join(typed) if typed else said)):
             yield (found[1] or found[2]).strip()
 
 
 @cache
-def _typed() -> re.Pattern[str]:
-    """What a user typed, between the tags that tell so."""
-    tags = "|".join(map(re.escape, scripts()["agent"]["typed"]))
-    return re.compile(rf"<({tags})(?:\s[^>]*)?>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+def _typed() -> frozenset[str]:
+    """Names of the tags that stand around what a user typed."""
+    return frozenset(name.lower() for name in scripts()["agent"]["typed"])
+
+
+def _without_elements(text: str) -> str:
+    """The text without what clients add to what a user said, which stands between tags."""
+    pieces: list[str] = []
+    place = 0
+    for start, _, _, end in _elements(text):
+        pieces.append(text[place:start])
+        place = end
+    return "".join([*pieces, text[place:]])
+
+
+def _elements(text: str, names: frozenset[str] | None = None) -> Iterator[tuple[int, int, int, int]]:
+    """Tags with what they enclose: where each begins, where its content does, and where both end.
+
+    An element ends at the next closing tag of its name. Every tag is looked at once, whatever the text.
+    """
+    tags = [(tag[2].lower(), bool(tag[1]), *tag.span()) for tag in _TAG.finditer(text)]
+    closing: dict[str, deque[tuple[int, int]]] = defaultdict(deque)
+    for name, closes, first, last in tags:
+        if closes:
+            closing[name].append((first, last))
+    place = 0
+    for name, closes, first, last in tags:
+        if closes or first < place or (names is not None and name not in names):
+            continue
+        ends = closing[name]
+        while ends and ends[0][0] < last:
+            ends.popleft()
+        if ends:
+            yield first, last, *ends[0]
+            place = ends[0][1]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 _CLOSERS = "\"'”’»)\\]*_"  # noqa: RUF001
-_END = re.compile(f"[.!?…]+[{_CLOSERS}]*(?=\\s)|[。！？]+[”’」』）]*")  # noqa: RUF001
+_END = re.compile(f"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\\s)|[。！？]++[”’」』）]*+")  # noqa: RUF001
 _ENDED = re.compile(f"[.!?…。！？][{_CLOSERS}」』）]*$")  # noqa: RUF001
-_RESTED = re.compile(f"(?:[.!?…][{_CLOSERS}]*\\s|[。！？][”’」』）]*\\s*)\\s*$")  # noqa: RUF001
+_RESTED = re.compile(f"(?:[.!?…][{_CLOSERS}]*+\\s|[。！？][”’」』）]*+)\\s*+$")  # noqa: RUF001
 _NUMBER = re.compile(r"[\s>]*\d+\.$")
 _FENCE = ("```", "~~~")
 _KEPT = 48

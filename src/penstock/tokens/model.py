@@ -19,6 +19,7 @@ from penstock.tokens.classes import COUNTS
 
 Rendering: TypeAlias = Literal["json", "spaced", "typescript", "words", "declared"]
 REMEMBERED = 1_000  # names of models, which come from outside
+LONGEST = 300  # characters of such a name that are looked at
 GENERAL = "general"
 """The family of models that no rule knows."""
 
@@ -110,7 +111,7 @@ class Tables:
         self._known: dict[str, Family] = {}
 
     def of(self, model: str, provider: str = "") -> Family:
-        name = f"{provider}/{model}"
+        name = f"{provider}/{model}"[:LONGEST]
         found = self._known.get(name)
         if found is None:
             if len(self._known) >= REMEMBERED:

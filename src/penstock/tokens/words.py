@@ -22,7 +22,8 @@ DEPTH = 24
 SHOWN = ("description", "title", "format", "nullable", "default", "enum", "required")
 """What a declaration tells of a schema, beside its type and what is inside; bounds and patterns it does not."""
 INSIDE = ("anyOf", "oneOf", "allOf")
-_STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
+# A string that is not closed reaches to the end: tried again from each further quote, it would take for ever.
+_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"(\s*+:)?|\\?\Z)', re.DOTALL)
 _ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ('\\"', '"'))
 
 

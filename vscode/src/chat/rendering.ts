@@ -8,7 +8,8 @@ type Schema = Readonly<Record<string, unknown>>;
 const DEPTH = 24;
 const SHOWN = ["description", "title", "format", "nullable", "default", "enum", "required"];
 const INSIDE = ["anyOf", "oneOf", "allOf"];
-const STRING = /"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?/gs;
+// A string that is not closed reaches to the end: tried again from each further quote, it would take for ever.
+const STRING = /"([^"\\]*(?:\\.[^"\\]*)*)(?:"(\s*:)?|\\?$)/gs;
 
 const mapping = (value: unknown): Schema =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Schema) : {};

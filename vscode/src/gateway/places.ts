@@ -78,7 +78,7 @@ export function uvs(system: System): string[] {
 
 /** `~` and `${env:NAME}` as people write them in settings. */
 export function expanded(path: string, system: System): string {
-  const filled = path.replace(/\$\{env:([^}]+)\}/g, (_, name: string) => system.env[name] ?? "");
+  const filled = path.replace(/\$\{env:([^{}]+)\}/g, (_, name: string) => system.env[name] ?? "");
   return /^~(?=[/\\]|$)/.test(filled) ? pathOf(system).join(system.home, filled.slice(1)) : filled;
 }
 

@@ -14,6 +14,6 @@ export function pageName(name: string): string {
   const stem = name
     .replace(/\.[a-z0-9]{1,12}$/i, "")
     .replace(/[^\p{L}\p{N}._-]+/gu, "-")
-    .replace(/^[-.]+|-+$/g, "");
+    .replace(/^[-.]+|(?<!-)-+$/g, "");
   return `${stem.slice(0, 80) || "stream"}.html`;
 }

@@ -7,7 +7,7 @@ const END = ["⸢", "⸣"] as const;
 const ANY = /[⸨⸩⸢⸣]/;
 const MARK = /⸨(\d+)⸩|⸢(\d+)⸣/g;
 const BLOCK = /(?:[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+|#{1,6}[ \t]+|\|[ \t]*)?)*/y;
-const FENCED = /^ {0,3}(`{3,}|~{3,})[^\n]*\n[\s\S]*?(?:^ {0,3}\1[`~]*[ \t]*$|$(?![\s\S]))/gm;
+const FENCED = /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))[^\n]*\n[\s\S]*?(?:^ {0,3}\1[`~]*[ \t]*$|$(?![\s\S]))/gm;
 const MOST = 2000;
 const WORK = 50_000_000; // sources × letters
 

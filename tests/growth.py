@@ -1,0 +1,50 @@
+"""How CPU time grows with the size of an input. Twice the input may take at most 2.5 times as long."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RATIO = 2.5
+ENOUGH = 0.02  # seconds that a run takes, so that the clock's own grain does not matter
+LARGEST = 2**21  # characters
+ROUNDS = 4  # tries of a comparison: other programs may disturb one
+
+
+def seconds(work: Callable[[], Any], runs: int = 3) -> float:
+    """CPU time of one run: the smallest of several."""
+    return min(_once(work) for _ in range(runs))
+
+
+def _once(work: Callable[[], Any]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def growth(make: Callable[[int], Callable[[], Any]], first: int = 2_000, largest: int = LARGEST) -> tuple[float, int]:
+    """The ratio of the times for 2n and n, and n. `make` gives the work on an input of about that size.
+
+    n is doubled until a run takes 20 ms. An input of the largest size that takes less is fast enough: the ratio is 0.
+    """
+    size = first
+    while seconds(make(size), 1) < ENOUGH:
+        if size * 2 > largest:
+            return 0.0, size
+        size *= 2
+    ratio = float("inf")
+    for _ in range(ROUNDS):
+        single, double = make(size), make(2 * size)
+        ratio = min(ratio, seconds(double) / seconds(single))
+        if ratio <= RATIO:
+            break
+    return ratio, size
+
+
+def assert_linear(make: Callable[[int], Callable[[], Any]], what: str, first: int = 2_000) -> None:
+    """Fail where twice the input takes more than 2.5 times as long."""
+    ratio, size = growth(make, first)
+    assert ratio <= RATIO, f"{what}: {2 * size} takes {ratio:.1f} times as long as {size}"

@@ -1,0 +1,220 @@
+"""Every regular expression of the code base, with the methods that it is used by. A new one is found by itself.
+
+Expressions in the code are found by reading it (`re.compile` and the like with a constant), those of modules and classes
+by looking at them, those that are made of data by the factories below; one without a factory is an error. Those of the
+TypeScript sources are found by their literals, and read by Python, whose syntax is near enough.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import penstock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "penstock"
+METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split")
+_ALIKE = {"findall": "finditer", "subn": "sub"}
+_CALLS = frozenset({*METHODS, "compile"})
+_ANY = {"search", "fullmatch", "finditer"}  # where the use of an expression is not seen
+
+
+class Found(NamedTuple):
+    """An expression, where it stands, and the methods it is used by."""
+
+    place: str
+    pattern: re.Pattern[Any]
+    methods: tuple[str, ...]
+
+
+def collect() -> list[Found]:
+    """All of them, each once."""
+    used = _usage()
+    made: dict[tuple[Any, int], dict[str, Any]] = {}
+    for place, name, pattern, method in (*_in_modules(), *_in_calls(), *_made_of_data()):
+        row = made.setdefault((pattern.pattern, pattern.flags), {"place": place, "pattern": pattern, "methods": set()})
+        module = place.rpartition(".")[0]
+        row["methods"] |= {method} if method else used.get((module, name)) or used.get(("", name)) or _ANY
+    rows = [Found(row["place"], row["pattern"], tuple(sorted(row["methods"]))) for row in made.values()]
+    return [*rows, *_in_typescript()]
+
+
+# ── as objects ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _in_modules() -> Iterator[tuple[str, str, re.Pattern[Any], str]]:
+    for info in pkgutil.walk_packages(penstock.__path__, "penstock."):
+        if info.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(info.name)
+        for name, value in vars(module).items():
+            owners = [(name, value)]
+            if isinstance(value, type) and value.__module__ == info.name:
+                owners = list(vars(value).items())
+            for own, one in owners:
+                for pattern, method in _patterns(one):
+                    yield f"{info.name}.{own}", own, pattern, method
+
+
+def _patterns(value: Any, depth: int = 3) -> Iterator[tuple[re.Pattern[Any], str]]:
+    """The expressions in a value, and the method where it is bound to one."""
+    if isinstance(value, re.Pattern):
+        yield value, ""
+    elif isinstance(getattr(value, "__self__", None), re.Pattern):
+        yield value.__self__, _ALIKE.get(value.__name__, value.__name__)
+    elif depth and isinstance(value, tuple | list | set | frozenset):
+        for one in value:
+            yield from _patterns(one, depth - 1)
+    elif depth and isinstance(value, dict):
+        for one in (*value.keys(), *value.values()):
+            yield from _patterns(one, depth - 1)
+
+
+# ── as text ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _sources() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _usage() -> dict[tuple[str, str], set[str]]:
+    """The methods that are called on a name in a module, and, under no module, in any."""
+    used: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for path, tree in _sources():
+        module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in METHODS:
+                name = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+                for key in ((module, name), ("", name)):
+                    used[key].add(_ALIKE.get(node.attr, node.attr))
+    return used
+
+
+def _calls() -> Iterator[tuple[Path, ast.Call, str]]:
+    for path, tree in _sources():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=attr)) if attr in _CALLS:
+                    yield path, node, attr
+
+
+def _in_calls() -> Iterator[tuple[str, str, re.Pattern[Any], str]]:
+    for path, node, attr in _calls():
+        first = node.args[0]
+        if isinstance(first, ast.Constant) and attr != "compile":
+            yield f"{path.relative_to(ROOT)}:{node.lineno}", "", re.compile(first.value), _ALIKE.get(attr, attr)
+
+
+def unnamed() -> set[str]:
+    """Files with a call whose expression is made of data, so that reading the call does not tell it.
+
+    Those at the top of a module or in a class are found as objects.
+    """
+    found: set[str] = set()
+    for path, tree in _sources():
+        inner = {id(call) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) for call in ast.walk(one)}
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=attr), args=[first, *_]):
+                    if attr in _CALLS and id(node) in inner and not isinstance(first, ast.Constant):
+                        found.add(path.relative_to(SOURCE).as_posix())
+    return found
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+# ── of data ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _clients() -> Iterable[re.Pattern[Any]]:
+    from penstock.providers.clients import clients
+
+    return [re.compile(text) for row in clients().values() for text in row.headers.values()]
+
+
+def _tokens() -> Iterable[re.Pattern[Any]]:
+    from penstock.tokens.model import tables
+
+    return [pattern for pattern, _ in tables()._patterns]
+
+
+def _names() -> Iterable[re.Pattern[Any]]:
+    from penstock.messages import mapping
+    from penstock.messages.profile import PROFILES
+
+    rules = {rule for row in PROFILES.values() for rule in (row.names, row.ids)} | {mapping.PLAIN, mapping.NINE}
+    firsts = [re.compile(f"[{rule.first}]") for rule in rules if rule.first]
+    return [*map(mapping._whole, rules), *(mapping._strange(rule) for rule in rules if rule.chars), *firsts]
+
+
+def _namespace() -> Iterable[re.Pattern[Any]]:
+    from penstock.messages.profile import PROFILES
+    from penstock.shaping.namespace import Namespace
+
+    made = [Namespace(reserved=word) for word in {"", *(row.reserved for row in PROFILES.values())}]
+    return [pattern for one in made for pattern in (one._plain, one._dashed)]
+
+
+FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
+    "providers/clients.py": _clients, "tokens/model.py": _tokens, "messages/mapping.py": _names,
+    "shaping/namespace.py": _namespace,
+}  # fmt: skip
+
+
+_DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "shaping/namespace.py": ("sub",)}
+
+
+def _made_of_data() -> Iterator[tuple[str, str, re.Pattern[Any], str]]:
+    for place, factory in FACTORIES.items():
+        for pattern in factory():
+            for method in _DATA_METHODS.get(place, ("search",)):
+                yield place, "", pattern, method
+
+
+# ── of TypeScript ─────────────────────────────────────────────────────────────────────────────────
+
+_LITERAL = re.compile(
+    r"(?:(?<=[(,=:\[!&|?{};])|(?<=return)|(?<==>))\s*/((?:[^/\\\n\[*]|\\.|\[(?:[^\]\\\n]|\\.)*\])(?:[^/\\\n\[]|\\.|"
+    r"\[(?:[^\]\\\n]|\\.)*\])*)/([dgimsuvy]*)(?=[\s.,;:)\]}?&|])"
+)
+_PROPERTY = re.compile(r"\\p\{(\w+)\}")
+_CLASSES = {"L": "A-Za-zé", "N": "0-9"}  # a few characters of a class of Unicode do for all
+
+
+def _in_typescript() -> Iterator[Found]:
+    seen: set[str] = set()
+    for folder in ("vscode/src", "web/src"):
+        for path in sorted((ROOT / folder).rglob("*.ts*")):
+            text = path.read_text(encoding="utf-8")
+            for match in _LITERAL.finditer(text):
+                source, flags = match.groups()
+                if source in seen:
+                    continue
+                seen.add(source)
+                line = text.count("\n", 0, match.start()) + 1
+                methods = ("match",) if "y" in flags else ("search", "sub") if "g" in flags else ("search",)
+                yield Found(f"{path.relative_to(ROOT)}:{line}", _translated(source, flags), methods)
+
+
+def _translated(source: str, flags: str) -> re.Pattern[str]:
+    """A JavaScript expression as one of Python."""
+    source = _PROPERTY.sub(lambda match: _CLASSES.get(match[1], "\u200b-\u200f"), source)
+    source = re.sub(r"\\u\{([0-9a-fA-F]+)\}", lambda match: f"\\U{match[1]:>08}", source)
+    source = source.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!").replace("[^]", r"[\s\S]")
+    chosen = [
+        re.IGNORECASE if "i" in flags else 0,
+        re.MULTILINE if "m" in flags else 0,
+        re.DOTALL if "s" in flags else 0,
+    ]
+    return re.compile(source, sum(chosen))
