@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
+from penstock.bridge import parser
 from penstock.errors import FrameTooLarge, InputError, UnknownProtocol, Unrecognised
 from tests.cli.made import ANTHROPIC, CHAT_CALLS
 
@@ -225,6 +226,77 @@ def test_closing_the_output_closes_an_async_source() -> None:
 
     asyncio.run(run())
     assert closed == ["yes"]
+
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+FAILED = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n'
+
+
+@pytest.mark.finding("REL-8")
+@pytest.mark.parametrize("target", ["events", "openai-chat", "gemini", "vscode"])
+def test_a_source_that_goes_on_after_its_error_is_closed(target: str) -> None:
+    closed: list[str] = []
+
+    def source() -> Iterator[bytes]:
+        try:
+            yield HALF
+            yield FAILED
+            while True:
+                yield PING
+        finally:
+            closed.append("yes")
+
+    out = b"".join(penstock.translate(source(), "anthropic", target))
+    assert closed == ["yes"]
+    assert out == b"".join(penstock.translate(HALF + FAILED, "anthropic", target))
+
+
+@pytest.mark.finding("REL-8")
+def test_an_async_source_that_goes_on_after_its_error_is_closed() -> None:
+    closed: list[str] = []
+
+    async def source() -> AsyncIterator[bytes]:
+        try:
+            yield HALF + FAILED
+            while True:
+                yield PING
+        finally:
+            closed.append("yes")
+
+    async def run() -> list[bytes]:
+        return [chunk async for chunk in penstock.translate(source(), "anthropic", "events")]
+
+    assert events(asyncio.run(run()))[-1]["kind"] == "overloaded"
+    assert closed == ["yes"]
+
+
+@pytest.mark.finding("REL-8")
+def test_a_source_may_be_left_after_its_first_turn() -> None:
+    def source() -> Iterator[bytes]:
+        yield ANTHROPIC
+        while True:
+            yield PING
+
+    assert events(penstock.translate(source(), "anthropic", turns=1))[-1]["type"] == "finish"
+
+
+@pytest.mark.finding("REL-10")
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"\r", b" \n", b": waiting\n", b": waiting\n\n"])
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_blanks_and_comments_before_a_stream(blank: bytes, size: int) -> None:
+    data = blank * 700 + ANTHROPIC
+    assert events(penstock.translate(pieces(data, size), "anthropic")) == events(
+        penstock.translate(ANTHROPIC, "anthropic")
+    )
+
+
+@pytest.mark.finding("REL-10")
+def test_a_content_type_tells_where_the_content_does_not() -> None:
+    data = b"x-unknown: 1\n" * 60 + ANTHROPIC
+    for kind, found in (("text/event-stream; charset=utf-8", "sse"), ("", "ndjson"), ("application/json", "ndjson")):
+        stage = parser("auto", content_type=kind)
+        stage.feed([data])
+        assert getattr(stage, "framing", "") == found
 
 
 def test_a_cancelled_task_stays_cancelled() -> None:

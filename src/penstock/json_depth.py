@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import gc
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
 from penstock.input_limits import MAX_DEEP_TEXT, MAX_JSON_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SHALLOW = 2 * MAX_JSON_DEPTH
 """A text of at most this many bytes cannot exceed the limit: each level takes an opening and a closing bracket."""
@@ -26,8 +26,10 @@ _PATH_STEPS = 6
 _OPENING, _CLOSING, _QUOTE, _COMMA, _COLON, _BACKSLASH = b"[{", b"]}", *b'",:\\'
 # Skips what is between brackets, with strings that have no escapes. Only single characters are repeated possessively:
 # Python before 3.11.5 has faults in possessive groups.
-_to_bracket = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+"[^"\[\]{}]*+){0,99}').match
-_to_token = re.compile(rb'[^"\[\]{},:]*+').match
+_Skip: TypeAlias = "Callable[[bytes, int], re.Match[bytes]]"  # they match anywhere, if only nothing
+_to_bracket = cast("_Skip", re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+"[^"\[\]{}]*+){0,99}').match)
+_to_token = cast("_Skip", re.compile(rb'[^"\[\]{},:]*+').match)
+_STEPS = {**dict.fromkeys(_OPENING, 1), **dict.fromkeys(_CLOSING, -1)}
 _decode = msgspec.json.Decoder().decode
 _validate = msgspec.json.Decoder(msgspec.Raw).decode
 _CONTAINERS = frozenset({dict, list, tuple})
@@ -69,7 +71,7 @@ def nests_deeper(value: Any, limit: int = MAX_JSON_DEPTH) -> bool:
 
 
 def _children(parent: Any) -> Any:
-    return cast("dict[Any, Any]", parent).values() if type(parent) is dict else parent
+    return parent.values() if type(parent) is dict else parent
 
 
 def too_deep(data: bytes) -> bool:
@@ -120,18 +122,14 @@ def nesting_error(data: bytes | bytearray | str) -> NestingError:
 def _brackets(data: bytes) -> Iterator[tuple[int, int]]:
     """Each bracket outside strings: its position, and 1 if it opens or -1 if it closes."""
     at, end = 0, len(data)
-    while (at := _match_end(data, at)) < end:
-        char = data[at]
-        if char == _QUOTE:
-            at = _string_end(data, at)
+    while at < end:
+        step = _STEPS.get(data[at])
+        if step is not None:
+            yield at, step
+            at += 1
             continue
-        yield at, 1 if char in _OPENING else -1
-        at += 1
-
-
-def _match_end(data: bytes, at: int) -> int:
-    found = _to_bracket(data, at)
-    return found.end() if found is not None else at
+        skipped = _to_bracket(data, at).end()
+        at = skipped if skipped > at else _string_end(data, at)  # a string with escapes is not skipped
 
 
 def _string_end(data: bytes, at: int) -> int:
@@ -267,6 +265,23 @@ def holds_raw(value: Any) -> bool:
     return False
 
 
+def replace_raw(value: Any, make: Callable[[str], Any]) -> Any:
+    """A copy of a value of plain objects, with what `make` gives in place of each text that is kept raw."""
+    holder: list[Any] = [value]
+    level: list[Any] = [holder]
+    while level:
+        inner: list[Any] = []
+        for parent in level:
+            for key, child in list(parent.items() if type(parent) is dict else enumerate(parent)):
+                if type(child) is msgspec.Raw:
+                    parent[key] = make(bytes(child).decode())
+                elif type(child) is dict or type(child) is list:
+                    parent[key] = child.copy()
+                    inner.append(parent[key])
+        level = inner
+    return holder[0]
+
+
 # ── where it is ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -274,7 +289,7 @@ def _path(data: bytes) -> str:
     """The path of the first value that is too deep, its first steps; empty if it is not found in this text."""
     steps: list[Any] = []
     key, at, end = b"", 0, len(data)
-    while (at := _token_at(data, at)) < end:
+    while (at := _to_token(data, at).end()) < end:
         char = data[at]
         if char == _QUOTE:
             stop = _string_end(data, at)
@@ -292,11 +307,6 @@ def _path(data: bytes) -> str:
         elif steps and char == _COLON and type(steps[-1]) is str:
             steps[-1] = key.decode("utf-8", "replace")[:40]
     return ""
-
-
-def _token_at(data: bytes, at: int) -> int:
-    found = _to_token(data, at)
-    return found.end() if found is not None else at
 
 
 def _shown(steps: list[Any]) -> str:

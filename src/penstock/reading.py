@@ -51,8 +51,8 @@ def read_deep(data: bytes | str, read: Callable[[Object], T], error: TooDeep) ->
     """
     try:
         made = read(as_object(decode_deep(data.encode() if isinstance(data, str) else data)))
-    except (NestingError, msgspec.DecodeError, msgspec.ValidationError, UnicodeError, TypeError, RecursionError):
-        raise error from None
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError, msgspec.DecodeError):
+        raise error from None  # the depth was found first; and what was kept as text may not fit where it is
     if holds_raw(made):
         raise error
     return made

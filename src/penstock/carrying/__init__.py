@@ -6,12 +6,12 @@ address and no voice ever comes out of a text, because texts are written by user
 the system is believed by a seal beside the text (`systems`).
 """
 
-from penstock.carrying.inputs import RAW, grammar_of, input_of, json_of, schema_of, text_of
+from penstock.carrying.inputs import RAW, grammar_of, input_of, json_of, schema_of, text_of, without_raw
 from penstock.carrying.marks import CARRIERS, EMPTY, Holds
 from penstock.carrying.restore import restored
 from penstock.carrying.stow import stowed
 
 __all__ = [
     "CARRIERS", "EMPTY", "RAW", "Holds", "grammar_of", "input_of", "json_of", "restored", "schema_of",
-    "stowed", "text_of",
+    "stowed", "text_of", "without_raw",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from penstock.json_depth import holds_raw, replace_raw
 from penstock.jsontext import as_json, is_object, plain_or_raw
 from penstock.pick import as_object, text
 
@@ -60,6 +61,11 @@ def input_of(call: rq.Call) -> tuple[Any, str]:
     except (msgspec.DecodeError, UnicodeEncodeError):
         return {RAW: call.json}, "odd-input"
     return (given, "") if is_object(given) else ({RAW: call.json}, "odd-input")
+
+
+def without_raw(body: Object) -> Object:
+    """The body for programs that take plain objects only: inputs that are too deep for these are carried as text."""
+    return replace_raw(body, lambda json: {RAW: json}) if holds_raw(body) else body
 
 
 def json_of(given: Any) -> str:

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgspec
 
+from penstock.carrying import without_raw
 from penstock.engines.ability import Ability
+from penstock.errors import provider_error
+from penstock.events import Fault
+from penstock.json_depth import NestingError, decode_bounded
 from penstock.pick import as_object
 
 if TYPE_CHECKING:
@@ -125,7 +129,7 @@ class _Generated(Vendor):
         options = {"headers": _omitted(self._sdk, {**without, **out.headers})}
         if out.method == "GET":
             return await self._client.get(out.url, options=options, **more)
-        return await self._client.post(out.url, body=job.body, options=options, **more)
+        return await self._client.post(out.url, body=without_raw(job.body), options=options, **more)
 
 
 class OpenAI(_Generated):
@@ -220,7 +224,7 @@ class Google(Vendor):
     def _asked(self, out: Outgoing, job: Job) -> tuple[Any, ...]:
         root, _, rest = out.url.rpartition(_PLACE)
         options = self._options(base_url=root, api_version="", headers=out.headers)
-        body = dict(job.body) if out.method == "POST" else {}
+        body = dict(without_raw(job.body)) if out.method == "POST" else {}
         return out.method.lower(), _PLACE[1:] + rest, body, options
 
     def in_band(self, error: Exception, *, begun: bool) -> Any:
@@ -256,10 +260,17 @@ async def _plainly(made: Any) -> AsyncIterator[Any]:
         await made.close()
 
 
+def _decoded(data: str) -> Any:
+    try:
+        return decode_bounded(data)
+    except NestingError as error:
+        raise provider_error(Fault("malformed", f"the provider's answer cannot be read: {error}")) from None
+
+
 async def _bodies(made: Any) -> AsyncIterator[Any]:
     try:
         async for one in made:
-            yield msgspec.json.decode(one.body)
+            yield _decoded(one.body)
     finally:
         await made.aclose()
 

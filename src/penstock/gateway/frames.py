@@ -10,6 +10,7 @@ import msgspec
 from penstock import pick
 from penstock.framing import SseParser
 from penstock.gateway.outlet import BODY
+from penstock.jsontext import loose
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,7 +22,7 @@ _ERROR = re.compile(rb'\s*\{\s*"type"\s*:\s*"error"')
 
 def error_event(status: int, data: bytes) -> bytes:
     """The body of a refusal, or an error in mid-stream, as the message that ends a turn."""
-    said = pick.as_object(msgspec.json.decode(data)) if data[:1] == b"{" else {}
+    said = pick.as_object(loose(data)) if data[:1] == b"{" else {}
     error = pick.table(said, "error") or said
     full = {
         "type": pick.text(error, "type") or "server_error", "code": pick.text(error, "code") or "server_error",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.http.header_fields import is_token, response_header
+from penstock.json_depth import NestingError, decode_bounded
 from penstock.secrecy import hide_values
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class Playback:
 
     def _chosen(self, body: bytes) -> Recording:
         try:
-            asked = hide_values(msgspec.json.decode(body))
-        except msgspec.DecodeError:
+            asked = hide_values(decode_bounded(body))
+        except (msgspec.DecodeError, NestingError):
             asked = None
         return self._asked.get(_key(asked)) or next(self._next)
 

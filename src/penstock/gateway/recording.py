@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from penstock.json_depth import NestingError, decode_bounded
 from penstock.secrecy import MARK, find, hide, hide_headers, hide_values, redact_cut
 from penstock.store.recordings import SUFFIX, Header, write
 
@@ -184,6 +185,6 @@ def body_of(body: bytes, secrets: tuple[str, ...] = ()) -> Any:
     if not body:
         return None
     try:
-        return hide_values(msgspec.json.decode(body), secrets)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return hide_values(decode_bounded(body), secrets)
+    except (msgspec.DecodeError, UnicodeDecodeError, NestingError):
         return hide(body.decode("utf-8", "replace"), secrets)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from penstock.pick import as_object
 from penstock.providers.identity import kind
 from penstock.providers.models import NAME, PROVIDER, Model, Prices, model
+from penstock.reading import parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,7 +68,7 @@ _OUTPUTS = {"image": "image-output", "audio": "audio-output"}
 
 def listed(provider: Provider, body: bytes | Any, *, chat: bool = True) -> list[Model]:
     """The models of an answer to `models`; only those that can be talked to, unless `chat` is off."""
-    value = msgspec.json.decode(body) if isinstance(body, bytes) else body
+    value = parse_value(body)[0] if isinstance(body, bytes) else body
     place = provider.endpoints.get("models")
     ids = _IDS.get(place.protocol if place else "", _ID)
     read = [_read(provider, row, ids) for row in _rows(value) if _first(row, ids)]

@@ -100,7 +100,7 @@ def is_recording(beginning: bytes) -> bool:
 def _header(path: Path | str, line: bytes) -> Header:
     try:
         header = msgspec.json.decode(line, type=Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}:1: not a recording of penstock: {error}") from None
     if header.version > VERSION:
         raise InputError(f"{path}:1: a recording of version {header.version}, and {VERSION} is the newest known here")
@@ -112,5 +112,5 @@ def _chunks(path: Path | str, lines: Iterable[bytes]) -> Iterator[tuple[float, b
         try:
             at, text, *data = msgspec.json.decode(line, type=list[Any])
             yield float(at), b64decode(data[0], validate=True) if text is None else text.encode()
-        except (msgspec.MsgspecError, ValueError, IndexError, TypeError, AttributeError) as error:
+        except (msgspec.MsgspecError, ValueError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{path}:{number}: not a chunk of a recording: {error}") from None

@@ -86,7 +86,7 @@ class GoogleAuth:
             if self._key or self._path:
                 return self._loaded(self._key or Path(self._path).read_text(encoding="utf-8"))
             return self._google.default(scopes=self._scopes)[0]
-        except (self._google.exceptions.GoogleAuthError, ValueError, OSError) as error:
+        except (self._google.exceptions.GoogleAuthError, ValueError, OSError, RecursionError) as error:
             said = hide(str(error)).partition("\n")[0][:300]
             raise InputError(f"no Google credentials were found ({said}): set {_FILE} to a file of them") from None
 

@@ -21,6 +21,7 @@ from penstock.gateway.doors.counting import counted
 from penstock.gateway.doors.door import PLAYED, Asked, Door
 from penstock.gateway.doors.responses import known_of
 from penstock.gateway.doors.responses_past import items_of
+from penstock.json_depth import decode_deep
 from penstock.messages.convert import reader
 from penstock.protocols.responses.resource import usage_object
 
@@ -77,7 +78,7 @@ async def _summary(visit: Visit, model: str, script: str) -> Object:
     turn = await inside.run(Door("responses", lambda _: asked), visit, caught.send)
     if turn.fault is not None:
         raise StreamFault(turn.fault)
-    response = pick.as_object(msgspec.json.decode(caught.body))
+    response = pick.as_object(decode_deep(caught.body, trusted=True))
     if not _words(response):
         raise StreamFault(Fault("server", f"{model} gave no summary of the conversation", status=502))
     return response

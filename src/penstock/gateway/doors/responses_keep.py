@@ -14,6 +14,7 @@ import msgspec
 from penstock import pick
 from penstock.framing import SseParser
 from penstock.gateway.outlet import BODY
+from penstock.json_depth import decode_deep
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -74,6 +75,6 @@ class Keeping:
 
 def _value(data: bytes) -> Object:
     try:
-        return pick.as_object(msgspec.json.decode(data))
+        return pick.as_object(decode_deep(data, trusted=True))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}

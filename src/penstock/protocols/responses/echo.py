@@ -41,12 +41,12 @@ def _response(frame: bytes) -> dict[str, msgspec.Raw]:
         payload = _shallow(frame)
         whole = bytes(payload.get("object", b"")) == b'"response"'
         return payload if whole else _shallow(payload["response"])
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, RecursionError):
         return {}
 
 
 def _value(raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
