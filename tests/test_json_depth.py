@@ -362,9 +362,22 @@ def test_indexes_and_choices_of_any_size() -> None:
                 assert b"".join(translate(sse(payload), source, target))
 
 
+@pytest.mark.finding("REL-4")
+@pytest.mark.parametrize("count", ["-5", "1" + "0" * 25, "1e999", "1.5", "NaN", '"7"'])
+def test_counts_of_tokens_are_credible(count: str) -> None:
+    usage = f'{{"prompt_tokens":{count},"completion_tokens":3,"total_tokens":{count}}}'
+    chunk = f'{{"id":"c","created":{count},"choices":[{{"index":0,"delta":{{"content":"a"}},"finish_reason":"stop"}}],"usage":{usage}}}'
+    told = events(sse(chunk, "[DONE]"), "openai-chat")
+    assert told[-1]["type"] == "finish"
+    assert [row.get("input") for row in told if row["type"] == "usage"] in ([None], [7])
+    assert [row.get("output") for row in told if row["type"] == "usage"] == [3]
+    for target in TARGETS:
+        assert b"".join(translate(sse(chunk, "[DONE]"), "openai-chat", target))
+
+
 # ── anything, anywhere ────────────────────────────────────────────────────────────────────────────
 
-HUGE = [lists(257), objects(300), lists(1100), "1e999", "1" + "0" * 5000, "NaN", "-0", '"\\ud800"', '"\\u0000"', "-1e12",
+HUGE = [lists(257), objects(300), lists(1100), "1e999", "1" + "0" * 5000, "NaN", "-0", "1" + "0" * 25, '"\\ud800"', '"\\u0000"', "-1e12",
         "1.5", "null", "[]", "{}", '""', "true", '"' + "[" * 600 + '"', '{"a":1,"a":2}']  # fmt: skip
 
 

@@ -42,4 +42,7 @@ MAX_PARTS = 100_000
 """Parts (texts, calls, sources, files …) of one turn. More is a fault."""
 
 MAX_CHOICES = 256
-"""Choices of one turn that are told apart. Further ones are left out, with a diagnostic."""
+"""Choices of one turn whose finish reasons are told apart. Further ones have none, and a diagnostic says so."""
+
+MAX_COUNT = 2**53 - 1
+"""The largest count of tokens, and the latest time, that is believed: what every JSON reader holds exactly."""

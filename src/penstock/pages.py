@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock.input_limits import MAX_PARTS
+from penstock.input_limits import MAX_COUNT, MAX_PARTS
 from penstock.jsontext import clean
 from penstock.surrogates import mend
 
@@ -93,6 +93,9 @@ class Page:
             return False
         if self.turns:
             self._reset()
+        if created is not None and not 0 <= created <= MAX_COUNT:
+            self.diagnostics.add("out-of-range", "a time of creation that is no time is left out")
+            created = None
         self.inside, self.ended, self.id = True, False, id
         self.turns += 1
         self.out.append(ev.Start(id, model, created, extra))
@@ -117,6 +120,7 @@ class Page:
         """Merge what is newly known; the last value of each field wins, None never overwrites."""
         if not self._enter("usage"):
             return
+        usage = credible(usage, self.diagnostics)
         known = self._usage.get(usage.step)
         if known is not None and known.output and not usage.input and not usage.output:
             self.diagnostics.add("usage-reset", "a later usage of zero is ignored")
@@ -250,6 +254,20 @@ class Page:
     def fault(self, kind: FaultKind, message: str) -> None:
         """Break the turn off. The ledger knows how."""
         raise NotImplementedError
+
+
+def credible(usage: ev.Usage, diagnostics: Diagnostics) -> ev.Usage:
+    """The usage without counts that are negative or absurd: they would be charged to somebody, and break databases."""
+    for count in (usage.input, usage.output, usage.cached, usage.written, usage.reasoning):
+        if count is not None and not 0 <= count <= MAX_COUNT:
+            break
+    else:
+        return usage
+    diagnostics.add("out-of-range", "a count of tokens that is negative or too large is left out")
+    names = ("input", "output", "cached", "written", "reasoning")
+    counts = {name: getattr(usage, name) for name in names}
+    kept = {name: None for name, count in counts.items() if count is not None and not 0 <= count <= MAX_COUNT}
+    return replace(usage, **kept)
 
 
 def _encodable(event: AnyEvent) -> AnyEvent:

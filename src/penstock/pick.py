@@ -5,6 +5,7 @@ For what codecs keep as plain objects because it is echoed as it was; payloads o
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, TypeAlias, cast
 
 Object: TypeAlias = dict[str, Any]
@@ -23,6 +24,11 @@ def number(source: Object, key: str) -> int | None:
     """The integer under a key; true and false are none."""
     value = source.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def as_whole(value: float | None) -> int | None:
+    """A number as an integer; NaN and infinity, which forgiving readers let through, are none."""
+    return int(value) if value is not None and isfinite(value) else None
 
 
 def table(source: Object, key: str) -> Object:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import msgspec
 from msgspec.structs import replace
 
+from penstock import codec
 from penstock import request as rq
 from penstock.diagnostics import Diagnostic, Diagnostics
-from penstock.errors import BadRequest, TooDeep, UnknownProtocol
+from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
 from penstock.messages import caching, context, ids, images, limits, names, pairing, roles, state, texts
 from penstock.messages.profile import profile_of
 from penstock.messages.survey import survey
@@ -90,13 +91,30 @@ def convert(
     run = _Run(source, target, options)
     try:
         return run.converted(run.read(body, read), write)
-    except RecursionError:  # only plain objects, whose depth nobody has checked, get here
-        raise TooDeep from None
+    except PenstockError:
+        raise
+    except codec.ILL_SHAPED as error:
+        raise _typed(error) from error
 
 
 def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
     """The same for a request that is canonical already; `source` is whose client gets the answer."""
-    return _Run(source, target, options).converted(request, writer(target))
+    run, write = _Run(source, target, options), writer(target)
+    try:
+        return run.converted(request, write)
+    except PenstockError:
+        raise
+    except codec.ILL_SHAPED as error:
+        raise _typed(error) from error
+
+
+def _typed(error: Exception) -> Exception:
+    """The error that a caller gets for one that nobody meant him to get."""
+    if codec.STRICT:
+        raise error
+    if isinstance(error, RecursionError):  # plain objects, whose depth nobody has checked
+        return TooDeep()
+    return InputError(f"the request could not be converted ({type(error).__name__}: {str(error)[:200]})")
 
 
 def state_keys(request: rq.Request, source: str, **options: Unpack[ConvertOptions]) -> list[str]:
@@ -252,8 +270,22 @@ class _Run:
 
 def reader(name: str) -> Callable[[Object], rq.Request]:
     """The function that reads a protocol's requests."""
+    return _reader(name)
+
+
+@lru_cache(maxsize=64)
+def _reader(name: str) -> Callable[[Object], rq.Request]:
     read: Callable[[Object], rq.Request] = getattr(_module(name, "request"), "read_request")  # noqa: B009 — of Any
-    return read
+
+    def guarded(body: Object) -> rq.Request:
+        try:
+            return read(body)
+        except PenstockError:
+            raise
+        except codec.ILL_SHAPED as error:
+            raise _typed(error) from error
+
+    return guarded
 
 
 def writer(name: str) -> Callable[[rq.Request, Any], Draft]:

@@ -64,7 +64,7 @@ class CompletionsDecoder(Decoder):
             self.diagnostics.add("after-end", "a chunk after the end of the turn is ignored")
             return False
         self._done = False
-        created = None if chunk.created is None else int(chunk.created)
+        created = pick.as_whole(chunk.created)
         mark = chunk.system_fingerprint
         extra: Extra | None = {NAME: {"system_fingerprint": mark}} if mark else None
         return self.ledger.start(chunk.id or "", chunk.model or "", created, extra)

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock.codec import TOO_DEEP, Decoder, Encoder, Losses, Protocol
 from penstock.grammar import Grammar
+from penstock.input_limits import MAX_COUNT
 from penstock.jsontext import usable
+from penstock.pages import credible
 from penstock.parts import TRUNCATED
 
 if TYPE_CHECKING:
@@ -50,7 +52,12 @@ class EventsDecoder(Decoder):
             self.ledger.out.append(event)
         return not wrong
 
+    def _usage(self, event: ev.Usage) -> None:
+        self._any(credible(event, self.diagnostics))
+
     def _start(self, event: ev.Start) -> None:
+        if event.created is not None and not 0 <= event.created <= MAX_COUNT:
+            event = replace(event, created=None)
         if self._any(event):
             self._calls.clear()
             self._given.clear()
@@ -118,6 +125,7 @@ class EventsDecoder(Decoder):
     table: ClassVar[Mapping[type, Callable[[Any, Any], Any]]] = {
         **dict.fromkeys(ev.EVENTS, _any),
         ev.Start: _start,
+        ev.Usage: _usage,
         ev.CallStart: _call_start,
         ev.CallDelta: _call_delta,
         ev.CallEnd: _call_end,

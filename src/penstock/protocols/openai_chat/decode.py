@@ -143,7 +143,7 @@ class ChatDecoder(Decoder):
             self._voices.clear()
             self._notes.clear()
             self._first, self._done = self._voice(0), False
-        created = None if chunk.created is None else int(chunk.created)
+        created = pick.as_whole(chunk.created)
         said = {key: value for key in ("service_tier", "system_fingerprint") if (value := getattr(chunk, key))}
         return self.ledger.start(chunk.id or "", chunk.model or "", created, {NAME: said} if said else None)
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock import events as ev
+from penstock.jsontext import as_json, fit, loose
 from penstock.protocols.openai_chat import wire
 
 
@@ -27,7 +28,10 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
     try:
         said = msgspec.convert(raw, wire.Usage, strict=False)
     except msgspec.ValidationError:
-        return None
+        try:
+            said, _ = fit(loose(as_json(raw).encode()), wire.Usage)  # a copy: fields that do not fit are taken out
+        except msgspec.ValidationError:
+            return None
     prompt, completion = said.prompt_tokens, said.completion_tokens
     if prompt is None and completion is None:
         return None

@@ -60,7 +60,7 @@ class ResponsesDecoder(Pieces):
         self._items.clear()
         self._id = response.id or ""
         self._calls.tools(response.tools or [])
-        created = None if response.created_at is None else int(response.created_at)
+        created = pick.as_whole(response.created_at)
         self.ledger.start(self._id, response.model or "", created, self._echo.first(self.frame[1]))
 
     def _running(self, payload: wire.Lifecycle) -> None:
