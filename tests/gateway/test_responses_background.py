@@ -106,7 +106,8 @@ def test_what_a_response_in_the_background_needs(http: httpx.Client) -> None:
     assert (refused.status_code, "background" in refused.json()["error"]["message"]) == (400, True)
 
 
-def test_one_that_a_stop_broke_off_is_cancelled_or_failed(tmp_path: Path) -> None:
+@pytest.mark.finding("REL-6")
+def test_one_that_a_stop_broke_off_is_failed(tmp_path: Path) -> None:
     """Nothing is left hanging: the next gateway knows that it will never be done."""
 
     def stalled(seen: Any) -> Reply:
@@ -117,7 +118,8 @@ def test_one_that_a_stop_broke_off_is_cancelled_or_failed(tmp_path: Path) -> Non
         first = ask(http, "Hi.", background=True)
         until(lambda: up.seen)
     with gateway(state=state) as (running, _), asking(running.url) as http:
-        assert http.get(f"/responses/{first['id']}").json()["status"] == "cancelled"
+        stopped = http.get(f"/responses/{first['id']}").json()
+        assert (stopped["status"], "shutting down" in stopped["error"]["message"]) == ("failed", True)
         running.app.services.responses.put("anonymous", Stored([], {**first, "id": "resp_lost"}))
         lost = resource(http.get("/responses/resp_lost").json())
         assert (lost["status"], lost["error"]["code"]) == ("failed", "server_error")

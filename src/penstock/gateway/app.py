@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 from penstock.gateway import refusing
 from penstock.gateway.answers import Answer
 from penstock.gateway.bodies import body_of, unpacked
-from penstock.gateway.cancel import Gone
+from penstock.gateway.cancel import Gone, Stoppable
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.doors import Visit
 from penstock.gateway.errands import Errand
@@ -49,6 +49,8 @@ log = logging.getLogger("penstock.gateway")
 
 class App:
     """The gateway. Services that are given are not closed with it. `pace` 0 plays packaged streams at full speed."""
+
+    closes_websockets = True  # once `stopping` was called, each after the turn that is going on
 
     def __init__(
         self, config: GatewayConfig | None = None, *, services: Services | None = None, pace: float | None = None,
@@ -114,6 +116,14 @@ class App:
 
         return sharing if more else send
 
+    def stopping(self) -> None:
+        """The server stops: WebSockets close once their turn is over."""
+        self.services.closing.set()
+
+    def end_answers(self) -> None:
+        """The time for answers to become whole is over."""
+        self.services.end_answers()
+
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
 
     async def _turn(
@@ -146,6 +156,8 @@ class App:
         if refusal is not None:
             self.services.away(visit, protocol, refusal)
             return refusal
+        reading = Stoppable()
+        self.services.answering.add(reading)
         try:
             visit.raw = await body_of(receive, serve.body, serve.read)
             if "content-encoding" in visit.headers:
@@ -154,6 +166,13 @@ class App:
             fault = refusing.fault_of(error)
             self.services.away(visit, protocol, fault)
             return fault
+        except asyncio.CancelledError:
+            if not reading.caught():
+                raise
+            self.services.away(visit, protocol, refusing.STOPPING)
+            return refusing.STOPPING
+        finally:
+            self.services.answering.discard(reading)
         return None
 
     # ── what is no turn ───────────────────────────────────────────────────────────────────────────
@@ -167,6 +186,7 @@ class App:
     async def _said(self, answer: Answer, fault: Fault | None, visit: Visit, receive: Receive, send: Send) -> None:
         serve, named = self.services.config.serve, (b"x-request-id", visit.id.encode())
         gone, status, out = Gone(receive), refusing.STATUSES["cancelled"], None
+        self.services.answering.add(gone)
         try:
             with self.services.revocations.guard(visit.caller, gone.end_with):
                 if fault is None:
@@ -175,6 +195,7 @@ class App:
                     status, body, headers = refusing.refusal(answer.protocol, fault)
                 out = Outlet(send, gone, every=serve.ping, limit=serve.write)
                 if isinstance(body, Flow):
+                    self.services.answering.discard(gone)  # it ends when what it follows ends
                     await body.out(out, (named,))
                 else:
                     await out.whole(status, body, (*headers, named))
@@ -187,6 +208,7 @@ class App:
                 out = out or Outlet(send, gone, every=serve.ping, limit=serve.write)
                 status = await end_with(out, answer.protocol, gone.fault)
         finally:
+            self.services.answering.discard(gone)
             gone.close()
             if visit.errand is not None:
                 self.services.ran(visit, status, out.size if out is not None else 0)
@@ -214,7 +236,9 @@ class App:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
-            if message["type"] == "lifespan.startup":
+            if message["type"] == "lifespan.startup":  # services that were given may outlive a server
+                self.services.closing.clear()
+                self.services.stopped = False
                 self._watchdog.start()
             if message["type"] == "lifespan.shutdown":
                 self._watchdog.stop()

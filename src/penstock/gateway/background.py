@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST = 200  # that are made at once
 HELD = 32 * 2**20  # bytes of one stream that are held; one that says more is called off
+ENDED = 1.0  # seconds in which those that were ended with an error must be over
 PATIENCE = 5.0  # seconds in which all must be over when the gateway closes
 
 
@@ -104,9 +105,11 @@ class Background:
         return True
 
     async def aclose(self) -> None:
-        """Call all of them off."""
+        """Wait until those whose turn was ended have stored that, then call off the others."""
         tasks = list(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=ENDED)
         for live in self._live.values():
             live.off.set()
-        if tasks:
-            await asyncio.wait(tasks, timeout=PATIENCE)
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=PATIENCE)

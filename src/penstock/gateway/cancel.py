@@ -1,4 +1,4 @@
-"""A client that leaves: the task that answers it is called off at once, before or after the first word.
+"""Tasks that are cancelled before their answer is whole: the client leaves, its key is revoked, or the server stops.
 
 Leans on the request's line, or on ASGI's `http.disconnect`. What the task holds open is its own to close.
 """
@@ -17,18 +17,48 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[Any]]
 
 
-class Gone:
-    """Watches over the task that makes it; `left` once the client has gone, or was given up. Close it."""
+class Stoppable:
+    """The task that makes it, for whoever must end it. `left` says why the task was cancelled.
 
-    __slots__ = ("_line", "_over", "_task", "_watch", "fault", "left")
+    `fault` is what the client is told, where it was not the client who ended the answer.
+    """
 
-    def __init__(self, receive: Receive, line: Line | None = None) -> None:
+    __slots__ = ("_over", "_task", "fault", "left")
+
+    def __init__(self) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 — an application runs in a task
         self._task = task
         self._over = False
         self.left = ""
-        self.fault: Fault | None = None  # what the client is to be told, where it was not the client who ended it
+        self.fault: Fault | None = None
+
+    def end_with(self, fault: Fault) -> None:
+        """Cancel the task, which then ends the answer with this fault."""
+        if not self._over and not self.left:
+            self.fault = fault
+            self.call_off(fault.message)
+
+    def call_off(self, why: str) -> None:
+        """Cancel the task, once."""
+        if not self._over and not self.left:
+            self.left = why
+            self._task.cancel()
+
+    def caught(self) -> bool:
+        """Whether a cancellation that was caught is ours; if so it is taken back."""
+        if self.left:
+            self._task.uncancel()
+        return bool(self.left)
+
+
+class Gone(Stoppable):
+    """Watches over the task that makes it; `left` once the client has gone, or was given up. Close it."""
+
+    __slots__ = ("_line", "_watch")
+
+    def __init__(self, receive: Receive, line: Line | None = None) -> None:
+        super().__init__()
         self._line, self._watch = line, None
         if line is not None:
             line.watch(self._gone)
@@ -43,27 +73,9 @@ class Gone:
     def _gone(self) -> None:
         self.call_off("the client has gone")
 
-    def call_off(self, why: str) -> None:
-        """Cancel the task, once."""
-        if not self._over and not self.left:
-            self.left = why
-            self._task.cancel()
-
-    def end_with(self, fault: Fault) -> None:
-        """Cancel the task, which then ends the answer with this fault."""
-        if not self._over and not self.left:
-            self.fault = fault
-            self.call_off(fault.message)
-
     def ending(self) -> None:
         """All is said but the end: a server tells of that as if the client had gone."""
         self._over = True
-
-    def caught(self) -> bool:
-        """Whether a cancellation that was caught is ours; if so it is taken back."""
-        if self.left:
-            self._task.uncancel()
-        return bool(self.left)
 
     def close(self) -> None:
         """Stop watching."""

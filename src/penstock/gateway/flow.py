@@ -33,6 +33,7 @@ class Flow(msgspec.Struct, frozen=True):
             await outlet.begin()
             async for chunk in self.chunks:
                 outlet.count += 1
+                outlet.sent_at = outlet.clock()
                 await outlet.send({"type": BODY, "body": chunk, "more_body": True})
             await outlet.end(b"")
         finally:

@@ -1,6 +1,7 @@
-"""Where an answer goes: a head once, chunks, an end. In silence it gives a sign of life, and a stuck client up.
+"""Where an answer goes: a head once, chunks, an end. Sends keep-alives when idle; aborts when the client stops reading.
 
-One timer for the whole answer, moved when it rings: a chunk costs a counter. Leans on ASGI's `send`.
+One timer for the whole answer, moved when it rings: a chunk costs a counter and a look at the clock, so that silence is
+measured from the last byte sent. Leans on ASGI's `send`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ TYPES: dict[str, bytes] = {
 SIGNS: dict[str, bytes] = {"sse": KEEP_ALIVE, "jsonarray": b"\n", "ndjson": b""}
 # `no-transform`: a proxy that compresses a stream holds its events back.
 STREAMED: Headers = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
+_EARLY = 0.002  # seconds by which a timer may ring too early
 
 
 class Outlet:
-    """One answer on its way out. `count` is how many chunks were sent; whoever sends them counts."""
+    """One answer on its way out. `count` is how many chunks were sent, `sent_at` when the last one was by `clock`;
+    whoever sends a chunk updates both.
+    """
 
-    __slots__ = ("_beat", "_every", "_gone", "_head", "_limit", "_loop", "_seen", "_sign", "_stuck", "_timer", "begun",
-                 "count", "line", "more", "past", "send", "size")  # fmt: skip
+    __slots__ = ("_beat", "_every", "_gone", "_head", "_limit", "_loop", "_sign", "_stuck", "_timer", "begun", "clock",
+                 "count", "line", "more", "past", "send", "sent_at", "size")  # fmt: skip
 
     def __init__(self, send: Send, gone: Gone, *, every: float, limit: float, line: Line | None = None) -> None:
         self.send = send
@@ -47,7 +51,8 @@ class Outlet:
         self._loop = asyncio.get_running_loop()
         self._head: Headers = ()
         self._sign = b""
-        self._seen = 0
+        self.clock = self._loop.time
+        self.sent_at = 0.0
         self._stuck = 0.0
         self._beat: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -67,6 +72,7 @@ class Outlet:
         """Say how a stream will look, and begin to watch: the head goes out with the first word, or in silence."""
         self._head = ((b"content-type", TYPES[framing]), *STREAMED, *headers)
         self._sign = SIGNS[framing]
+        self.sent_at = self.clock()
         if self._every > 0:
             self._timer = self._loop.call_later(self._every, self._tick)
 
@@ -87,6 +93,7 @@ class Outlet:
         """A chunk, which may come before anything else."""
         await self.begin()
         self.count += 1
+        self.sent_at = self.clock()
         self.size += len(data)
         await self.send({"type": BODY, "body": data, "more_body": True})
 
@@ -111,6 +118,10 @@ class Outlet:
             self._timer = None
 
     def _tick(self) -> None:
+        due = self.sent_at + self._every
+        if self._beat is None and due - self.clock() > _EARLY:
+            self._timer = self._loop.call_at(due, self._tick)
+            return
         self._timer = self._loop.call_later(self._every, self._tick)
         if self._beat is not None:  # a sign that cannot be sent: the client takes nothing
             self._stuck += self._every
@@ -119,14 +130,13 @@ class Outlet:
                 self._beat.cancel()
                 self._gone.call_off("the client has stopped reading")
             return
-        if self.count == self._seen:
-            self._beat = self._loop.create_task(self._signal())
-            self._beat.add_done_callback(self._signalled)
-        self._seen = self.count
+        self._beat = self._loop.create_task(self._signal())
+        self._beat.add_done_callback(self._signalled)
 
     async def _signal(self) -> None:
         if not self.begun:
             await self._open()
+        self.sent_at = self.clock()
         await self.send({"type": BODY, "body": self._sign, "more_body": True})
 
     def _signalled(self, task: asyncio.Task[None]) -> None:

@@ -29,6 +29,13 @@ _LONGEST_ID = 200  # characters of a provider's request id
 _INTERNAL = "internal error of the gateway; its log tells more"
 
 
+# What a client is told when the server stops before its answer is whole.
+STOPPING = Fault(
+    "overloaded", "the gateway is shutting down; send the request again", status=503, code="shutting-down",
+    retry_after=1.0,
+)  # fmt: skip
+
+
 def status_of(fault: Fault, protocol: str = "") -> int:
     """The status of a refusal: the provider's own, where it gave one that says no."""
     if fault.status is not None and 400 <= fault.status <= _WORST:  # noqa: PLR2004 — what HTTP calls an error

@@ -20,7 +20,7 @@ from penstock.engines.config import Account, Config
 from penstock.engines.naming import REPLAY, targets
 from penstock.engines.options import RequestOptions
 from penstock.engines.routing import Router
-from penstock.errors import InputError
+from penstock.errors import InputError, StreamFault
 from penstock.gateway.access import Access, Refused
 from penstock.gateway.background import Background
 from penstock.gateway.catalogue import Catalogue
@@ -30,7 +30,7 @@ from penstock.gateway.estimating import Estimates
 from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
 from penstock.gateway.noting import row_of
-from penstock.gateway.refusing import status_of
+from penstock.gateway.refusing import STOPPING, status_of
 from penstock.gateway.revocation import Revocations
 from penstock.gateway.websocket_bytes import ByteBudget
 from penstock.providers.clients import client, clients
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.engines.retrying import Watch
     from penstock.events import Fault
     from penstock.gateway.access import Caller
+    from penstock.gateway.cancel import Stoppable
     from penstock.gateway.doors.door import Asked, Visit
     from penstock.gateway.errands import Errand
     from penstock.gateway.limits import Ticket
@@ -83,6 +84,9 @@ class Services:
         self.state: ReasoningStore = self.kept.state.reasoning
         self.responses = Responses(self.kept.state.responses, lambda: uuid.uuid4().hex)
         self.background = Background()
+        self.answering: set[Stoppable] = set()  # tasks that owe a client an answer
+        self.closing = asyncio.Event()  # the server takes no more requests
+        self.stopped = False  # and gives none that is unfinished any more time
         self.watch: Any = None  # whoever looks at turns as they go by; the inspector's
         self.estimates = Estimates(self.config, self.journal.rows)
         self.metrics.gauge("penstock_background", "Responses made in the background.", lambda: len(self.background))
@@ -106,6 +110,7 @@ class Services:
     async def aclose(self) -> None:
         """Let go of all of them; what the journal was given is written."""
         self.ready = False
+        self.end_answers()
         await self.background.aclose()
         await self.router.aclose()
         self.kept.sparing.flush()
@@ -115,6 +120,12 @@ class Services:
         """Waits for disks, and for what is being estimated: not for the event loop."""
         self.estimates.close()
         self.kept.close()
+
+    def end_answers(self) -> None:
+        """The server stops: every answer that is not whole ends with an error in its client's dialect."""
+        self.stopped = True
+        for one in list(self.answering):
+            one.end_with(STOPPING)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -153,6 +164,8 @@ class Services:
 
     def enter(self, visit: Visit, model: str) -> Ticket:
         """A place for a turn, or the refusal of one."""
+        if self.stopped:
+            raise StreamFault(STOPPING)
         caller: Caller = visit.caller
         caller.check(model)
         return self.limits.enter(caller, model)

@@ -1,7 +1,8 @@
 """How the gateway listens: uvicorn, with limits to what a connection may do before there is a request.
 
-A request line and headers must come whole within a time and a size. Shutdown lets streams end, then ends them, and
-closes the application only when none is left. Needs the extra `serve`.
+A request line and headers must come whole within a time and a size. Shutdown gives answers `serve.drain` seconds to
+become whole, then has them end with an error in their dialect, and closes the application only when none is left.
+A second signal skips the wait. Needs the extra `serve`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import gc
 import socket
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, MissingExtra
@@ -18,6 +20,7 @@ from penstock.gateway.websocket_protocol import websocket_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from penstock.gateway.config import Serve
 
@@ -30,7 +33,8 @@ except ImportError as error:
 PING = 30.0  # seconds between two signs of life on a WebSocket
 PONG = 600.0  # seconds that a client may leave one unanswered: many read nothing while they run their tools
 COLLECT = (10_000, 20, 20)  # objects more than before, and rounds, until the collector looks
-SETTLE = 5.0  # seconds in which tasks that were called off must be over
+SETTLE = 5.0  # seconds in which answers that were ended must be written, and their tasks over
+FORCED = 1.0  # the same after a second signal
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _Base: Any = AutoHTTPProtocol
@@ -103,11 +107,22 @@ class Bounded(_Base):  # type: ignore[misc]
 
 
 class Server(uvicorn.Server):
-    """Says where it listens once it does, and closes the application last."""
+    """Says where it listens once it does, ends answers that take too long, and closes the application last."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[int, Server], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[int, Server], None], drain: float = 0.0) -> None:
         super().__init__(config)
         self._ready = ready
+        self._drain = drain
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal begins the shutdown; a second one, of either kind, ends what is left of it."""
+        again = self.should_exit
+        super().handle_exit(sig, frame)
+        if again:
+            self.force_exit = True
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._end_answers)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -117,19 +132,34 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         closing = self.lifespan.shutdown
+        loop = self._loop = asyncio.get_running_loop()
         stopping = getattr(self.config.app, "stopping", None)
         if stopping is not None:  # those who only listen are not waited for
             stopping()
+        timer = loop.call_later(self._drain, self._end_answers)
 
         async def settled() -> None:
-            """Turns that were called off write their rows before the journal is closed."""
-            tasks = set(self.server_state.tasks)
-            if tasks:
-                await asyncio.wait(tasks, timeout=SETTLE)
+            """Turns that were ended write their rows before the journal is closed."""
+            await self._settled(SETTLE)
             await closing()
 
         self.lifespan.shutdown = settled
         await super().shutdown(sockets)
+        timer.cancel()
+        if self.force_exit:  # uvicorn leaves the application as it is
+            await self._settled(FORCED)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(closing(), FORCED)
+
+    def _end_answers(self) -> None:
+        end = getattr(self.config.app, "end_answers", None)
+        if end is not None:
+            end()
+
+    async def _settled(self, limit: float) -> None:
+        tasks = set(self.server_state.tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=limit)
 
 
 def _settle() -> None:
@@ -146,14 +176,15 @@ def settings(app: Any, serve: Serve) -> uvicorn.Config:
         proxy_headers=False,  # who speaks for somebody else is told by the header itself, and nobody asks for more
         http=type("Protocol", (Bounded,), {"size": serve.headers, "patience": serve.read}),
         h11_max_incomplete_event_size=serve.headers, timeout_keep_alive=max(round(serve.idle), 1),
-        timeout_graceful_shutdown=max(round(serve.drain), 1), ws_max_size=serve.body,
+        # Answers are ended by `Server` after `drain`; this is for what does not end even so.
+        timeout_graceful_shutdown=round(serve.drain + SETTLE), ws_max_size=serve.body,
         ws=websocket_protocol(app, serve), ws_ping_interval=PING, ws_ping_timeout=PONG, ws_per_message_deflate=False,
     )  # fmt: skip
 
 
 def listen(app: Any, serve: Serve, ready: Callable[[int, Server], None]) -> None:
     """Serve an application until a signal ends it. `ready` is told the port, once it can be connected to."""
-    Server(settings(app, serve), ready).run(sockets=[bound(serve.host, serve.port)])
+    Server(settings(app, serve), ready, serve.drain).run(sockets=[bound(serve.host, serve.port)])
 
 
 def bound(host: str, port: int) -> socket.socket:

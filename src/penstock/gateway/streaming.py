@@ -56,10 +56,16 @@ class Streaming:
             self._tape.chunk(last)
         await out.end(self._left + last)
 
+    def leave(self) -> bytes:
+        """What was made and not written. For a stream that is broken off."""
+        data, self._left = self._left, b""
+        return data
+
     async def _written(self) -> None:
         data, self._left = self._left, b""
         if data:
             self._out.count += 1
+            self._out.sent_at = self._out.clock()
             self._out.size += len(data)
             await self._out.send({"type": BODY, "body": data, "more_body": True})
 
@@ -71,6 +77,7 @@ class Streaming:
             return False
         if data:
             out.count += 1
+            out.sent_at = out.clock()
             out.size += len(data)
         return True
 
@@ -85,7 +92,7 @@ class Streaming:
         head, tail = lane.head, lane.tail
         before, behind = frame
         start, end, around = len(head), -len(tail), len(before) + len(behind)
-        flow, write = line.flow, line.bare
+        flow, write, clock = line.flow, line.bare, out.clock
         keep, settle = (kept.lane(lane.kind, lane.index), kept.settle) if kept is not None else (None, None)
 
         def quick(chunk: bytes) -> bool:
@@ -102,6 +109,7 @@ class Streaming:
             size = around + len(words)
             write(b"%x\r\n%b%b%b\r\n" % (size, before, words, behind))
             out.count += 1
+            out.sent_at = clock()
             out.size += size
             if keep is not None:
                 keep(text)

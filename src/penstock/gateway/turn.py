@@ -45,8 +45,8 @@ STATE = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
 class Turn:
     """A turn being answered, and afterwards what there is to tell of it."""
 
-    __slots__ = ("_kept", "_out", "_services", "asked", "door", "fault", "first", "reply", "status", "tap", "tape",
-                 "teed", "ticket", "visit", "way")  # fmt: skip
+    __slots__ = ("_kept", "_out", "_services", "asked", "door", "fault", "first", "reply", "status", "streaming",
+                 "tap", "tape", "teed", "ticket", "visit", "way")  # fmt: skip
 
     def __init__(self, services: Services, door: Door, visit: Visit, out: Outlet) -> None:
         self.door, self.visit = door, visit
@@ -56,6 +56,7 @@ class Turn:
         self.status = 200
         self.first = 0.0  # seconds to the first content
         self.teed = False
+        self.streaming: Streaming | None = None
         self.way: writing.Translation | Passthrough | None = None
         self.ticket: Any = None
         self.tape: Any = None
@@ -77,6 +78,7 @@ class Turn:
 
     async def run(self, gone: Gone) -> None:
         """All of it."""
+        self._services.answering.add(gone)
         try:
             await self._answer()
         except asyncio.CancelledError:
@@ -91,6 +93,7 @@ class Turn:
             log.exception("a turn at %s failed", self.visit.path)
             await self._refuse(refusing.fault_of(error))
         finally:
+            self._services.answering.discard(gone)
             self._out.stop()
             if self.reply is not None:
                 await self.reply.aclose()
@@ -135,7 +138,8 @@ class Turn:
     async def _stream(self, asked: Asked, reply: Reply) -> None:
         way = self.way = client_stream(asked, reply)
         self.teed = isinstance(way, Passthrough)
-        await Streaming(reply, way, self._out, kept=self._kept, tap=self.tap, tape=self.tape).run()
+        self.streaming = Streaming(reply, way, self._out, kept=self._kept, tap=self.tap, tape=self.tape)
+        await self.streaming.run()
 
     async def _whole(self, asked: Asked, reply: Reply) -> None:
         events: list[ev.AnyEvent] = []
@@ -196,7 +200,8 @@ class Turn:
         protocol = self.asked.protocol if self.asked is not None else self.door.protocol
         if self._out.begun and self.asked is not None:
             way = self.way or writing.Translation(self.asked)
-            await self._out.end(way.fail(fault) + way.finish())
+            left = self.streaming.leave() if self.streaming is not None else b""
+            await self._out.end(left + way.fail(fault) + way.finish())
         else:
             self.status, body, headers = refusing.refusal(protocol, fault)
             await self._out.whole(self.status, body, (*headers, *self._named()))

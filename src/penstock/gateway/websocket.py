@@ -40,7 +40,7 @@ WAITING = 32  # requests that wait their turn at most
 IDLE = 3600.0  # seconds without a request after which a connection is closed
 CLOSING = 0.5  # seconds that a client has to take the close frame
 # https://www.iana.org/assignments/websocket/websocket.xhtml#close-code-number
-NORMAL, POLICY, TOO_BIG, INTERNAL, TRY_LATER = 1000, 1008, 1009, 1011, 1013
+NORMAL, POLICY, TOO_BIG, INTERNAL, RESTART, TRY_LATER = 1000, 1008, 1009, 1011, 1012, 1013
 _IDLE = "nothing was asked for an hour: create a new WebSocket connection to go on"
 _OLD = "this connection has reached the age that serve.websocket_age allows: create a new WebSocket connection to go on"
 log = logging.getLogger("penstock.gateway")
@@ -117,7 +117,8 @@ class Connection:
 
     async def run(self) -> None:
         """Answer until the client leaves, or must."""
-        listening = asyncio.get_running_loop().create_task(self._listen())
+        loop = asyncio.get_running_loop()
+        listening, stopping = loop.create_task(self._listen()), loop.create_task(self._stop_with_server())
         try:
             with self._visit.services.revocations.guard(self._visit.caller, self._revoked, open_ended=True):
                 while (raw := await self._next()) is not None:
@@ -132,6 +133,7 @@ class Connection:
             self._close = INTERNAL
         finally:
             listening.cancel()
+            stopping.cancel()
             self._bytes.give_up = None
         if self._close:
             with suppress(Exception):  # it may be gone by now
@@ -196,6 +198,11 @@ class Connection:
     def _revoked(self, fault: Fault) -> None:
         """Its key is not valid any more. A turn that runs is ended by itself, with an error that says so."""
         self._end(POLICY, fault.message)
+
+    async def _stop_with_server(self) -> None:
+        """The server takes no more requests: the connection closes once its turn is over."""
+        await self._visit.services.closing.wait()
+        self._end(RESTART, "the gateway is shutting down")
 
     def _give_up(self) -> None:
         """All connections hold too much, and this one most: it forgets what was said, or is closed."""

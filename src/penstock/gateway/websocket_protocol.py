@@ -1,4 +1,4 @@
-"""Uvicorn's WebSocket protocol, whichever it chose, with bytes counted as they arrive.
+"""Uvicorn's WebSocket protocol, whichever it chose, with bytes counted as they arrive and time to drain at the end.
 
 Uvicorn hands whole messages to the application, so the application alone could not limit what a thousand connections
 send at once. A connection at its limit is not read from.
@@ -56,6 +56,15 @@ class CountedWebSocket(_Base):  # type: ignore[misc]
         if self._bytes.abandoned:
             self._discard()
             self.loop.call_later(LINGER, self.transport.close)
+
+    def shutdown(self) -> None:
+        """Uvicorn would close every WebSocket at the first signal.
+
+        Where the application says that it closes its connections itself (`closes_websockets`), it is left to do so: a
+        turn that is going on is given the same time as a stream.
+        """
+        if not (getattr(self.config.app, "closes_websockets", False) and self.handshake_complete):
+            super().shutdown()  # pyright: ignore[reportUnknownMemberType]
 
     def _discard(self) -> None:
         """Free the half of a message that has arrived. Parser and connection hold each other, so nothing else would."""

@@ -35,6 +35,8 @@ _STRANGER = "the inspector is for this machine, or for a gateway key: `penstock 
 class Inspector:
     """An ASGI application around the gateway's."""
 
+    closes_websockets = True  # the gateway does
+
     def __init__(self, app: App, pages: Pages | None = None) -> None:
         self.app, self.services = app, app.services
         self.watch = Watch(self.services)
@@ -68,6 +70,11 @@ class Inspector:
     def stopping(self) -> None:
         """The server stops: whoever listens is let go, so that nobody waits for them."""
         self.watch.close()
+        self.app.stopping()
+
+    def end_answers(self) -> None:
+        """The time for answers to become whole is over."""
+        self.app.end_answers()
 
     def _admit(self, scope: Any, visit: Visit, keyed: bool) -> None:  # noqa: FBT001 — as `Serving` asks
         access = self.services.access

@@ -177,7 +177,8 @@ async def begun(services: Services, visit: Visit) -> bytes | Flow:
         live.response = {**live.response, "status": "in_progress"}
         await inside.run(Door("responses", lambda _: asked), visit, live.send, live.off, begun=True)
         if live.response["status"] in _BEGUN:
-            keep({**live.response, "status": "cancelled"})
+            lost = {"status": "failed", "error": _LOST} if services.stopped else {"status": "cancelled"}
+            keep({**live.response, **lost})
 
     first = _encode(live.response)
     services.background.start(visit.caller.tenant, live, work)
