@@ -172,7 +172,7 @@ class Reading:
         `glide` may know of a quicker way for frames in a row that only say more: what it gives takes the next reads,
         and hands on what it cannot take.
         """
-        if self._done or self._whole:
+        if self._done or self._whole or self._decoding.pending:
             return
         short, incoming = self._short, self._incoming
 

@@ -1,0 +1,151 @@
+"""A provider that says how its answer ends and keeps the connection open: the client gets its end all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from penstock.gateway.config import Serve
+from penstock.testing import Reply
+from tests.gateway.asking import ASKING
+from tests.gateway.openresponses import until
+from tests.gateway.running import gateway
+from tests.gateway.stream_frames import (
+    ANTHROPIC_OPENING,
+    CHAT_OPENING,
+    GEMINI_OPENING,
+    RESPONSES_OPENING,
+    chat,
+    said,
+    sse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GRACE = 2.0
+SLACK = 2.5  # seconds that a busy machine may add
+ERROR = sse({"type": "error", "sequence_number": 3, "code": "server_error", "message": "it exploded"}, "error")
+DELTA = sse(
+    {"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": "a"}
+)
+FINISHED = {
+    "openai-chat": CHAT_OPENING + said("a") + chat({"finish_reason": "stop"}),
+    "anthropic": ANTHROPIC_OPENING
+    + sse({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}})
+    + sse({"type": "content_block_stop", "index": 0})
+    + sse({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}}),
+    "gemini": GEMINI_OPENING + sse({"candidates": [{"content": {"parts": []}, "finishReason": "STOP", "index": 0}]}),
+    "cohere": sse({"type": "message-start", "id": "i", "delta": {"message": {"role": "assistant"}}})
+    + sse({"type": "content-start", "index": 0, "delta": {"message": {"content": {"type": "text", "text": ""}}}})
+    + sse({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}})
+    + sse({"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}),
+    "ollama": b'{"model":"m","message":{"role":"assistant","content":"a"},"done":false}\n'
+    b'{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}\n',
+}
+
+
+@contextmanager
+def open_socket(protocol: str, data: bytes) -> Iterator[Any]:
+    kind = "application/x-ndjson" if protocol == "ollama" else "text/event-stream"
+    reply = Reply(chunks=(data, b"x"), headers={"content-type": kind}).stall(after=len(data))
+    with gateway(lambda _: reply, serve=Serve(ping=60)) as (running, up):
+        yield running, up
+
+
+async def _asked(url: str, client: str, model: str) -> tuple[str, float, float]:
+    """The whole answer, and when its last bytes and its end came, in seconds since its first."""
+    path, body = ASKING[client](model, True)
+    async with aiohttp.ClientSession() as session, session.post(url + path, json=body) as answer:
+        text, last = await answer.content.readany(), time.monotonic()
+        first = last
+        while chunk := await answer.content.readany():
+            text, last = text + chunk, time.monotonic()
+        return text.decode(), last - first, time.monotonic() - first
+
+
+@pytest.mark.finding("REL-7")
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic", "gemini", "vscode", "responses", "uistream", "ollama"])
+def test_an_error_of_responses_is_told_at_once(client: str) -> None:
+    with open_socket("responses", RESPONSES_OPENING + DELTA + ERROR) as (running, up):
+        text, told, ended = asyncio.run(asyncio.wait_for(_asked(running.url, client, "responses/text"), 8))
+        assert "it exploded" in text
+        assert told < 0.1 + SLACK
+        assert ended < 0.1 + SLACK
+        until(up.seen[0].gone.is_set)  # the connection is released
+        [row] = running.rows()
+        assert (row.status, row.fault_message) == ("fault", "it exploded")
+    if client == "responses":
+        assert text.count("it exploded") == 1  # passed through, and not told twice
+
+
+@pytest.mark.finding("REL-7")
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic", "vscode"])
+@pytest.mark.parametrize("protocol", FINISHED)
+def test_a_finished_answer_ends_though_the_connection_stays_open(protocol: str, client: str) -> None:
+    with open_socket(protocol, FINISHED[protocol]) as (running, up):
+        _, _, ended = asyncio.run(asyncio.wait_for(_asked(running.url, client, f"{protocol}/text"), 8))
+        assert ended < GRACE + SLACK
+        until(up.seen[0].gone.is_set)
+        [row] = running.rows()
+        assert (row.status, row.finish) == ("finish", "stop")
+
+
+@pytest.mark.finding("REL-7")
+def test_usage_that_comes_after_the_finish_is_counted() -> None:
+    usage = sse({"id": "c", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 16}})
+    reply = Reply(
+        chunks=(FINISHED["openai-chat"], usage + b"data: [DONE]\n\n"), headers={"content-type": "text/event-stream"}
+    ).slow(pace=0.3)
+    with gateway(lambda _: reply) as (running, _):
+        asyncio.run(_asked(running.url, "anthropic", "openai-chat/text"))
+        [row] = running.rows()
+        assert (row.finish, row.input, row.output) == ("stop", 7, 9)
+
+
+@pytest.mark.finding("REL-5")
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic"])
+def test_malformed_frames_are_in_the_journal(client: str, caplog: pytest.LogCaptureFixture) -> None:
+    garbage = b'data: {"id":"c","choi\xff\xfe<<<\n\n'
+    body = (
+        CHAT_OPENING + said("a") + garbage + said("b") + garbage + chat({"finish_reason": "stop"}) + b"data: [DONE]\n\n"
+    )
+    reply = Reply(chunks=(body,), headers={"content-type": "text/event-stream"})
+    with gateway(lambda _: reply) as (running, _):
+        text, _, _ = asyncio.run(_asked(running.url, client, "openai-chat/text"))
+        [row] = running.rows()
+    assert (row.status, row.finish, row.malformed) == ("finish", "stop", 2)
+    for line in text.splitlines():
+        if line.startswith("data: {"):
+            json.loads(line[6:])
+    assert len([one for one in caplog.records if "malformed" in one.getMessage()]) == 1
+
+
+@pytest.mark.finding("REL-12")
+def test_silence_is_measured_from_the_last_byte() -> None:
+    """A chunk early in an interval does not delay the keep-alive beyond the interval."""
+    every = 1.0
+
+    async def signs(url: str) -> list[float]:
+        path, body = ASKING["openai-chat"]("openai-chat/text", True)
+        came: list[float] = []
+        async with aiohttp.ClientSession() as session, session.post(url + path, json=body) as answer:
+            while len(came) < 4:
+                await answer.content.readany()
+                came.append(time.monotonic())
+        return came
+
+    chunks = (CHAT_OPENING, said("a"), b"x")
+    reply = Reply(chunks=chunks, headers={"content-type": "text/event-stream"}).slow(pace=0.2)
+    reply = reply.stall(after=len(CHAT_OPENING) + len(said("a")))
+    with gateway(lambda _: reply, serve=Serve(ping=every)) as (running, _):
+        came = asyncio.run(asyncio.wait_for(signs(running.url), 8))
+    gaps = [after - before for before, after in pairwise(came)][-2:]
+    assert all(every * 0.9 < gap < every * 1.5 for gap in gaps), gaps
