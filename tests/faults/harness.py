@@ -1,0 +1,194 @@
+"""Runs cells of the fault matrix: a gateway on a real port, an upstream of raw sockets, many clients at once.
+
+Each cell is asked twice: by a small reader over a raw socket with all frames in one write, and by the official SDK with
+one write a frame. Afterwards no task, connection or descriptor may be left, and the journal has a row for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.engines.breaker import Policy
+from penstock.engines.config import Account, Config
+from penstock.gateway.app import App
+from penstock.gateway.config import GatewayConfig, JournalTable, StateTable
+from tests.faults import readers
+from tests.faults.cells import ENGINES, UPSTREAMS, Cell
+from tests.faults.checks import wrong_outcome, wrong_row
+from tests.faults.readers import Outcome
+from tests.faults.sdks import Sdks
+from tests.faults.upstream import FaultyUpstream
+from tests.gateway.running import PROVIDERS, Running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Sequence
+
+    from penstock.store.journal import Turn
+
+AT_ONCE = 48
+HANG = 15.0  # seconds after which a client is said to hang
+SETTLE = 15.0  # seconds in which tasks and descriptors must be gone
+# For stalls alone: on a busy machine a good answer may be slower than that.
+QUICK = {"first_byte": 2.0, "between_bytes": 0.6}
+GOOD = ("none", "none-quick")  # no fault, asked of a patient and of a quick account
+_QUICK = frozenset({"stall", "none-quick"})
+LEFT = "left behind"
+PATIENT = {"first_byte": 60.0, "between_bytes": 60.0}
+
+
+@dataclass
+class Found:
+    """What a run has found. `wrong` has a sentence for each cell that fails."""
+
+    cells: int = 0
+    requests: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    wrong: dict[str, list[int]] = field(default_factory=dict)  # a sentence → the positions that it is true of
+
+    def note(self, sentence: str, position: int = 0) -> None:
+        self.wrong.setdefault(sentence, []).append(position)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.wrong.values()))
+
+    def shown(self) -> str:
+        """All that is wrong, a line for each kind of it."""
+        lines = [f"{sentence} [at {', '.join(map(str, places))}]" for sentence, places in sorted(self.wrong.items())]
+        return f"{self.count} wrong:\n" + "\n".join(lines)
+
+    def table(self, title: str) -> str:
+        ends = ", ".join(f"{count} {name}" for name, count in sorted(self.ends.items()))
+        return f"{title}: {self.cells} cells, {self.requests} requests ({ends}), {self.count} wrong"
+
+
+class Matrix:
+    """A gateway, an upstream and clients that stay for several runs."""
+
+    def __init__(self, running: Running, upstream: FaultyUpstream) -> None:
+        self.running, self.upstream = running, upstream
+        self.settle = SETTLE
+        self.port = int(running.url.rpartition(":")[2])
+        self._number = 0
+
+    async def run(self, cells: Iterable[Cell]) -> Found:
+        """Ask in every cell; what is left behind afterwards counts as wrong too."""
+        chosen, found = list(cells), Found()
+        before = await self._settled()
+        sdks, limit = Sdks(self.port), asyncio.Semaphore(AT_ONCE)
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = [
+                    group.create_task(self._ask(cell, sdks if sdk else None, limit))
+                    for cell in chosen for sdk in (False, True)
+                ]  # fmt: skip
+        finally:
+            await sdks.aclose()
+        self._judge([task.result() for task in asked], found)
+        found.cells = len(chosen)
+        after = await self._settled(before)
+        if after > before:
+            found.note(f"{LEFT}: (tasks, descriptors) were {before} and are {after}")
+        return found
+
+    async def _ask(self, cell: Cell, sdks: Sdks | None, limit: asyncio.Semaphore) -> tuple[Cell, str, Outcome]:
+        async with limit:
+            self._number += 1
+            name = f"c{self._number}-{'paced' if sdks else 'joined'}"
+            self.upstream.plan[name] = cell
+            model = f"{account_of(cell)}/{name}"
+            asking = sdks.ask if sdks else self._raw
+            try:
+                async with asyncio.timeout(HANG):
+                    return cell, model, await asking(cell.client, model, stream=cell.stream)
+            except TimeoutError:
+                return cell, model, Outcome(broken=f"no end within {HANG:g} s")
+
+    async def _raw(self, client: str, model: str, *, stream: bool) -> Outcome:
+        return await readers.ask(self.port, client, model, stream=stream)
+
+    def _judge(self, asked: Sequence[tuple[Cell, str, Outcome]], found: Found) -> None:
+        rows = self._rows()
+        for cell, model, out in asked:
+            found.requests += 1
+            found.ends[out.ended] += 1
+            raw = model.endswith("-joined")
+            wrong = [wrong_outcome(cell, out, raw=raw)]
+            if not out.broken:
+                wrong.append(wrong_row(cell, out, rows.get(model, [])))
+            name = model.rpartition("/")[2]
+            if self.upstream.asked.get(name) is not cell.stream:
+                wrong.append(f"the upstream was asked for stream {self.upstream.asked.get(name)}")
+            reader = "raw" if raw else "SDK"
+            for sentence in filter(None, wrong):
+                found.note(f"{cell.title} ({reader}): {sentence}", cell.position)
+
+    def _rows(self) -> dict[str, list[Turn]]:
+        journal = self.running.app.services.journal
+        journal.flush()
+        assert journal.rows is not None
+        made: dict[str, list[Turn]] = {}
+        for _, row in journal.rows.turns(limit=1_000_000):
+            made.setdefault(row.asked, []).append(row)
+        return made
+
+    async def _settled(self, least: tuple[int, int] | None = None) -> tuple[int, int]:
+        """(tasks, descriptors) once every turn is over; no more than `least`, if that is reached in time."""
+        self.upstream.drop()
+        seen = (0, 0)
+        for _ in range(int(self.settle / 0.05)):
+            last, seen = seen, self._left()
+            if self.running.app.services.limits.open == 0 and (seen <= least if least else seen == last):
+                break
+            await asyncio.sleep(0.05)
+        return seen
+
+    def _left(self) -> tuple[int, int]:
+        gc.collect()
+        loop: Any = self.running.loop
+        return len(asyncio.all_tasks(loop)), sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def account_of(cell: Cell) -> str:
+    return f"{cell.upstream}-{cell.engine}-{'quick' if cell.fault in _QUICK else 'patient'}"
+
+
+def _config(port: int) -> GatewayConfig:
+    accounts = {
+        f"{name}-{engine}-{word}": Account(
+            base_url=f"http://127.0.0.1:{port}/{name}", key="sk-up-000000", engine=engine,
+            options={"timeouts": limits}, **PROVIDERS[name],
+        )
+        for name in UPSTREAMS for engine in ENGINES for word, limits in (("quick", QUICK), ("patient", PATIENT))
+    }  # fmt: skip
+    # A breaker that opened would answer in place of the upstream.
+    engine = Config(providers=accounts, retries=0, breaker=Policy(failures=10**9))
+    return GatewayConfig(engine=engine, journal=JournalTable(path="memory"), state=StateTable(path="memory"))
+
+
+@asynccontextmanager
+async def matrix(client: str, engine: str) -> AsyncIterator[Matrix]:
+    """Everything started, and warmed by one good answer from each upstream in each form."""
+    async with FaultyUpstream() as upstream:
+        running = Running(App(_config(upstream.port), env={}))
+        await asyncio.to_thread(running.__enter__)
+        try:
+            made = Matrix(running, upstream)
+            for fault in GOOD:
+                found = await made.run(good_cells(client, engine, fault))
+                # What the first requests have opened (pools, SDK clients) stays; a leak shows in later runs.
+                assert not [wrong for wrong in found.wrong if not wrong.startswith(LEFT)], found.shown()
+            yield made
+        finally:
+            await asyncio.to_thread(running.__exit__)
+
+
+def good_cells(client: str, engine: str, fault: str = "none") -> list[Cell]:
+    """The answer without a fault, from every upstream in each form."""
+    return [Cell(client, upstream, engine, stream, fault, 0) for upstream in UPSTREAMS for stream in (True, False)]
