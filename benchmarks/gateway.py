@@ -40,9 +40,11 @@ models = ["n1"]
 
 
 class Process:
-    """A process that listens."""
+    """A process that listens. `log`: where its standard error goes on, behind the line that it starts with."""
 
-    def __init__(self, *words: str, said: str = "ready", env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *words: str, said: str = "ready", env: dict[str, str] | None = None, log: Path | None = None
+    ) -> None:
         import os
 
         stream: dict[str, Any] = {"stdout": subprocess.PIPE} if said == "ready" else {"stderr": subprocess.PIPE}
@@ -51,6 +53,15 @@ class Process:
         line = out.readline()
         assert said in line, line
         self.pid = self._made.pid
+        self._pump: subprocess.Popen[bytes] | None = None
+        if log is not None:
+            with log.open("wb") as file:
+                self._pump = subprocess.Popen(["cat"], stdin=out, stdout=file)
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._made.poll()
 
     @property
     def cpu(self) -> float:
@@ -73,6 +84,8 @@ class Process:
     def stop(self) -> None:
         self._made.terminate()
         self._made.wait(30)
+        if self._pump is not None:
+            self._pump.wait(30)
         for pipe in (self._made.stdout, self._made.stderr):
             if pipe is not None:
                 pipe.close()
@@ -271,22 +284,52 @@ def soak(streams: int = 500, seconds: float = 60.0) -> None:
     print(f"{before:.0f} MB before; {early:.0f} MB after a quarter of the time, {late:.0f} MB at the end")
 
 
-if __name__ == "__main__":
-    options = argparse.ArgumentParser(description=__doc__)
+def main() -> int:
+    options = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
     options.add_argument("--load", action="store_true", help="500 streams of 25 events a second, for a minute")
     options.add_argument("--seconds", type=float, default=60.0)
     options.add_argument("--rivals", action="store_true", help="beside LiteLLM and Portkey, where they are installed")
     options.add_argument("--watched", action="store_true", help="with somebody at the inspector beside with nobody")
     options.add_argument("--asked", action="store_true", help="requests from one line to a coding agent's")
+    options.add_argument("--against", metavar="REV", help="this tree beside another revision: CPU per stream")
+    options.add_argument("--rounds", type=int, default=24, help="with --against: rounds (24)")
+    options.add_argument("--streams", type=int, default=100, help="with --against: streams in a round (100)")
+    options.add_argument(
+        "--pairs", nargs="*", default=[], help="with --against: only these, such as chat-chat:recorded"
+    )
+    options.add_argument("--limit", type=float, default=0.05, help="with --against: share that the new one may lose")
+    options.add_argument("--write", metavar="FILE", type=Path, help="with --against: store the table, too")
     chosen = options.parse_args()
     if chosen.load:
         soak(seconds=chosen.seconds)
-    else:
-        if chosen.watched:
-            from benchmarks.watched import report
-        elif chosen.asked:
-            from benchmarks.asked import report
-        elif chosen.rivals:
-            from benchmarks.rivals import report
-        made = report()
-        print(made.text, *(f"\nLimit broken: {limit}." for limit in made.broken))
+        return 0
+    found = _section(chosen)
+    print(found.text, *(f"\nLimit broken: {limit}." for limit in found.broken))
+    if chosen.write is not None:
+        chosen.write.write_text(found.text + "\n")
+    return 1 if chosen.against and found.broken else 0
+
+
+def _section(chosen: argparse.Namespace) -> Section:
+    if chosen.against:
+        from benchmarks import against
+
+        more = {"rounds": chosen.rounds, "streams": chosen.streams, "pairs": chosen.pairs, "limit": chosen.limit}
+        return against.report(chosen.against, **more)
+    if chosen.watched:
+        from benchmarks.watched import report as watched
+
+        return watched()
+    if chosen.asked:
+        from benchmarks.asked import report as asked
+
+        return asked()
+    if chosen.rivals:
+        from benchmarks.rivals import report as rivals
+
+        return rivals()
+    return report()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

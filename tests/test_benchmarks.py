@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import floor, peers, sse, translate
+from benchmarks import against, floor, peers, provider_streams, sse, translate
 from benchmarks.timing import Times, table
-from penstock.bridge import bridge
+from penstock.bridge import bridge, parser
+from penstock.events import Finish, TextDelta
+from penstock.protocols import decoder
 
 PAIRS = pytest.mark.parametrize("pair", floor.PAIRS, ids=lambda pair: f"{pair.source} to {pair.target}")
 
@@ -43,3 +45,33 @@ def test_a_ratio_is_that_of_the_calm_rounds() -> None:
 
 def test_a_table_is_markdown() -> None:
     assert table(["what", "µs"], [["a", "1"]]) == "| what | µs |\n|---|---:|\n| a | 1 |"
+
+
+@pytest.mark.parametrize("shape", provider_streams.SHAPES)
+@pytest.mark.parametrize("dialect", ["chat", "anthropic", "responses", "gemini"])
+def test_the_streams_of_the_comparison_are_whole(dialect: str, shape: str) -> None:
+    protocol = {"chat": "openai-chat"}.get(dialect, dialect)
+    frames = parser("sse")
+    made = decoder(protocol)
+    events = [*made.feed([*frames.feed(provider_streams.frames(dialect, shape)), *frames.finish()]), *made.finish()]
+    assert isinstance(events[-1], Finish)
+    assert events[-1].reason == ("calls" if shape == "recorded" else "stop")
+    assert sum(isinstance(event, TextDelta) for event in events) >= 28
+
+
+@pytest.mark.slow
+def test_a_revision_is_compared_with_this_tree() -> None:
+    found = against.report(
+        "HEAD", rounds=2, streams=16, pairs=["chat-chat:synthetic", "anthropic-chat:recorded"], limit=9
+    )
+    assert found.broken == []
+    ratios = [float(line.split("|")[4]) for line in found.text.splitlines() if " → " in line]
+    assert len(ratios) == 2
+    assert all(0.2 < ratio < 5 for ratio in ratios)
+
+
+def test_an_unknown_revision_or_pair_is_said() -> None:
+    with pytest.raises(SystemExit, match="no-such-revision"), against.checked_out("no-such-revision"):
+        pass
+    with pytest.raises(SystemExit, match="chat-chat-usage"):
+        against.chosen_pairs(["chat-nobody"])
