@@ -38,6 +38,16 @@ test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode ## everything
 fast: .venv/.stamp-dev ## the tests that take less than a minute
 	$(PYTEST) -m "not slow and not corpus and not node and not exhaustive" $(ARGS)
 
+.PHONY: test-all
+test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
+	$(BIN)/python -m tools.test_all $(ARGS)
+
+MINUTES ?= 10
+STREAMS ?= 300
+.PHONY: soak
+soak: .venv/.stamp-dev ## streams, faults, leaving clients and reloads for MINUTES (10) with STREAMS (300) at once
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --streams $(STREAMS) $(ARGS)
+
 .PHONY: check lint format-check mypy pyright contracts
 check: lint format-check mypy pyright contracts ## ruff, format, mypy, pyright, import contracts
 

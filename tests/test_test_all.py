@@ -1,0 +1,97 @@
+"""`tools/test_all.py`: how the work is cut, what is remembered, and what is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tools import test_all as runner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLLECTED = """\
+tests/faults/test_fault_matrix.py::test_the_whole_fault_matrix[native-gemini]
+tests/faults/test_fault_matrix.py::test_the_whole_fault_matrix[sdk-gemini]
+tests/store/test_kills.py::test_a[one]
+tests/store/test_kills.py::test_b
+
+4/900 tests collected (896 deselected) in 3.2s
+"""
+PRINTED = """\
+..                                                                       [100%]
+==================================== tables ====================================
+fault matrix, gemini, native: 784 cells, 1568 requests, 0 wrong
+another line of figures
+=========================== short test summary info ============================
+FAILED tests/test_x.py::test_y - 3 passed in a story
+1 failed, 12 passed, 2 skipped in 3.20s
+"""
+
+
+def test_large_files_are_cut_by_test_and_others_are_one_slice() -> None:
+    made = runner.exhaustive_slices(COLLECTED.splitlines())
+    assert [one.name for one in made] == [
+        "tests/faults/test_fault_matrix.py::test_the_whole_fault_matrix[native-gemini]",
+        "tests/faults/test_fault_matrix.py::test_the_whole_fault_matrix[sdk-gemini]",
+        "tests/store/test_kills.py",
+    ]
+    assert all(one.words[-1] == one.name for one in made)
+
+
+def test_the_suite_is_cut_by_folder(tmp_path: Path) -> None:
+    for name in ("test_a.py", "b/test_b.py", "b/c/test_c.py", "b/helper.py", "node_modules/x/test_d.py"):
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / name).touch()
+    made = {one.name: one.words for one in runner.suite_slices(tmp_path / "tests")}
+    assert {name: words[-1] for name, words in made.items()} == {
+        "suite tests": "tests/test_a.py",
+        "suite tests/b": "tests/b/test_b.py",
+        "suite tests/b/c": "tests/b/c/test_c.py",
+    }
+    assert all("not exhaustive" in words for words in made.values())
+
+
+def test_counts_and_figures_are_read_from_what_pytest_prints() -> None:
+    assert runner.counts_of(PRINTED) == {"failed": 1, "passed": 12, "skipped": 2}
+    assert runner.figures_of(PRINTED)[0].startswith("fault matrix, gemini")
+    assert len(runner.figures_of(PRINTED)) == 2
+    assert runner.counts_of("nothing at all") == {}
+
+
+def test_a_slice_that_passed_is_not_run_again_and_a_failed_one_is(tmp_path: Path) -> None:
+    state = runner.State(tmp_path, "tree")
+    good, bad = runner.Slice("tests/a.py::x[1]", ()), runner.Slice("b", ())
+    state.save(runner.Result(good.name, passed=True, seconds=3.0, counts={"passed": 2}))
+    state.save(runner.Result(bad.name, passed=False, seconds=1.0))
+    again = runner.State(tmp_path, "tree")
+    found = again.load(good)
+    assert found is not None
+    assert (found.seconds, found.counts) == (3.0, {"passed": 2})
+    assert again.load(bad) is None
+    assert runner.State(tmp_path, "another tree").load(good) is None
+    again.restart()
+    assert again.load(good) is None
+
+
+def test_slices_run_on_behind_a_failure_and_resume(tmp_path: Path) -> None:
+    good = tmp_path / "test_good.py"
+    good.write_text("def test_it(record_property):\n    record_property('table', 'figures: 7')\n")
+    bad = tmp_path / "test_bad.py"
+    bad.write_text("def test_it():\n    assert False\n")
+    chosen = [
+        runner.Slice(name, ("-p", "no:xdist", "-p", "no:cacheprovider", str(file)))
+        for name, file in (("bad", bad), ("good", good))
+    ]
+    state = runner.State(tmp_path / "state", "tree")
+    first = runner.run_all(chosen, state)
+    assert [(one.name, one.passed) for one in first] == [("bad", False), ("good", True)]
+    assert "1 of 2 slices failed" in runner.summary(first)
+    good.write_text("def test_it():\n    assert False\n")  # it is not asked again
+    bad.write_text("def test_it():\n    pass\n")
+    second = runner.run_all(chosen, state)
+    assert [one.passed for one in second] == [True, True]
+    assert "all 2 slices passed" in runner.summary(second)
+
+
+def test_the_tree_has_a_name_of_its_own() -> None:
+    assert runner.tree_hash() == runner.tree_hash()
