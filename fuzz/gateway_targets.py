@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import h11
 import msgspec
 
-from fuzz.http_targets import FakeTransport, event_loop
 from fuzz.mutation import JsonMutator, LinesMutator
 from fuzz.request_targets import bodies
 from fuzz.target import BrokenPromiseError, Target, Verdict, promise
+from fuzz.transport import FakeTransport, event_loop
 from penstock.errors import InputError
 from penstock.gateway.app import App
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read

@@ -1,4 +1,4 @@
-"""Targets for streams: every decoder (streams and whole answers), every encoder, every framing, transforms of events."""
+"""Targets for streams: every decoder (streams and whole answers), every encoder, transforms of events."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from fuzz.target import BrokenPromiseError, Target, Verdict, cut, pick, promise
 from penstock import events as ev
 from penstock import protocols
 from penstock.errors import InputError
-from penstock.framing import PARSERS, WRITERS, BedrockChunks, detect
+from penstock.framing import PARSERS, WRITERS, BedrockChunks
 from penstock.grammar import PARTS, Guard
-from penstock.guess import guess
 from penstock.jsontext import is_json
 from penstock.shaping.citations import CitationLinks
 from penstock.shaping.namespace import Namespace
@@ -22,7 +21,7 @@ from penstock.shaping.think import ThinkTags
 from penstock.shaping.voices import Voices
 from penstock.vscode import VSCodeStream
 from tests import running
-from tests.cases import WHOLE, Case, cases
+from tests.cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -214,74 +213,6 @@ def check_think_tags(data: bytes) -> Verdict:
     return bool(joined[0]["reasoning"]), (len(found), bool(joined[0]["text"]))
 
 
-# ── framings ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def check_framing(data: bytes, *, name: str) -> Verdict:
-    """The same frames in any cutting, and a written frame can be read again."""
-    try:
-        parser = PARSERS[name]()
-        frames = [*parser.feed([data]), *parser.finish()]
-    except InputError as error:
-        return False, type(error).__name__
-    if name != "websocket":  # there a chunk is a message
-        other = PARSERS[name]()
-        again = [frame for chunk in cut(data) for frame in other.feed([chunk])]
-        promise([*again, *other.finish()] == frames, "cut in pieces it gives other frames")
-    promise(
-        sum(len(label) + len(payload) for label, payload in frames) <= 2 * len(data) + 64, "more came out than went in"
-    )
-    _check_written(frames)
-    return bool(frames), (min(len(frames), 5), len({label for label, _ in frames}))
-
-
-def _check_written(frames: list[Frame]) -> None:
-    """Payloads of one line survive being written as server-sent events and as lines."""
-    plain = [(b"", payload) for _, payload in frames if payload.strip() and not set(payload) & {0x0A, 0x0D}]
-    writer, parser = WRITERS["sse"](), PARSERS["sse"]()
-    data = b"".join([*writer.feed(plain), *writer.finish()])
-    promise([*parser.feed([data]), *parser.finish()] == plain, "frames that were written are read as others")
-
-
-def check_detection(data: bytes) -> Verdict:
-    """A framing and a protocol are found, or there is a typed error; more bytes do not change a framing once found."""
-    place = pick(data, range(len(data) + 1), 3)
-    early, found = detect(data[:place]), detect(data)
-    promise(early is None or early == found, f"{early} became {found} with more bytes")
-    try:
-        return True, (found, guess(data))
-    except InputError as error:
-        return found is not None, (found, type(error).__name__)
-
-
-def framing_seeds(name: str) -> list[bytes]:
-    if name == "eventstream+sse":
-        writer = WRITERS[name]()
-        chat = [running.batches([case.body], case.framing) for case in cases("openai-chat")[:6] if case.streamed]
-        return [b"".join(writer.feed([frame for batch in batches for frame in batch])) for batches in chat]
-    found = [case for case in cases() if case.framing != WHOLE and name in {case.framing, "auto", "websocket"}]
-    return [case.body for case in found if len(case.body) <= LONGEST_SEED // 3][:200]
-
-
-def load_framing(name: str) -> tuple[Sequence[bytes], Mutator, Check]:
-    words = (
-        b"data: ",
-        b"event: x\n",
-        b"id: 1\n",
-        b"retry: 1\n",
-        b"\n\n",
-        b"\r\n\r\n",
-        b":\n",
-        b"[",
-        b"]",
-        b",",
-        b"\x00\x00\x00\x10",
-    )
-    seeds = framing_seeds(name)
-    made: Mutator = StreamMutator(seeds, name) if name.startswith("eventstream") else BytesMutator(words)
-    return seeds, made, partial(check_framing, name=name)
-
-
 # ── the list ──────────────────────────────────────────────────────────────────────────────────────
 
 THINK_SEEDS = (
@@ -308,7 +239,7 @@ def _short_cases() -> list[Case]:
 
 def targets() -> list[Target]:
     """All targets of this module."""
-    event, frame = "an event other than start, fault or unknown comes out", "a frame comes out"
+    event = "an event other than start, fault or unknown comes out"
     made = [Target(f"decode-{name}", event, partial(load_stream, name)) for name in running.sources()]
     whole = [name for name in running.sources() if seeds_of(name, streamed=False)]
     made += [Target(f"body-{name}", event, partial(load_body, name)) for name in whole]
@@ -316,10 +247,8 @@ def targets() -> list[Target]:
         Target(f"encode-{name}", event, partial(_load_events, partial(check_encode, target=name)))
         for name in running.targets()
     ]
-    made += [Target(f"framing-{name}", frame, partial(load_framing, name)) for name in PARSERS]
     return [
         *made,
-        Target("framing-detection", "a framing is found", partial(_load_mixed, check_detection)),
         Target("transforms", event, partial(_load_events, check_transforms)),
         Target("vscode-adapter", "a part comes out", partial(_load_mixed, check_host_parts)),
         Target("think-tags", "some of it is reasoning", lambda: (THINK_SEEDS, BytesMutator(TAGS), check_think_tags)),

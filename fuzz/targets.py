@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fuzz import gateway_targets, http_targets, request_targets, stream_targets, text_targets
+from fuzz import framing_targets, gateway_targets, http_targets, request_targets, stream_targets, text_targets
 
 if TYPE_CHECKING:
     from fuzz.target import Target
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 @cache
 def targets() -> dict[str, Target]:
     """Every target by its name."""
-    modules = (stream_targets, request_targets, http_targets, gateway_targets, text_targets)
-    return {target.name: target for module in modules for target in module.targets()}
+    streams = [*stream_targets.targets(), *framing_targets.targets()]
+    others = (request_targets, http_targets, gateway_targets, text_targets)
+    return {target.name: target for target in [*streams, *(one for module in others for one in module.targets())]}
 
 
 def chosen(names: list[str]) -> list[Target]:
