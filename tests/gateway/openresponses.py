@@ -225,6 +225,7 @@ class Socket:
 
 @contextmanager
 def socket(url: str, path: str = "/v1/responses", **headers: str) -> Iterator[Socket]:
-    """A WebSocket of a gateway."""
-    with connect(url.replace("http", "ws", 1) + path, additional_headers=headers, open_timeout=LIMIT) as made:
+    """A WebSocket of a gateway. The client sends no pings: a server that applies back pressure does not read them."""
+    address = url.replace("http", "ws", 1) + path
+    with connect(address, additional_headers=headers, open_timeout=LIMIT, ping_interval=None) as made:
         yield Socket(made)

@@ -44,7 +44,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def _scope(key: str) -> dict[str, Any]:
-    return {"headers": [(b"authorization", f"Bearer {key}".encode())]}
+    return {"path": "/v1/responses", "headers": [(b"authorization", f"Bearer {key}".encode())]}
 
 
 def keys_in(folder: Path) -> KeyFile:
