@@ -56,7 +56,11 @@ class Writer:
         self.on_failure: Callable[[], None] = lambda: None  # called for each, in the writer's thread
         self._jobs: deque[Job] = deque()
         # Readers of a file have a connection of their own, and wait for no batch; one in memory has no other.
-        self._reader = connect(path, create=create) if path != ABSENT else self.connection
+        try:
+            self._reader = connect(path, create=create) if path != ABSENT else self.connection
+        except BaseException:
+            self.connection.close()
+            raise
         self.connection.execute("PRAGMA busy_timeout=0")  # `Held` asks again, sooner than SQLite would
         self._lock = threading.Lock()  # around the reader
         self._readers: ThreadPoolExecutor | None = None
