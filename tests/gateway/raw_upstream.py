@@ -36,6 +36,7 @@ class RawUpstream:
         self.requests: list[Request] = []
         self.connections: list[bytearray] = []
         self.errors: list[str] = []
+        self.closed = threading.Semaphore(0)  # released once for each connection that has ended
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
@@ -85,6 +86,7 @@ class RawUpstream:
             pass  # the gateway has left
         finally:
             made.close()
+            self.closed.release()
 
     def _read(self, parser: h11.Connection, made: socket.socket, log: bytearray) -> Request | None:
         head: h11.Request | None = None

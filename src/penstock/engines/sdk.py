@@ -16,6 +16,7 @@ import msgspec
 from penstock.engines import tls
 from penstock.engines.proxies import proxy_for
 from penstock.engines.reading import Decoding
+from penstock.engines.sdk_clients import SdkClients
 from penstock.engines.trouble import broken, late, refused
 from penstock.engines.vendors import VENDORS, keep
 from penstock.errors import ProviderError, provider_error
@@ -23,15 +24,16 @@ from penstock.events import Fault
 from penstock.http.request_head import check_request, check_url
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from penstock.diagnostics import Diagnostic
     from penstock.engines.job import Job, Outgoing, Pair
+    from penstock.engines.options import RequestOptions
+    from penstock.engines.sdk_clients import SdkClient
     from penstock.engines.vendors import Vendor
     from penstock.events import AnyEvent
 
 T = TypeVar("T")
-_KEPT = 64  # clients at most
 _MOMENT = 1.0  # seconds that the end of a whole answer is waited for
 _settling: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
 
@@ -41,17 +43,12 @@ class Sdk:
 
     name = "sdk"
 
-    def __init__(self) -> None:
-        self._clients: dict[tuple[object, ...], Any] = {}
-        self._vendors: dict[tuple[type[Vendor], int], Vendor] = {}
-        self._retired: list[Any] = []
+    def __init__(self, *, idle_seconds: float = 0.0) -> None:
+        self.clients = SdkClients(idle_seconds)
         self._loaded: set[tuple[type[Vendor], str]] = set()
 
     async def aclose(self) -> None:
-        clients = [*self._clients.values(), *self._retired]
-        self._clients, self._retired, self._vendors = {}, [], {}
-        for client in clients:
-            await client.aclose()
+        await self.clients.aclose()
 
     def lacks(self, job: Job) -> str:
         """Why no client can do this; nothing where one can."""
@@ -72,57 +69,66 @@ class Sdk:
 
     async def open(self, job: Job) -> Speaking:
         """Ask, and wait for the answer to begin."""
-        source = Speaking(await self._vendor(job), job)
-        await _in_time(source.begin(), job)
+        client = await self._client(job)
+        source = Speaking(_vendor(client, job), job, lambda: self.clients.give_back(client))
+        try:
+            await _in_time(source.begin(), job)
+        except BaseException:
+            source.release()
+            raise
         return source
 
     async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
         """Ask for something that is no turn."""
-        vendor = await self._vendor(job)
+        client = await self._client(job)
 
         async def asked() -> tuple[Any, bytes]:
             out = await _signed(job)
             try:
-                return await vendor.fetch(out, job)
+                return await _vendor(client, job).fetch(out, job)
             except Exception as error:
                 raise await _told(error, job) from error
 
-        response, body = await _in_time(asked(), job)
+        try:
+            response, body = await _in_time(asked(), job)
+        finally:
+            self.clients.give_back(client)
         return _headers(response), body
 
-    async def _vendor(self, job: Job) -> Vendor:
+    async def _client(self, job: Job) -> SdkClient:
+        """The HTTP client for these options, which keeps the connections."""
         kind = VENDORS[job.provider.sdk]
         if (kind, job.protocol) not in self._loaded:
             await asyncio.to_thread(kind.load, job)  # others go on meanwhile, and no limit counts it
             self._loaded.add((kind, job.protocol))
-        http = self._client(kind, job)
-        found = self._vendors.get((kind, id(http)))
-        if found is None:
-            found = self._vendors[kind, id(http)] = kind(http)
-        return found
-
-    def _client(self, kind: type[Vendor], job: Job) -> Any:
-        """The HTTP client for these options, which keeps the connections."""
         options, web = job.options, kind.web()
         check_url(job.url)
         proxy = proxy_for(job.url, options)
         limits = options.timeouts  # the total is watched elsewhere, and is another for each try
         waits = (limits.connect, limits.first_byte, limits.between_bytes)
         key = (asyncio.get_running_loop(), web, proxy, waits, *tls.key_of(options))
-        found = self._clients.get(key)
-        if found is None:
-            patience = web.Timeout(
-                connect=limits.connect, read=max(limits.first_byte, limits.between_bytes), write=limits.first_byte,
-                pool=limits.connect,
-            )  # fmt: skip
-            found = self._clients[key] = web.AsyncClient(
-                verify=tls.context(options), proxy=proxy, trust_env=False, timeout=patience, follow_redirects=False,
-                limits=web.Limits(max_connections=None, max_keepalive_connections=None),
-                event_hooks={"response": [keep]},
-            )  # fmt: skip
-            while len(self._clients) > _KEPT:
-                self._retired.append(self._clients.pop(next(iter(self._clients))))
-        return found
+        return self.clients.borrow(key, lambda: _http_client(web, options, proxy))
+
+
+def _http_client(web: Any, options: RequestOptions, proxy: str | None) -> Any:
+    limits = options.timeouts
+    patience = web.Timeout(
+        connect=limits.connect, read=max(limits.first_byte, limits.between_bytes), write=limits.first_byte,
+        pool=limits.connect,
+    )  # fmt: skip
+    return web.AsyncClient(
+        verify=tls.context(options), proxy=proxy, trust_env=False, timeout=patience, follow_redirects=False,
+        limits=web.Limits(max_connections=None, max_keepalive_connections=None), event_hooks={"response": [keep]},
+    )  # fmt: skip
+
+
+def _vendor(client: SdkClient, job: Job) -> Vendor:
+    kind = VENDORS[job.provider.sdk]
+    found = client.vendors.get(kind)
+    if found is None:
+        found = client.vendors[kind] = kind(client.http)
+    made: Vendor = found
+    return made
 
 
 class Speaking:
@@ -130,7 +136,8 @@ class Speaking:
 
     raw = False
 
-    def __init__(self, vendor: Vendor, job: Job) -> None:
+    def __init__(self, vendor: Vendor, job: Job, released: Callable[[], None] | None = None) -> None:
+        self._released = released  # called once, when the client is not needed any more
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self._vendor = vendor
@@ -207,9 +214,17 @@ class Speaking:
         self._done = True
         return self._decoding.broken(fault)
 
+    def release(self) -> None:
+        """Let go of the client."""
+        released, self._released = self._released, None
+        if released is not None:
+            released()
+
     def settle(self) -> None:
         self._done = True
-        if self._payloads is not None:
+        if self._payloads is None:
+            self.release()
+        else:
             task = asyncio.get_running_loop().create_task(self.aclose() if self._decoding.over else self._rest())
             _settling.add(task)
             task.add_done_callback(_settling.discard)
@@ -225,9 +240,12 @@ class Speaking:
     async def aclose(self) -> None:
         self._done = True
         payloads, self._payloads = self._payloads, None
-        for thing in (payloads, self._response):
-            with contextlib.suppress(Exception):  # it is of no more interest
-                await getattr(thing, "aclose", _none)()
+        try:
+            for thing in (payloads, self._response):
+                with contextlib.suppress(Exception):  # it is of no more interest
+                    await getattr(thing, "aclose", _none)()
+        finally:
+            self.release()
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
