@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket as sockets
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
@@ -22,6 +24,8 @@ from tests.gateway.openresponses import LIMIT, socket, until
 from tests.gateway.running import SERVERS, answer, gateway
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.gateway.websocket_bytes import ConnectionBytes
     from penstock.testing import Reply, Seen
 
@@ -198,6 +202,32 @@ def test_half_a_message_counts_too() -> None:
         with socket(running.url) as ws:
             assert ws.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
         assert budget.used <= 400_000
+
+
+def test_a_client_that_sends_on_after_the_close_is_dropped() -> None:
+    """Uvicorn waits ten seconds for the client's close frame; what comes in its place is not kept."""
+    serve = Serve(pace=0.0, websocket_age=0.05)
+    with gateway(serve=serve) as (running, _), connect(running.url) as raw:
+        budget = running.app.services.websocket_bytes
+        while not raw.recv(4096).endswith(b"\x03\xe8"):  # the close frame, with code 1000
+            pass
+        with suppress(OSError):  # dropped
+            raw.sendall(bytes([0x81, 0xFF]) + (30 * MB).to_bytes(8, "big") + b"\0\0\0\0" + b"x" * (20 * MB))
+        assert budget.used < MB
+        until(lambda: budget.used == 0)
+
+
+@contextmanager
+def connect(url: str) -> Iterator[sockets.socket]:
+    """A WebSocket over a bare socket, without anybody who answers for the client."""
+    where = urlsplit(url)
+    with sockets.create_connection((where.hostname, where.port), timeout=LIMIT) as made:
+        head = (
+            f"GET /v1/responses HTTP/1.1\r\nhost: {where.netloc}\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+            "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        made.sendall(head.encode())
+        yield made
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────

@@ -103,7 +103,7 @@ class Connection:
     def __init__(self, visit: Visit, scope: Scope, receive: Receive, send: Send, account: ConnectionBytes) -> None:
         self._visit, self._scope, self._receive, self._send = visit, scope, receive, send
         self._bytes = account
-        account.give_up = self._give_up
+        account.give_up, account.lost = self._give_up, self._lost
         self._memory = ResponseMemory(account)
         self._inbox: deque[bytes] = deque()
         self._room = asyncio.Event()  # for one more request
@@ -134,7 +134,7 @@ class Connection:
         finally:
             listening.cancel()
             stopping.cancel()
-            self._bytes.give_up = None
+            self._bytes.give_up = self._bytes.lost = None
         if self._close:
             with suppress(Exception):  # it may be gone by now
                 async with asyncio.timeout(CLOSING):
@@ -158,6 +158,10 @@ class Connection:
             raw = b""
             self._make_room()
             self._news.set()
+        self._lost()
+
+    def _lost(self) -> None:
+        """The client has gone. A server may say so before its messages were all taken."""
         self._gone.set()
         self._news.set()
 

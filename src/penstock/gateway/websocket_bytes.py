@@ -37,25 +37,30 @@ class ByteBudget:
     def change(self, more: int) -> None:
         """Count bytes that came (or, below 0, went). Raises nothing: a connection that must end is told so."""
         self.used += more
-        while more > 0 and self.used > self.limit and self._connections:
-            most = max(self._connections, key=lambda one: one.spare)
+        while more > 0 and self.used > self.limit:
             before = self.used
-            if most.give_up is None or not most.spare:
+            most = max(self._connections, key=_spare, default=None)
+            if most is None or most.give_up is None:
                 return
             most.give_up()
             if self.used >= before:
                 return
 
 
+def _spare(connection: ConnectionBytes) -> int:
+    return connection.spare if connection.give_up is not None else -1
+
+
 class ConnectionBytes:
     """The bytes of one connection: of a message that is arriving, of messages that wait, of the one being answered.
 
     `remembered` are bytes of earlier turns, which count among those of all connections only. `give_up` is called when
-    all connections hold too much, and this one most; `resume` when it may be read from again.
+    all connections hold too much, and this one most; `resume` when it may be read from again; `lost` when the client
+    has gone.
     """
 
-    __slots__ = ("_budget", "_paused", "abandoned", "arriving", "give_up", "limit", "remembered", "resume", "waiting",
-                 "working")  # fmt: skip
+    __slots__ = ("_budget", "_paused", "abandoned", "arriving", "give_up", "limit", "lost", "remembered", "resume",
+                 "waiting", "working")  # fmt: skip
 
     def __init__(self, budget: ByteBudget, limit: int) -> None:
         self._budget = budget
@@ -63,6 +68,7 @@ class ConnectionBytes:
         self.arriving = self.waiting = self.working = self.remembered = 0
         self.give_up: Callable[[], None] | None = None
         self.resume: Callable[[], None] | None = None
+        self.lost: Callable[[], None] | None = None
         self.abandoned = False  # nothing that it sends is wanted any more
         self._paused = False
 
@@ -122,4 +128,6 @@ class ConnectionBytes:
         self._budget.disconnect(self)
         self._budget.change(-(self.arriving + self.waiting + self.working + self.remembered))
         self.arriving = self.waiting = self.working = self.remembered = 0
-        self.give_up = self.resume = None
+        lost, self.give_up, self.resume, self.lost = self.lost, None, None, None
+        if lost is not None:
+            lost()

@@ -20,6 +20,7 @@ try:
 except ImportError as error:
     raise MissingExtra("uvicorn", "serve") from error
 
+UNASKED = 256 * 1024  # bytes that a client may send while nobody reads messages: a handshake, a close frame
 LINGER = 2.0  # seconds that a client which was closed for holding too much has to read why
 _Base: Any = AutoWebSocketsProtocol or object
 
@@ -44,6 +45,9 @@ class CountedWebSocket(_Base):  # type: ignore[misc]
 
     def data_received(self, data: bytes) -> None:
         more = self._bytes.arrive(len(data))
+        if self._bytes.give_up is None and self._bytes.arriving > UNASKED:  # the application has not begun, or is done
+            self._bytes.abandon()
+            self.transport.close()
         if self._bytes.abandoned:  # read on, so that the close frame arrives, but keep nothing
             return
         super().data_received(data)  # pyright: ignore[reportUnknownMemberType]
