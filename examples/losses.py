@@ -40,7 +40,10 @@ async def ask(app: App, body: dict[str, Any]) -> tuple[dict[str, str], str]:
         said.append(message.get("body", b""))
 
     path = "/v1/chat/completions"
-    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": [(b"host", b"localhost")]}
+    scope = {
+        "type": "http", "method": "POST", "path": path, "query_string": b"", "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 0),  # this machine: without gateway keys nobody else is served
+    }  # fmt: skip
     await app(scope, receive, send)
     over.set()
     return head, b"".join(said).decode()

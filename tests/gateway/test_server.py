@@ -174,7 +174,7 @@ def test_a_client_that_leaves_does_not_hold_the_server_up() -> None:
         where = urlsplit(address)
         body = b'{"model":"replay/reasoning","stream":true}'
         with socket.create_connection((where.hostname, where.port), timeout=10) as rude:
-            head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+            head = f"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
             rude.sendall(head.encode() + body)
             assert rude.recv(4096).startswith(b"HTTP/1.1 200")
         assert httpx.get(f"{address}/healthz").status_code == 200
