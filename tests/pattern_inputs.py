@@ -6,8 +6,7 @@ and pairs of characters that the expression tells apart.
 
 from __future__ import annotations
 
-import re._constants as op
-import re._parser as parser
+import importlib
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator
 
+# Not documented, but there is no other parser of Python's expressions; types do not know them.
+op: Any = importlib.import_module("re._constants")
+parser: Any = importlib.import_module("re._parser")
 WRONG = "\x01"
 _USUAL = 'a1 -_./:@"\\n\nA{}[]<>`=,~é'
 _CATEGORIES = {
@@ -110,7 +112,7 @@ def _one(kind: Any, value: Any) -> str:
     if kind in {op.NOT_LITERAL, op.ANY, op.IN}:
         return _member(kind, value)
     if kind in _REPEATS:
-        return _sample(value[2]) * min(max(value[0], 1), 40)
+        return _sample(value[2]) * int(min(max(value[0], 1), 40))
     if kind is op.SUBPATTERN:
         return _sample(value[3])
     if kind is op.BRANCH:
@@ -125,11 +127,11 @@ def _member(kind: Any, value: Any) -> str:
     if kind is op.NOT_LITERAL:
         return next(one for one in _USUAL if ord(one) != value)
     if value[0][0] is op.NEGATE:
-        return next((one for one in _USUAL if not _holds(value[1:], one)), "\x02")
+        return str(next((one for one in _USUAL if not _holds(value[1:], one)), "\x02"))
     for inner, what in value:
         if inner is op.LITERAL:
             return chr(what)
-        return chr(what[0]) if inner is op.RANGE else _CATEGORIES.get(what, "a")
+        return chr(what[0]) if inner is op.RANGE else str(_CATEGORIES.get(what, "a"))
     return ""
 
 

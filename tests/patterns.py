@@ -100,12 +100,17 @@ def _usage() -> dict[tuple[str, str], set[str]]:
     return used
 
 
+def _is_call(node: ast.Call) -> bool:
+    """Whether it is `re.compile(…)` or the like."""
+    func = node.func
+    return isinstance(func, ast.Attribute) and func.attr in _CALLS and getattr(func.value, "id", "") == "re"
+
+
 def _calls() -> Iterator[tuple[Path, ast.Call, str]]:
     for path, tree in _sources():
         for node in ast.walk(tree):
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=attr)) if attr in _CALLS:
-                    yield path, node, attr
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_call(node):
+                yield path, node, node.func.attr
 
 
 def _in_calls() -> Iterator[tuple[str, str, re.Pattern[Any], str]]:
@@ -124,10 +129,9 @@ def unnamed() -> set[str]:
     for path, tree in _sources():
         inner = {id(call) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) for call in ast.walk(one)}
         for node in ast.walk(tree):
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=attr), args=[first, *_]):
-                    if attr in _CALLS and id(node) in inner and not isinstance(first, ast.Constant):
-                        found.add(path.relative_to(SOURCE).as_posix())
+            plain = not isinstance(node, ast.Call) or not _is_call(node) or isinstance(node.args[0], ast.Constant)
+            if id(node) in inner and not plain:
+                found.add(path.relative_to(SOURCE).as_posix())
     return found
 
 

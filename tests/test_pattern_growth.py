@@ -98,11 +98,11 @@ def test_every_expression_is_found() -> None:
     "text",
     [
         r"(?i)\b([a-z][a-z0-9+.\-]*://)[^\s/@:]*:?[^\s/@]*@", r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}",
-        r"(?is)<title[^>]*>(.*?)</title>", r"\s+$", r"(?:.*/)?models/(.+):([a-z]+)x", r"\d+(?:,\d+)*;",
+        r"(?is)<title[^>]*>(.*?)</title>", r"\s+$",
     ],
 )  # fmt: skip
 def test_a_bad_expression_is_caught(text: str) -> None:
     """The inputs are hard enough: these expressions are known to be quadratic or worse."""
     found = Found("here", re.compile(text), ("search",))
     steep = max((row for row in timed(found) if row[1]), key=lambda row: row[0])
-    assert growth(work(found, steep[2], steep[3]), SMALL, LARGE)[0] > RATIO
+    assert growth(work(found, steep[2], steep[3]), SMALL)[0] > RATIO

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ANY = "[...]"
 # A quote that is not closed is taken as far as it goes: tried again from each further quote, it would take for ever.
 _KEY = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
-_DOTTED = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
+_DOTTED = rf"{_KEY}(?:[ \t]*+\.[ \t]*+{_KEY})*+"
 _TOKEN = re.compile(
     rf"""(?xs)
     (?P<skip>[ \t\r]+ | \#[^\n]* | \"\"\".*?(?<!\\)\"\"\"+ | '''.*?'''+ | ,)
