@@ -105,4 +105,5 @@ def test_a_bad_expression_is_caught(text: str) -> None:
     """The inputs are hard enough: these expressions are known to be quadratic or worse."""
     found = Found("here", re.compile(text), ("search",))
     steep = max((row for row in timed(found) if row[1]), key=lambda row: row[0])
-    assert growth(work(found, steep[2], steep[3]), SMALL)[0] > RATIO
+    make = work(found, steep[2], steep[3])
+    assert seconds(make(2 * LARGE), 2) > RATIO * seconds(make(LARGE), 2)
