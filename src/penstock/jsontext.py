@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.json_depth import SHALLOW, NestingError, decode_deep, exceeds_depth, is_valid, nesting_error
+from penstock.json_depth import SHALLOW, NestingError, decode_deep, entries, exceeds_depth, is_valid, nesting_error
 
 _PATH = re.compile(r" - at `\$([^`]*+)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -147,7 +147,7 @@ def clean(value: Any) -> Any:
     while level:
         inner: list[Any] = []
         for parent in level:
-            for key, child in parent.items() if type(parent) is dict else enumerate(parent):
+            for key, child in entries(parent):
                 made = _cleaned(child)
                 parent[key] = made
                 if made is not child and not isinstance(made, str):

@@ -153,7 +153,7 @@ class PartWriter(Draft):
             self.lose("traces")
             return []
         given = plain_or_raw(json or "{}")
-        if "toolType" not in own and not isinstance(given, dict):
+        if "toolType" not in own and type(given) is not dict:
             self.lose("traces")
             return []
         inner = {"toolType": own["toolType"], field: given} if "toolType" in own else given
