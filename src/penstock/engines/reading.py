@@ -23,6 +23,7 @@ from penstock.stage import Pipe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
     from penstock.engines.incoming import Incoming
     from penstock.engines.job import Glide, Job, Pair, Step
@@ -223,8 +224,8 @@ class Reading:
         return self._decoding.diagnostics
 
     @property
-    def irregular(self) -> int:
-        return self._decoding.decoder.irregular
+    def decoder(self) -> Decoder:
+        return self._decoding.decoder
 
     @property
     def malformed(self) -> int:

@@ -23,6 +23,7 @@ from penstock.secrecy import hide_headers
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
     from penstock.engines.job import Glide, Job, Pair, Source, Step
     from penstock.engines.record import Record
@@ -228,9 +229,9 @@ class Reply:
         return getattr(self._source, "framing", "auto")
 
     @property
-    def irregular(self) -> int:
-        """How many frames so far the strict reader refused, readable or not."""
-        return getattr(self._source, "irregular", 0)
+    def decoder(self) -> Decoder | None:
+        """What reads the frames, where the source reads bytes; it counts those that are irregular."""
+        return getattr(self._source, "decoder", None)
 
     @property
     def malformed(self) -> int:

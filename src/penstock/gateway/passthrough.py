@@ -48,17 +48,29 @@ class Passthrough:
     """Fed (bytes, events) pairs; gives the bytes of whole frames. An unfinished frame waits, so that an error of the
     gateway never stands inside one. `withheld` counts the frames that the client did not get.
 
-    The reply counts frames that its strict reader refused, so that only their bytes are read a second time. Without a
-    reply every frame is.
+    The decoder counts frames that its strict reader refused, so that only their bytes are read a second time. Without
+    a decoder every frame is.
     """
 
-    __slots__ = ("_asked", "_buffer", "_irregular", "_last", "_reply", "_start", "_suspect", "_usage", "withheld")
+    __slots__ = (
+        "_asked",
+        "_buffer",
+        "_decoder",
+        "_irregular",
+        "_last",
+        "_reply",
+        "_start",
+        "_suspect",
+        "_usage",
+        "withheld",
+    )
 
     def __init__(self, asked: Asked, reply: Reply | None = None) -> None:
         self._asked, self._reply = asked, reply
         self._usage = asked.usage
         self._buffer = FrameBuffer()
-        self._irregular = 0  # as `Reply.irregular` at the last look
+        self._decoder = reply.decoder if reply is not None else None
+        self._irregular = 0  # as `Decoder.irregular` at the last look
         self._suspect = False  # a frame that was counted there may still wait in the buffer
         self._last = b""
         self._start: AnyEvent | None = None
@@ -73,10 +85,11 @@ class Passthrough:
         data = self._buffer.take(chunk)
         if events and type(events[-1]) is Fault:
             return self._failed(data, events[-1])
-        reply = self._reply
-        irregular = reply.irregular if reply is not None else -1
-        if self._suspect or irregular != self._irregular:
-            self._irregular = irregular if reply is not None else 0
+        decoder = self._decoder
+        if decoder is None:
+            data = self._without_malformed(data)
+        elif self._suspect or decoder.irregular != self._irregular:
+            self._irregular = decoder.irregular
             data = self._without_malformed(data)
         self._last = data or self._last
         if events and type(events[-1]) is Finish and b"error" in data:
