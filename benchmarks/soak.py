@@ -2,7 +2,7 @@
 
 `make soak` (`python -m benchmarks.soak --minutes 10 --streams 300`). The gateway runs in a process of its own with a
 journal on disk. After a warm-up its memory, descriptors and tasks must stay flat; at the end every turn that a client
-saw finish must be in the journal as finished, and every other one as what it was.
+saw finish must be in the journal as finished, and every other one as what it was. Needs Linux (/proc).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ EVERY = 2.0  # seconds between two looks
 RELOAD = 60.0  # seconds between two reloads; a quarter of a shorter run
 LIMIT = 0.05
 SPARE = 16  # descriptors and tasks that may come and go: connections that are being opened or closed
+_SHOWN = ("memory", "descriptors", "tasks", "streams")
 DRAIN = 30.0  # seconds for the last streams to end
 CONFIG = """
-state.path = "memory"
 breaker.failures = 1000000000
 retries = 0
 options.timeouts.between_bytes = 3.0
@@ -51,12 +51,17 @@ gemini = {{ base_url = "{base}", key = "none", like = "gemini" }}
 
 @dataclass(frozen=True)
 class Sample:
-    """A look at the gateway: seconds since the start, MB, descriptors, tasks."""
+    """A look at the gateway: seconds since the start, MB, descriptors, tasks; and how many streams were open.
+
+    Descriptors are counted without the sockets of clients and upstream, tasks without one for each stream: what is left
+    does not depend on the load, which a busy machine cannot keep even.
+    """
 
     at: float
     memory: float
     descriptors: int
     tasks: int
+    streams: int = 0
 
 
 @dataclass
@@ -92,7 +97,7 @@ class Verdict:
         ]  # fmt: skip
 
     def text(self) -> str:
-        rows = [[name, *(f"{value:.0f}" for value in self._row(name))] for name in ("memory", "descriptors", "tasks")]
+        rows = [[name, *(f"{value:.0f}" for value in self._row(name))] for name in _SHOWN]
         head = ["", "before", "first span", "least", "most", "last span", "after"]
         tally = self.tally
         counts = (
@@ -109,10 +114,11 @@ class Verdict:
         return [before, spans[0], min(spans), max(spans), spans[-1], after]
 
 
-def look(process: Process, tasks: Path, begun: float) -> Sample:
+def look(process: Process, tasks: Path, begun: float, tally: Tally) -> Sample:
     count = int(tasks.read_text()) if tasks.exists() else 0
     open_now = sum(1 for _ in Path(f"/proc/{process.pid}/fd").iterdir())
-    return Sample(time.monotonic() - begun, process.memory, open_now, count)
+    sockets = tally.open + len(Upstream.open)
+    return Sample(time.monotonic() - begun, process.memory, open_now - sockets, count - tally.busy, tally.busy)
 
 
 async def traffic(process: Process, gate: int, tasks: Path, chosen: argparse.Namespace, found: Verdict) -> None:
@@ -121,12 +127,12 @@ async def traffic(process: Process, gate: int, tasks: Path, chosen: argparse.Nam
     found.warm = min(WARM, seconds * 0.4)
     begun, reloaded = time.monotonic(), 0.0
     await asyncio.sleep(EVERY)
-    found.idle.append(look(process, tasks, begun))
+    found.idle.append(look(process, tasks, begun, found.tally))
     begun = time.monotonic()
     starting = asyncio.ensure_future(ramp(gate, chosen.streams, chosen.seed, found.tally, min(5.0, seconds / 5)))
     while (spent := time.monotonic() - begun) < seconds:
         await asyncio.sleep(min(EVERY, seconds / 50))
-        found.samples.append(look(process, tasks, begun))
+        found.samples.append(look(process, tasks, begun, found.tally))
         if spent - reloaded >= min(RELOAD, seconds / 4):
             os.kill(process.pid, signal.SIGHUP)
             found.reloads, reloaded = found.reloads + 1, spent
@@ -137,7 +143,7 @@ async def traffic(process: Process, gate: int, tasks: Path, chosen: argparse.Nam
     for transport in list(Upstream.open):
         transport.abort()  # the gateway lets go of idle connections whose other end is gone
     await asyncio.sleep(2 * EVERY)
-    found.idle.append(look(process, tasks, begun))
+    found.idle.append(look(process, tasks, begun, found.tally))
 
 
 async def drained(tally: Tally) -> None:
@@ -152,7 +158,8 @@ async def drained(tally: Tally) -> None:
 def tell(found: Verdict, seconds: float) -> None:
     last, tally = found.samples[-1], found.tally
     print(
-        f"{last.at:.0f} of {seconds:.0f} s: {last.memory:.1f} MB, {last.descriptors} descriptors, {last.tasks} tasks, "
+        f"{last.at:.0f} of {seconds:.0f} s: {last.memory:.1f} MB, {last.streams} streams, {last.descriptors} descriptors "
+        f"and {last.tasks} tasks besides, "
         f"{tally.turns} turns, {len(tally.broken)} broken",
         file=sys.stderr, flush=True,
     )  # fmt: skip

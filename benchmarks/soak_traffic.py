@@ -168,7 +168,8 @@ class Tally:
     broken: list[str] = field(default_factory=list)  # ends that no client understands
     asked: Counter[str] = field(default_factory=Counter)
     going: bool = True
-    open: int = 0
+    open: int = 0  # connections
+    busy: int = 0  # streams
 
     @property
     def turns(self) -> int:
@@ -182,6 +183,7 @@ class Client(asyncio.Protocol):
         self._port, self._dice, self._tally = port, dice, tally
         self._leaving: asyncio.TimerHandle | None = None
         self._id = ""
+        self._busy = False
 
     async def connect(self) -> None:
         await asyncio.get_running_loop().create_connection(lambda: self, HOST, self._port)
@@ -200,12 +202,17 @@ class Client(asyncio.Protocol):
         fault = dice.choice(FAULTS) if dice.random() < FAULTY else "ok"
         dialect = dice.choice(DIALECTS)
         self._tally.asked[fault] += 1
+        self._set_busy(now=True)
         self._id, self._head, self._tail, self._size = "", b"", b"", 0
         self._pair = f"{dialect} -> {self._name}, {fault}"
         self._transport.write(CLIENTS[self._name].request(f"{dialect}/{dialect}-{fault}"))
         if dice.random() < LEAVING:
             pause = dice.uniform(0.0, PACE * max(LENGTHS))
             self._leaving = asyncio.get_running_loop().call_later(pause, self._leave)
+
+    def _set_busy(self, *, now: bool) -> None:
+        self._tally.busy += now - self._busy
+        self._busy = now
 
     def _leave(self) -> None:
         self._leaving = None
@@ -231,6 +238,7 @@ class Client(asyncio.Protocol):
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None
+        self._set_busy(now=False)
         if any(mark in self._tail for mark in _FAILED):
             self._tally.failed.add(self._id)
         elif CLIENTS[self._name].end in self._tail:
@@ -245,6 +253,7 @@ class Client(asyncio.Protocol):
 
     def connection_lost(self, _: object) -> None:
         self._tally.open -= 1
+        self._set_busy(now=False)
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None

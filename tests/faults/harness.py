@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from penstock.store.journal import Turn
 
 AT_ONCE = 48
-HANG = 15.0  # seconds after which a client is said to hang
+HANG = 20.0  # seconds after which a client is said to hang
 SETTLE = 15.0  # seconds in which tasks and descriptors must be gone
 # For stalls alone: on a busy machine a good answer may be slower than that.
-QUICK = {"first_byte": 2.0, "between_bytes": 0.6}
+QUICK = {"first_byte": 4.0, "between_bytes": 0.6}
 GOOD = ("none", "none-quick")  # no fault, asked of a patient and of a quick account
 _QUICK = frozenset({"stall", "none-quick"})
 LEFT = "left behind"
@@ -152,7 +152,7 @@ class Matrix:
     def _left(self) -> tuple[int, int]:
         gc.collect()
         loop: Any = self.running.loop
-        return len(asyncio.all_tasks(loop)), sum(1 for _ in Path("/proc/self/fd").iterdir())
+        return len(asyncio.all_tasks(loop)), sum(1 for _ in Path("/dev/fd").iterdir())
 
 
 def account_of(cell: Cell) -> str:
