@@ -158,9 +158,8 @@ async def drained(tally: Tally) -> None:
 def tell(found: Verdict, seconds: float) -> None:
     last, tally = found.samples[-1], found.tally
     print(
-        f"{last.at:.0f} of {seconds:.0f} s: {last.memory:.1f} MB, {last.streams} streams, {last.descriptors} descriptors "
-        f"and {last.tasks} tasks besides, "
-        f"{tally.turns} turns, {len(tally.broken)} broken",
+        f"{last.at:.0f} of {seconds:.0f} s: {last.memory:.1f} MB, {last.streams} streams; besides them "
+        f"{last.descriptors} descriptors and {last.tasks} tasks; {tally.turns} turns, {len(tally.broken)} broken",
         file=sys.stderr, flush=True,
     )  # fmt: skip
 

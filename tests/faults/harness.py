@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.store.journal import Turn
 
 AT_ONCE = 48
-HANG = 20.0  # seconds after which a client is said to hang
+HANG = 40.0  # seconds after which a client is said to hang
 SETTLE = 15.0  # seconds in which tasks and descriptors must be gone
 # For stalls alone: on a busy machine a good answer may be slower than that.
 QUICK = {"first_byte": 4.0, "between_bytes": 0.6}
