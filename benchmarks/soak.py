@@ -54,7 +54,8 @@ class Sample:
     """A look at the gateway: seconds since the start, MB, descriptors, tasks; and how many streams were open.
 
     Descriptors are counted without the sockets of clients and upstream, tasks without one for each stream: what is left
-    does not depend on the load, which a busy machine cannot keep even.
+    does not depend on the load, which a busy machine cannot keep even. Where the gateway lags behind its clients, less than
+    nothing may be left, which counts as nothing.
     """
 
     at: float
@@ -78,15 +79,21 @@ class Verdict:
     def judge(self, limit: float) -> None:
         """Whether everything stayed flat after the warm-up: the medians of ten spans beside the first of them."""
         for name, spare in (("memory", 0.0), ("descriptors", SPARE), ("tasks", SPARE)):
-            spans = self.spans(name)
-            first = spans[0]
-            if worst := [value for value in spans if abs(value - first) > max(first * limit, spare)]:
-                self.wrong.append(f"{name} went from {first:.0f} to {worst[-1]:.0f}, more than {limit:.0%}")
+            first = self.spans(name)[0]
+            change = self._change(name)
+            if abs(change) > max(first * limit, spare):
+                self.wrong.append(f"{name} went from {first:.0f} to {first + change:.0f}, more than {limit:.0%}")
         before, after = self.idle
         for name in ("descriptors", "tasks"):
             if getattr(after, name) > getattr(before, name) + SPARE:
                 self.wrong.append(f"{getattr(after, name)} {name} after the load, {getattr(before, name)} before it")
         self.wrong += [f"not an end: {one}" for one in self.tally.broken[:5]]
+
+    def _change(self, name: str) -> float:
+        """The largest change from the first span. Fewer descriptors or tasks are no leak: a connection was closed."""
+        spans = self.spans(name)
+        changes = [value - spans[0] for value in spans]
+        return max(changes, key=abs) if name == "memory" else max(changes)
 
     def spans(self, name: str) -> list[float]:
         judged = [sample for sample in self.samples if sample.at >= self.warm] or self.samples
@@ -117,8 +124,8 @@ class Verdict:
 def look(process: Process, tasks: Path, begun: float, tally: Tally) -> Sample:
     count = int(tasks.read_text()) if tasks.exists() else 0
     open_now = sum(1 for _ in Path(f"/proc/{process.pid}/fd").iterdir())
-    sockets = tally.open + len(Upstream.open)
-    return Sample(time.monotonic() - begun, process.memory, open_now - sockets, count - tally.busy, tally.busy)
+    descriptors = max(0, open_now - tally.open - len(Upstream.open))
+    return Sample(time.monotonic() - begun, process.memory, descriptors, max(0, count - tally.busy), tally.busy)
 
 
 async def traffic(process: Process, gate: int, tasks: Path, chosen: argparse.Namespace, found: Verdict) -> None:
