@@ -119,7 +119,7 @@ class _Said:
     def _messages(self, inner: Any) -> Iterator[str]:
         """What a middleman quotes comes before what he says of it himself."""
         raw = as_object(self.error.get("metadata")).get("raw") if self._quotes < _QUOTES else None
-        quoted = loose(raw.encode()) if isinstance(raw, str) else raw
+        quoted = loose(raw.encode("utf-8", "surrogatepass")) if isinstance(raw, str) else raw
         if as_object(quoted):
             deeper = _Said(as_object(quoted), self._quotes + 1).message
             if deeper:

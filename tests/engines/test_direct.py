@@ -126,6 +126,21 @@ def test_what_is_not_http_is_said_to_be_none() -> None:
     asyncio.run(scene())
 
 
+def test_a_second_answer_behind_the_first_is_not_read() -> None:
+    """Its status and body would be taken for the first one's; the connection is closed after the answer."""
+    second = b"HTTP/1.1 500 No\r\ncontent-length: 4\r\n\r\nevil"
+
+    async def asked() -> None:
+        for answer in (SIZED, CHUNKED):
+            async with serving(answer + second) as (direct, url, seen):
+                for _ in range(2):
+                    assert await ask(direct, url) == (200, b"hello there")
+                    assert not direct._idle
+                assert len(seen) == 2
+
+    asyncio.run(asked())
+
+
 def test_a_connection_that_was_closed_in_the_meantime_costs_nothing() -> None:
     async def scene() -> None:
         async with serving(SIZED, close=True) as (direct, url, seen):

@@ -218,10 +218,7 @@ class Connection(asyncio.Protocol):
         except self._ways.tools.HttpParserUpgrade:
             self._failed(self._ways.web.ClientPayloadError("it wants to speak another protocol"))
         except self._ways.tools.HttpParserError as error:
-            web = self._ways.web
-            told: Any = web.ClientPayloadError(str(error)) if self._ready else web.ClientResponseError(None, ())
-            self._failed(told)
-            self.transport.abort()
+            self._unparsable(error)
         take, chunks = self._take, self._chunks
         if take is not None:
             piece = chunks.pop() if len(chunks) == 1 else self._waiting()
@@ -233,6 +230,15 @@ class Connection(asyncio.Protocol):
             self._held(len(data))
         if self._ready or self._error is not None:
             self._wake()
+
+    def _unparsable(self, error: Exception) -> None:
+        """What came is not HTTP, or is a second answer: the connection is not used again."""
+        if self._complete:  # the answer itself is whole
+            self._kept = False
+        else:
+            web = self._ways.web
+            self._failed(web.ClientPayloadError(str(error)) if self._ready else web.ClientResponseError(None, ()))
+        self.transport.abort()
 
     def _held(self, size: int) -> None:
         """What came must wait; when that is too much, the other side waits too."""
@@ -262,6 +268,10 @@ class Connection(asyncio.Protocol):
             self._failed(web.ClientPayloadError("the connection was closed before the answer was whole"))
 
     # ── httptools ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            raise ValueError("a second answer to one request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._size += len(name) + len(value)

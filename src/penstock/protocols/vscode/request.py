@@ -135,7 +135,7 @@ class _Reader:
         return [rq.Opaque(NAME, kind, part)] if read is None else read(self, part)
 
     def _text(self, part: Object) -> list[rq.AnyPart]:
-        if len(part) == 1:
+        if len(part) == 1 and "value" in part:
             return [rq.Text(part["value"])]
         made = rq.Text(reading.needed(part, "value"), reading.flag(part, "refusal") or False)
         made.extra = keep(NAME, reading.rest(part, _TEXT), mid=part.get("$mid"))
