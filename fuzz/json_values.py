@@ -34,7 +34,7 @@ DEEP: tuple[bytes, ...] = tuple(
     for depth in (200, 255, 257, 300, 1100)
     for token in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth, b'"%b"' % (b"[" * depth))
 )
-_MARKER = re.compile(rb'"@raw(\d+)@"')
+_MARKER = re.compile(rb'"@raw(\d{1,4})@"')
 _TOKENS = (*RAW, *DEEP)
 _PIECES = ("", " ", "\n", '"', "\\", "{", "}", "[1](", "<think>", "</", "\ufeff", "\u2028", "é", "🌊", "\x7f", "0", "-")
 _LARGEST_POOL = 200
@@ -88,7 +88,7 @@ def dump(value: Any) -> bytes:
         data = msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError, TypeError):
         data = json.dumps(value).encode()
-    return _MARKER.sub(lambda found: _TOKENS[int(found[1])], data) if b'"@raw' in data else data
+    return _MARKER.sub(lambda found: _TOKENS[int(found[1]) % len(_TOKENS)], data) if b'"@raw' in data else data
 
 
 def mutate(rng: random.Random, root: Any, pool: ValuePool) -> Any:
