@@ -11,7 +11,7 @@ from penstock import events as ev
 from penstock.codec import TOO_DEEP, Decoder, Encoder, Losses, Protocol
 from penstock.grammar import Grammar
 from penstock.input_limits import MAX_COUNT
-from penstock.jsontext import usable
+from penstock.jsontext import as_json, is_json, usable
 from penstock.pages import credible
 from penstock.parts import TRUNCATED
 
@@ -99,6 +99,12 @@ class EventsDecoder(Decoder):
             return ev.CallEnd(start.index, start.id, start.name, good, start.by, start.form, extra)
         return ev.CallCut(start.index, start.id, start.name, json, start.by, start.form, extra)
 
+    def _result(self, event: ev.Result) -> None:
+        """Encoders write the JSON of a result as it is, so it must be JSON; other text becomes a JSON string."""
+        if not is_json(event.json):
+            event = replace(event, json=usable(event.json) or as_json(event.json))
+        self._any(event)
+
     def _too_deep(self) -> None:
         self.diagnostics.add("too-deep", TOO_DEEP)
         if not self._grammar.inside:
@@ -130,6 +136,7 @@ class EventsDecoder(Decoder):
         ev.CallDelta: _call_delta,
         ev.CallEnd: _call_end,
         ev.CallCut: _call_end,
+        ev.Result: _result,
     }
 
 
