@@ -71,12 +71,12 @@ def nests_deeper(value: Any, limit: int = MAX_JSON_DEPTH) -> bool:
 
 
 def _children(parent: Any) -> Any:
-    return parent.values() if type(parent) is dict else parent  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return parent.values() if type(parent) is dict else parent  # pyright: ignore[reportUnknownVariableType]
 
 
 def entries(parent: Any) -> list[tuple[Any, Any]]:
     """What stands in an object or a list, by key or by place."""
-    return list(parent.items() if type(parent) is dict else enumerate(parent))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return list(parent.items() if type(parent) is dict else enumerate(parent))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def too_deep(data: bytes) -> bool:

@@ -57,14 +57,17 @@ def detect(prefix: bytes, fallback: str = "ndjson") -> str | None:
             return None
         if prelude_length(prefix[: PRELUDE.size]) is not None:
             return "eventstream"
-    text = prefix.lstrip(_BLANK)[:ENOUGH]  # never more, so that the cutting does not change the answer
+    text = prefix.lstrip(_BLANK)
+    if len(prefix) - len(text) > BLANKS:
+        return fallback
+    text = text[:ENOUGH]  # never more, so that the cutting does not change the answer
     if text.startswith(b"{"):
         return "ndjson"
     if text.startswith(b"["):
         return "jsonarray"
     if _FIRST_LINE.match(text) or _LATER_LINE.search(text):
         return "sse"
-    return fallback if len(text) == ENOUGH or (not text and len(prefix) > BLANKS) else None
+    return fallback if len(text) == ENOUGH else None
 
 
 class AutoParser:

@@ -153,10 +153,10 @@ class PartWriter(Draft):
             self.lose("traces")
             return []
         given = plain_or_raw(json or "{}")
-        if "toolType" not in own and type(given) is not dict:
+        if "toolType" not in own and not hasattr(given, "keys"):  # nothing that has fields of its own
             self.lose("traces")
             return []
-        inner = {"toolType": own["toolType"], field: given} if "toolType" in own else given
+        inner: Any = {"toolType": own["toolType"], field: given} if "toolType" in own else given
         around = {key: value for key, value in own.items() if key not in ("part", "toolType", "minted", "choice")}
         return [{kind: {**({} if own.get("minted") or not id else {"id": id}), **inner}, **around}]
 
