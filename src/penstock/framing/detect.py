@@ -58,9 +58,11 @@ def detect(prefix: bytes, fallback: str = "ndjson") -> str | None:
         if prelude_length(prefix[: PRELUDE.size]) is not None:
             return "eventstream"
     text = prefix.lstrip(_BLANK)
-    if len(prefix) - len(text) > BLANKS:
-        return fallback
-    text = text[:ENOUGH]  # never more, so that the cutting does not change the answer
+    return fallback if len(prefix) - len(text) > BLANKS else _told_by(text[:ENOUGH], fallback)
+
+
+def _told_by(text: bytes, fallback: str) -> str | None:
+    """The framing that a first text shows: never more than ENOUGH, so that the cutting does not change the answer."""
     if text.startswith(b"{"):
         return "ndjson"
     if text.startswith(b"["):
