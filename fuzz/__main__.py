@@ -28,7 +28,7 @@ def main() -> int:
         return _replay(options.target, options.replay)
     names = [target.name for target in chosen(options.target)]
     seed = options.seed if options.seed is not None else random.randrange(10**6)
-    share = options.minutes * 60 * options.jobs / len(names)
+    share = options.minutes * 60 * min(1.0, options.jobs / len(names))
     limits = Limits(options.inputs, options.past, 0.0 if options.inputs or options.past else share)
     print(f"{len(names)} targets, {options.jobs} at a time, seed {seed}", flush=True)
     since = time.monotonic()
