@@ -23,18 +23,24 @@ SHOWN = ("description", "title", "format", "nullable", "default", "enum", "requi
 """What a declaration tells of a schema, beside its type and what is inside; bounds and patterns it does not."""
 INSIDE = ("anyOf", "oneOf", "allOf")
 # A string that is not closed reaches to the end: tried again from each further quote, it would take for ever.
-_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"(\s*+:)?|\\?\Z)', re.DOTALL)
+_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"(\s*+:)?|(\\?\Z))', re.DOTALL)
 _ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ('\\"', '"'))
 
 
 def words_of(text: str) -> str:
     """The keys and strings of a JSON text."""
-    return _plain(" ".join(found[1] for found in _STRING.finditer(text)))
+    return _plain(" ".join(found[1] for found in _STRING.finditer(text) if found[3] is None))
 
 
 def declared_of(text: str) -> str:
     """A JSON text with bare keys and marked strings."""
-    return _plain(_STRING.sub(lambda found: f"{found[1]}:" if found[2] else f' " {found[1]} " ', text))
+    return _plain(_STRING.sub(_declared_string, text))
+
+
+def _declared_string(found: re.Match[str]) -> str:
+    if found[3] is not None:  # not closed
+        return found[0]
+    return f"{found[1]}:" if found[2] else f' " {found[1]} " '
 
 
 def _plain(text: str) -> str:

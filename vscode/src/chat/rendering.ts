@@ -9,7 +9,7 @@ const DEPTH = 24;
 const SHOWN = ["description", "title", "format", "nullable", "default", "enum", "required"];
 const INSIDE = ["anyOf", "oneOf", "allOf"];
 // A string that is not closed reaches to the end: tried again from each further quote, it would take for ever.
-const STRING = /"([^"\\]*(?:\\.[^"\\]*)*)(?:"(\s*:)?|\\?$)/gs;
+const STRING = /"([^"\\]*(?:\\.[^"\\]*)*)(?:"(\s*:)?|(\\?$))/gs;
 
 const mapping = (value: unknown): Schema =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Schema) : {};
@@ -23,11 +23,14 @@ export function rendered(tool: Tool, how: string): string {
 
 /** JSON that a call or a result holds. */
 export function held(text: string, how: string): string {
-  if (how === "words") return plain([...text.matchAll(STRING)].map((found) => found[1]).join(" "));
+  if (how === "words") return plain([...text.matchAll(STRING)].flatMap((found) => (found[3] === undefined ? [found[1]] : [])).join(" "));
   if (how === "declared")
-    return plain(text.replace(STRING, (_, said: string, key?: string) => (key ? `${said}:` : ` " ${said} " `)));
+    return plain(text.replace(STRING, declaredString));
   return text;
 }
+
+const declaredString = (all: string, said: string, key?: string, open?: string): string =>
+  open !== undefined ? all : key ? `${said}:` : ` " ${said} " `;
 
 const plain = (text: string): string => text.replaceAll("\\n", "\n").replaceAll("\\t", "\t").replaceAll('\\"', '"');
 
