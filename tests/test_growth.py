@@ -151,7 +151,7 @@ def _guessed(data: bytes) -> None:
         assert type(error).__module__.startswith("penstock"), error  # noqa: PT017
 
 
-@pytest.mark.parametrize("text", ['"\\', "[", '{"a":', "1", "-", " ", "\\ud800"])
+@pytest.mark.parametrize("text", ['"\\', "1", "-", " ", "\\ud800"])
 def test_texts_that_may_be_json(text: str) -> None:
     assert_linear(lambda size: lambda: usable(text * (size // len(text))), f"usable of {text!r}", 10_000)
 
