@@ -54,8 +54,8 @@ class Sample:
     """A look at the gateway: seconds since the start, MB, descriptors, tasks; and how many streams were open.
 
     Descriptors are counted without the sockets of clients and upstream, tasks without one for each stream: what is left
-    does not depend on the load, which a busy machine cannot keep even. Where the gateway lags behind its clients, less than
-    nothing may be left, which counts as nothing.
+    does not depend on the load, which a busy machine cannot keep even. Where the gateway lags behind its clients, less
+    than nothing may be left, which counts as nothing.
     """
 
     at: float
