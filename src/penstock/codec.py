@@ -18,7 +18,7 @@ from penstock.diagnostics import Diagnostics
 from penstock.events import TextDelta
 from penstock.framing import Frame
 from penstock.input_limits import MAX_JSON_DEPTH
-from penstock.json_depth import SHALLOW, NestingError, nests_deeper, too_deep
+from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, too_deep
 from penstock.jsontext import clean, fit, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
@@ -196,9 +196,17 @@ class Decoder:
         try:
             self._read_odd(name, data)
         except NestingError:
-            self._too_deep()
+            if is_closed(data):
+                self._too_deep()
+            else:
+                self._skip_malformed(data)
         except ILL_SHAPED as error:
             self._ill(error)
+
+    def _skip_malformed(self, data: bytes) -> None:
+        self.malformed += 1
+        shown = data[:80].decode("utf-8", "replace")
+        self.diagnostics.add("malformed", f"a frame that is not JSON is skipped: {shown!r}")
 
     def _too_deep(self) -> None:
         self.diagnostics.add("too-deep", TOO_DEEP)
@@ -212,9 +220,7 @@ class Decoder:
             return
         value = loose_bounded(data)
         if value is None:
-            self.malformed += 1
-            shown = data[:80].decode("utf-8", "replace")
-            self.diagnostics.add("malformed", f"a frame that is not JSON is skipped: {shown!r}")
+            self._skip_malformed(data)
             return
         self.ledger.mending = True
         self._fit(label, value, lambda: data)

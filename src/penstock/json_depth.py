@@ -86,7 +86,7 @@ def too_deep(data: bytes) -> bool:
     try:
         return exceeds_depth(_decode(data))
     except RecursionError:
-        return True
+        return is_closed(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
 
@@ -135,6 +135,14 @@ def _brackets(data: bytes) -> Iterator[tuple[int, int]]:
             continue
         skipped = _to_bracket(data, at).end()
         at = skipped if skipped > at else _string_end(data, at)  # a string with escapes is not skipped
+
+
+def is_closed(data: bytes) -> bool:
+    """True if every bracket of a deep text is closed. Otherwise it is not JSON, only a part of it or noise.
+
+    Text beyond MAX_DEEP_TEXT is not searched and counts as closed.
+    """
+    return len(data) > MAX_DEEP_TEXT or sum(step for _, step in _brackets(data)) == 0
 
 
 def _string_end(data: bytes, at: int) -> int:

@@ -30,7 +30,7 @@ HARMLESS: frozenset[tuple[str, ...]] = frozenset(
     for path in (
         # Names for models and the order in which they are tried. Who they mean is decided by `providers`.
         "aliases.*", "fallbacks.*", "providers.*.models", "providers.*.engine", "engine", "retries",
-        "breaker.failures", "breaker.cool", "breaker.share", "breaker.reserve",
+        "breaker.failures", "breaker.first", "breaker.cool", "breaker.share", "breaker.reserve",
         # Times and sizes of this process.
         "options.timeouts.connect", "options.timeouts.first_byte", "options.timeouts.between_bytes",
         "options.timeouts.total", "providers.*.options.timeouts.connect", "providers.*.options.timeouts.first_byte",
@@ -40,7 +40,8 @@ HARMLESS: frozenset[tuple[str, ...]] = frozenset(
         "serve.websocket_age",
         "limits.requests", "limits.tokens", "limits.concurrent", "limits.day_requests", "limits.day_tokens",
         "limits.day_cost",
-        "features.prompt_caching", "features.context_management", "features.estimates", "log.level", "log.form",
+        "features.prompt_caching", "features.context_management", "features.estimates", "log.blocked", "log.level",
+        "log.form",
     )
 )  # fmt: skip
 
