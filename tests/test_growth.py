@@ -25,7 +25,7 @@ from tests.growth import assert_linear
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.finding("SEC-3")
+pytestmark = [pytest.mark.finding("SEC-3"), pytest.mark.slow]
 
 TEXTS = [
     "http://", "://", "a.", "-eyJ", "eyJaaaaaaaa.", "sk-", "sk-abcdef ", "secret:", "secret ", "api_key = ", "bearer ",

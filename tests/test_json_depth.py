@@ -34,6 +34,8 @@ from tests import cases, request_cases
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 SOURCES = [name for name in protocols.MODULES if protocols.protocol(name).decoder]
 TARGETS = [name for name in protocols.MODULES if protocols.protocol(name).encoder]
 READERS = (

@@ -14,14 +14,12 @@ from tests.patterns import FACTORIES, Found, collect, unnamed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow
+
 SMALL, LARGE = 2_000, 8_000  # characters that tell whether an input is worth a closer look
 STEEP = 6.0  # times that four times the text may take; squared, it is sixteen
 BRIEF = 5e-5  # seconds that are too short to compare
-# Expressions that are about to be removed by other changes.
-REPLACED = {
-    "penstock.gateway.doors._MODELLED", "penstock.gateway.routes._DEPLOYED", "penstock.gateway.writing._USAGE",
-}  # fmt: skip
-FOUND = [found for found in collect() if found.place not in REPLACED]
+FOUND = collect()
 
 
 def work(found: Found, method: str, one: Input) -> Callable[[int], Callable[[], Any]]:

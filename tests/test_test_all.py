@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tools import test_all as runner
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 COLLECTED = """\
 tests/faults/test_fault_matrix.py::test_the_whole_fault_matrix[native-gemini]

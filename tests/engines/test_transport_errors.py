@@ -20,6 +20,8 @@ from tests.gateway.running import gateway
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 MODULES = (
     "aiohttp", "aiohttp.http_exceptions", "httpx", "httpx2", "httpcore", "openai", "anthropic", "google.genai.errors",
     "ssl", "socket", "builtins",

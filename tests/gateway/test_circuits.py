@@ -18,6 +18,8 @@ from tests.gateway.test_metrics import figure
 if TYPE_CHECKING:
     from penstock.testing import Seen
 
+pytestmark = pytest.mark.slow
+
 WORDS = "the cluster is being upgraded"
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.testing import Seen, Upstream
     from tests.gateway.running import Running
 
+pytestmark = pytest.mark.slow
+
 DEPTH = 1100
 DEEP = "[" * DEPTH + "]" * DEPTH
 INPUT = f'{{"deep":{DEEP}}}'

@@ -28,6 +28,8 @@ from tests.gateway.test_access import refusal, scope
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 ONE, TWO = f"{PREFIX}one-11111111", f"{PREFIX}two-22222222"
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes there")
 

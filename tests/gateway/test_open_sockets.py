@@ -30,6 +30,8 @@ from tests.gateway.stream_frames import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 GRACE = 2.0
 SLACK = 2.5  # seconds that a busy machine may add
 ERROR = sse({"type": "error", "sequence_number": 3, "code": "server_error", "message": "it exploded"}, "error")

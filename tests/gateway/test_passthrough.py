@@ -28,6 +28,8 @@ from penstock.request import Request
 from tests.gateway.stream_frames import CHAT_OPENING, GARBAGE, PROTOCOLS, chat, readable, said, split, sse, streams
 from tests.gateway.test_gliding import client_gets
 
+pytestmark = pytest.mark.slow
+
 ENDS = (ev.Finish, ev.Fault)
 SETTINGS = hypothesis.settings(deadline=None, max_examples=60)
 

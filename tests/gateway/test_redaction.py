@@ -12,6 +12,8 @@ from penstock.testing import Reply
 from tests.gateway.asking import get, post
 from tests.gateway.running import gateway
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-ant-planted0123456789abcdef"
 ACCOUNT = "sk-up-000000"  # the provider's key in `running.config`
 HOSTILE = ["http://" + "a" * 20_000, "a." * 10_000, "-eyJ" * 5_000, "sk-" * 6_000, "<title>" * 3_000, "secret:" * 3_000]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.gateway.keys import KeyFile
     from penstock.testing import Reply, Seen
 
-pytestmark = pytest.mark.finding("SEC-4")
+pytestmark = [pytest.mark.finding("SEC-4"), pytest.mark.slow]
 DAVE, EVE = "pk-penstock-of-dave", "pk-penstock-of-eve"
 SECOND = 1.0
 SLACK = 1.0  # for a busy machine

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from penstock.gateway.doors import DOORS, modelled
 from penstock.gateway.routes import dialect_of, find
 
+pytestmark = pytest.mark.slow
+
 # As the addresses were read before. Both need time in proportion to the square of the path's length.
 MODELLED = re.compile(r"/v1(?:beta|alpha|beta1)?/(?:(?:.*/)?models/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
 DEPLOYED = re.compile(r"/openai/deployments/(?P<model>.+?)(?P<rest>/(?:chat/)?completions|/embeddings)")

@@ -23,6 +23,8 @@ from tests.gateway.running import Running
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 SMUGGLED = b"ATT\r\nContent-Length: 0\r\n\r\nPOST /smuggled HTTP/1.1\r\nHost: x"
 UNSAFE = {
     "request": SMUGGLED, "header": b"k\r\nx-evil: 1", "lf": b"k\nx-evil: 1", "cr": b"k\rx", "nul": b"k\0x",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.gateway.running import Running
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 20.0
 
 

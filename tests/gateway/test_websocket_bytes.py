@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.gateway.websocket_bytes import ConnectionBytes
     from penstock.testing import Reply, Seen
 
-pytestmark = pytest.mark.finding("SEC-6")
+pytestmark = [pytest.mark.finding("SEC-6"), pytest.mark.slow]
 MB = 10**6
 LINUX = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="resident memory is read from /proc")
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.inspector.conftest import Inspected
 
+pytestmark = pytest.mark.slow
+
 ODD = (
     "nan", "NaN", "inf", "-inf", "Infinity", "1e999", "-1", "-0", "1e308", "9" * 400, "9" * 5000, "1_000", "0x10", " 1",
     "", "٣", "\uff11", "½", "\x00", "-", ".", "1.5", "e5", "é", "\ud7ff", "true", "null", "%",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     Fault = tuple[Callable[[Writer], None], Callable[[Writer], None], str]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
