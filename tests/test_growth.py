@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
+from penstock import protocols
+from penstock.bridge import encoding
+from penstock.fold import fold
 from penstock.framing import PARSERS, WRITERS, detect
 from penstock.guess import guess
 from penstock.jsontext import clean, loose, usable
@@ -196,6 +199,15 @@ TALKS: dict[str, Callable[[int], dict[str, Any]]] = {
     "the same id": lambda count: {
         "messages": [row for _ in range(count) for row in ({"role": "assistant", "tool_calls": [_call(1)]}, _result(1))]
     },
+    "one id beside numbered ones": lambda count: {
+        "messages": [
+            {"role": "assistant", "tool_calls": [{**_call(1), "id": "a"} for _ in range(count)]},
+            {"role": "assistant", "tool_calls": [{**_call(n), "id": f"a_{n}"} for n in range(2 * count)]},
+        ]
+    },
+    "empty users among results": lambda count: {
+        "messages": [row for n in range(count) for row in (_result(n), {"role": "user", "content": ""})]
+    },
     "systems": lambda count: {"messages": [{"role": "system", "content": f"s{n}"} for n in range(count)]},
     "parts": lambda count: {
         "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * count}]
@@ -204,15 +216,9 @@ TALKS: dict[str, Callable[[int], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-SQUARE = {("messages", "bedrock"), ("results without calls", "bedrock"), ("calls in one turn", "gemini")}
-
-
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "responses", "bedrock"])
 @pytest.mark.parametrize("shape", TALKS)
 def test_conversations(shape: str, target: str) -> None:
-    if (shape, target) in SQUARE:
-        pytest.xfail("grows faster than the request; thousands of messages or calls take tenths of a second")
-
     def make(count: int) -> Callable[[], Any]:
         body = {"model": "m", **TALKS[shape](count)}
         return lambda: convert(body, "openai-chat", target)
@@ -227,14 +233,15 @@ def _deltas(pieces: list[str]) -> list[Any]:
     return [ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, piece) for piece in pieces)]
 
 
+def test_numbers_of_list_items() -> None:
+    assert_linear(lambda size: lambda: Prose().read(" " * size + "1. " * (size // 3)), "a line of numbers", 2_000)
+
+
 @pytest.mark.parametrize(
     "piece", ["a", "<", "<think>", "</think>", "<think", " ", ". ", ".", "|", "`", "\n", "[1]", "http://a "]
 )
 @pytest.mark.parametrize("whole", [True, False], ids=["one piece", "many pieces"])
 def test_texts_that_pass(piece: str, whole: bool) -> None:
-    if whole and piece == ". ":
-        pytest.xfail("Prose looks at the whole line for each sentence of one long line")
-
     def make(size: int) -> Callable[[], Any]:
         count = size // len(piece)
         pieces = [piece * count] if whole else [piece] * count
@@ -281,6 +288,28 @@ def test_media(url: str) -> None:
         return lambda: (of_url(text, "x/y"), sniff(text))
 
     assert_linear(make, f"media of {url!r}", 10_000)
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai-chat", "gemini", "completions", "vscode"])
+def test_whole_bodies_of_many_deltas(protocol: str) -> None:
+    def make(size: int) -> Callable[[], Any]:
+        pipe = encoding(protocol, frames=True)
+        events = [*_deltas(["four"] * (size // 4)), ev.TextEnd(0), ev.Finish("stop")]
+        frames = [*pipe.feed(events), *pipe.finish()]
+        body = protocols.protocol(protocol).body
+        assert body is not None
+        return lambda: body(frames)
+
+    assert_linear(make, f"a whole body of {protocol}", 20_000)
+
+
+def test_folding() -> None:
+    def make(size: int) -> Callable[[], Any]:
+        rows = [ev.TextDelta(0, "x", {"content": []}), ev.Data("a", "1"), ev.Unknown("openai-chat", "{}")]
+        events = [*_deltas([]), *rows * (size // 3), ev.TextEnd(0), ev.Finish("stop")]
+        return lambda: fold(events)
+
+    assert_linear(make, "folding", 2_000)
 
 
 def test_writers_of_frames() -> None:

@@ -57,7 +57,7 @@ class Fold:
         self._pieces[event.index].append(event.text)
         if type(event) is ev.TextDelta and event.logprobs is not None:
             part: Any = self._turn.parts[event.index]
-            part.logprobs = [*part.logprobs, event.logprobs]
+            part.logprobs.append(event.logprobs)
 
     def _data_delta(self, event: ev.FileDelta) -> None:
         self._pieces[event.index].append(event.data)
@@ -107,10 +107,10 @@ class Fold:
         self._turn.fault = event
 
     def _data(self, event: ev.Data) -> None:
-        self._turn.data = [*self._turn.data, event]
+        self._turn.data.append(event)
 
     def _unknown(self, event: ev.Unknown) -> None:
-        self._turn.unknown = [*self._turn.unknown, event]
+        self._turn.unknown.append(event)
 
     def _nothing(self, _: Any) -> None:
         """Fragments of a call, whose end repeats them; framing."""

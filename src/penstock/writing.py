@@ -6,7 +6,7 @@ another way than its own, and our own readers put it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import msgspec
@@ -99,6 +99,19 @@ def add(body: Object, also: Object | None) -> None:
     """Fields that were written out and said nothing (`reading.unsaid`), where there is still nothing else to say."""
     for key, value in (also or _NOTHING).items():
         body.setdefault(key, value)
+
+
+def insert_at(items: list[Object], places: Iterable[int], inserted: Iterable[list[Object]]) -> None:
+    """Insert each list at its place in `items`, one after the other; in one pass where the places ascend."""
+    made: list[Object] = []
+    taken = 0
+    for place, new in zip(places, inserted, strict=False):
+        if place > len(made):
+            end = taken + place - len(made)
+            made += items[taken:end]
+            taken = end
+        made[place:place] = new
+    items[:] = [*made, *items[taken:]]
 
 
 def salvage(data: Any) -> str:

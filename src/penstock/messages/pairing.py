@@ -112,6 +112,7 @@ class _Mending:
         self._all: deque[_Slot] = deque()
         self._last: dict[str, _Slot] = {}  # the answered call of an id
         self._told: dict[int, list[rq.Result]] = {}  # results without a call, by message
+        self._numbers: dict[str, int] = {}  # the last number that was appended to an id
 
     def mended(self) -> list[rq.Message]:
         self._index()
@@ -137,11 +138,12 @@ class _Mending:
 
     def _unique(self, id: str, given: set[str], used: set[str]) -> str:
         """An id that no other call has, made of the one it has and its place."""
-        made, number = id, len(used)
+        made, number = id, max(len(used), self._numbers.get(id, 0))
         while not made or made in used or (made != id and made in given):
             number += 1
             made = f"{id or 'call'}_{number}"
         if made != id:
+            self._numbers[id] = number
             self._notes.add("call-id", "a call without an id of its own was given one")
         used.add(made)
         return made
@@ -156,7 +158,8 @@ class _Mending:
         before, rank = "", 0
         for place, message in enumerate(self._messages):
             if message.role == "assistant":
-                near = [*(near if before == "assistant" else ()), *self._slots.get(place, ())]
+                near = near if before == "assistant" else []
+                near += self._slots.get(place, ())
             elif message.role == "tool":
                 waiting = waiting if before == "tool" else _Round(near)
                 for result in filter(_is_answer, message.parts):

@@ -104,29 +104,38 @@ def _blank(part: rq.AnyPart) -> bool:
 
 def alternate(request: rq.Request, notes: Diagnostics, protocol: str = "") -> rq.Request:
     """Neighbours of the same role become one message; what a user says behind results is marked to join them."""
-    made: list[rq.Message] = []
+    runs: list[list[rq.Message]] = []  # neighbours that become one message
     changed = False
+    before = ""
     for message in request.messages:
-        before = made[-1] if made else None
-        if before is not None and before.role == message.role and message.role in ("user", "assistant"):
-            made[-1] = _merged(before, message)
+        if before == message.role and before in ("user", "assistant"):
+            runs[-1].append(message)
             changed = True
-        elif before is not None and before.role == "tool" and message.role == "user" and protocol:
+        elif before == "tool" and message.role == "user" and protocol:
             joined = _joined(message, protocol)
             changed = changed or joined is not message
-            made.append(joined)
+            runs.append([joined])
         else:
-            made.append(message)
-    if len(made) < len(request.messages):
+            runs.append([message])
+        before = message.role
+    if len(runs) < len(request.messages):
         notes.add("merged", "messages of the same role in a row were merged: the target wants turns to alternate")
-    return with_messages(request, made if changed else request.messages)
+    if not changed:
+        return with_messages(request, request.messages)
+    return with_messages(request, [run[0] if len(run) == 1 else _merge(run) for run in runs])
 
 
-def _merged(first: rq.Message, second: rq.Message) -> rq.Message:
-    extra: Extra = {**(first.extra or {})}
-    for protocol, own in (second.extra or {}).items():
-        extra[protocol] = {**extra.get(protocol, {}), **own}
-    return rq.Message(first.role, [*first.parts, *second.parts], first.name or second.name, extra or None)
+def _merge(messages: list[rq.Message]) -> rq.Message:
+    """One message with the parts of all, in time proportional to their number."""
+    parts: list[rq.AnyPart] = []
+    extra: Extra = {}
+    name = ""
+    for message in messages:
+        parts += message.parts
+        name = name or message.name
+        for protocol, own in (message.extra or {}).items():
+            extra.setdefault(protocol, {}).update(own)
+    return rq.Message(messages[0].role, parts, name, extra or None)
 
 
 def _joined(message: rq.Message, protocol: str) -> rq.Message:

@@ -12,7 +12,7 @@ _CLOSERS = "\"'”’»)\\]*_"  # noqa: RUF001
 _END = re.compile(f"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\\s)|[。！？]++[”’」』）]*+")  # noqa: RUF001
 _ENDED = re.compile(f"[.!?…。！？][{_CLOSERS}」』）]*$")  # noqa: RUF001
 _RESTED = re.compile(f"(?:[.!?…][{_CLOSERS}]*+\\s|[。！？][”’」』）]*+)\\s*+$")  # noqa: RUF001
-_NUMBER = re.compile(r"[\s>]*\d+\.$")
+_NUMBER = re.compile(r"[\s>]*\d+\.")
 _FENCE = ("```", "~~~")
 _KEPT = 48
 
@@ -91,16 +91,22 @@ class Prose:
         if self._code or (self._head + segment).lstrip().startswith(("|", *_FENCE)):
             return []
         known = len(self._tail)
-        text = self._tail + segment
-        return [
-            end.end() - known
-            for end in _END.finditer(text)
-            if end.end() >= known and self._may_end(segment[: end.end() - known])
-        ]
+        ends: list[int] = []
+        number, ticks, counted = self._number_end(segment), self._ticks, 0
+        for mark in _END.finditer(self._tail + segment):
+            end = mark.end() - known
+            if end < 0:
+                continue
+            ticks += segment.count("`", counted, end)
+            counted = end
+            if ticks % 2 == 0 and end != number:
+                ends.append(end)
+        return ends
 
-    def _may_end(self, said: str) -> bool:
-        line = self._head + said if len(self._head) < _KEPT else ""
-        return (self._ticks + said.count("`")) % 2 == 0 and not _NUMBER.match(line)
+    def _number_end(self, segment: str) -> int:
+        """Where the number of a list item ends in the segment; -1 if the line does not begin with one."""
+        number = _NUMBER.match(self._head + segment) if len(self._head) < _KEPT else None
+        return -1 if number is None else number.end() - len(self._head)
 
     def _grow(self, segment: str) -> None:
         if len(self._head) < _KEPT:

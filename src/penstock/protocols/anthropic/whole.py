@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock import pick
 from penstock.jsontext import decode_own, plain_or_raw
 
 if TYPE_CHECKING:
@@ -16,47 +17,57 @@ if TYPE_CHECKING:
 
 def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
-    message: dict[str, Any] = {}
+    message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
+    blocks: list[_Block] = []
     for _, data in frames:
-        payload = decode_own(data)
-        kind = payload["type"]
+        payload = pick.as_object(decode_own(data))  # a payload of an unknown type passes through in any shape
+        kind = payload.get("type")
         if kind == "error":
             return data
         if kind == "message_start":
-            message = payload["message"]
+            message.update(pick.table(payload, "message"))
         elif kind == "content_block_start":
-            message["content"].append(payload["content_block"])
-        elif kind == "content_block_delta":
-            _grow(message["content"][-1], payload["delta"])
+            blocks.append(_Block(pick.table(payload, "content_block")))
+        elif kind == "content_block_delta" and blocks:
+            blocks[-1].add(pick.table(payload, "delta"))
         elif kind == "message_delta":
-            message.update(payload["delta"])
-            message["usage"] = payload["usage"]
-    last = len(message["content"]) - 1
-    kept = [
-        _settle(block, cut=place == last and message["stop_reason"] == "max_tokens")
-        for place, block in enumerate(message["content"])
-    ]
-    message["content"] = [block for block in kept if block is not None]
+            message.update(pick.table(payload, "delta"))
+            message["usage"] = pick.table(payload, "usage")
+    cut = message["stop_reason"] == "max_tokens"
+    whole = [block.whole(cut=cut and block is blocks[-1]) for block in blocks]
+    message["content"] = [block for block in whole if block is not None]
     return msgspec.json.encode(message)
 
 
-def _grow(block: dict[str, Any], delta: dict[str, Any]) -> None:
-    for key, value in delta.items():
-        if key == "citation":
-            block["citations"] = [*(block.get("citations") or ()), value]
-        elif key == "partial_json":
-            block.setdefault("_json", []).append(value)
-        elif key != "type":
-            block[key] = (block.get(key) or "") + value
+class _Block:
+    """A content block and the pieces of its strings, which are joined once, at the end."""
 
+    def __init__(self, start: dict[str, Any]) -> None:
+        self._block = start
+        self._pieces: dict[str, list[str]] = {}
+        self._citations: list[Any] = []
 
-def _settle(block: dict[str, Any], *, cut: bool) -> dict[str, Any] | None:
-    """The block with its input put together; None for a call that was cut off, which must not look callable."""
-    pieces = "".join(block.pop("_json", ()))
-    if not pieces:
-        return None if cut and block["type"] == "tool_use" else block
-    try:
-        block["input"] = plain_or_raw(pieces)
-    except msgspec.DecodeError:
-        return None
-    return block
+    def add(self, delta: dict[str, Any]) -> None:
+        for key, value in delta.items():
+            if key == "citation":
+                self._citations.append(value)
+            elif key != "type" and isinstance(value, str):
+                self._pieces.setdefault(key, []).append(value)
+            elif key != "type":
+                self._block[key] = value
+
+    def whole(self, *, cut: bool) -> dict[str, Any] | None:
+        """The block; None for a call that was cut off, which must not look callable."""
+        block = self._block
+        json = "".join(self._pieces.pop("partial_json", ()))
+        for key, pieces in self._pieces.items():
+            block[key] = pick.text(block, key) + "".join(pieces)
+        if self._citations:
+            block["citations"] = [*pick.listed(block, "citations"), *self._citations]
+        if not json:
+            return None if cut and block.get("type") == "tool_use" else block
+        try:
+            block["input"] = plain_or_raw(json)
+        except msgspec.DecodeError:
+            return None
+        return block

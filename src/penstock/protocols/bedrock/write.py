@@ -9,7 +9,7 @@ from penstock.carrying import EMPTY, schema_of, stowed
 from penstock.carrying.systems import said_by_user
 from penstock.protocols.bedrock.write_blocks import LOSSES, Blocks, Quirks, point
 from penstock.protocols.bedrock.write_settings import write_settings
-from penstock.writing import Draft, add
+from penstock.writing import Draft, add, insert_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,11 +23,15 @@ _SILENCE: Object = {"text": EMPTY}
 
 
 class Writer(Blocks):
-    """One request being written. State: who spoke last, because nobody may speak twice in a row."""
+    """One request being written. State: who spoke last, because nobody may speak twice in a row.
+
+    `_said` counts the blocks of the last message that are not results of tools.
+    """
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__(quirks)
         self._last = ""
+        self._said = 0
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.own(request.extra)
@@ -64,7 +68,7 @@ class Writer(Blocks):
                 self.lose("mid-system")
                 parts = said_by_user(parts)
             blocks = self.blocks(parts)
-            if not blocks and message.role == "user" and _may_be_silent(made):
+            if not blocks and message.role == "user" and self._may_be_silent(made):
                 self.carry("empty")  # a user's keeps its place, because turns alternate around it
                 blocks = [_SILENCE]
             if blocks:
@@ -82,14 +86,20 @@ class Writer(Blocks):
             content: list[Object] = made[-1]["content"]
             if content[-1] == _SILENCE:
                 content.pop()
+                self._said -= 1
             if places is not None and self._last == "tool" and len(places) == len(blocks):
-                for place, block in zip(places, blocks, strict=True):
-                    content.insert(place, block)
+                insert_at(content, places, [[block] for block in blocks])
             else:
                 content += blocks
         else:
+            self._said = 0
             made.append({"role": speaker, "content": blocks, **own})
+        self._said += sum("toolResult" not in block for block in blocks)
         self._last = role
+
+    def _may_be_silent(self, made: list[Object]) -> bool:
+        """Whether a user who says nothing has a place of their own: not where they have spoken already."""
+        return not made or made[-1]["role"] == "assistant" or not self._said
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,11 +158,6 @@ class Writer(Blocks):
         if choice.names:
             self.lose("allowed")
         return {"auto" if choice.mode == "auto" else "any": {}}
-
-
-def _may_be_silent(made: list[Object]) -> bool:
-    """Whether a user who says nothing has a place of their own: not where they have spoken already."""
-    return not made or made[-1]["role"] == "assistant" or all("toolResult" in block for block in made[-1]["content"])
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:

@@ -15,7 +15,7 @@ from penstock.protocols.gemini.write_interactions import write_interaction
 from penstock.protocols.gemini.write_parts import LACKS, LOSSES, PartWriter, Quirks
 from penstock.protocols.gemini.write_settings import write_settings
 from penstock.protocols.gemini.write_tools import write_choice, write_tools
-from penstock.writing import Draft, add, split
+from penstock.writing import Draft, add, insert_at, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +31,7 @@ class Writer(PartWriter):
     def __init__(self, quirks: Quirks) -> None:
         super().__init__(quirks)
         self._round: list[tuple[str, Object]] | None = None
+        self._round_marks: Object = {}  # of the last message with results
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.own(request.extra)
@@ -86,29 +87,39 @@ class Writer(PartWriter):
                 self._join(message, marks, made)
             else:
                 self._message(message, own, marks, made)
+        self._close_round(made)
         return made
 
     def _results(self, message: rq.Message, own: Object, marks: Object, made: list[Object]) -> None:
         """All results of a round must stand in one content, right behind the calls."""
         if self._round is None or marks.get("apart"):
+            self._close_round(made)
             self._round = []
             made.append({"role": _role(marks, "user"), "parts": [], **own})
         for part in message.parts:
             call = part.call if type(part) is rq.Result else ""
             self._round += [(call, one) for one in self.part(part)]
+        self._round_marks = marks
+
+    def _close_round(self, made: list[Object]) -> list[Object]:
+        """Write the results of the open round into its content, once for all of them."""
+        if self._round is None:
+            return []
         if not self.quirks.ids:
             self._round.sort(key=lambda row: self.places.get(row[0], len(self.places)))
-        made[-1]["parts"] = _single([one for _, one in self._round], marks)
+        parts = [one for _, one in self._round]
+        made[-1]["parts"] = _single(parts, self._round_marks)
+        self._round = None
+        return parts
 
     def _join(self, message: rq.Message, marks: Object, made: list[Object]) -> None:
-        parts: list[Object] = made[-1]["parts"]
+        parts = self._close_round(made)
         places = marks.get("places") or range(len(parts), len(parts) + len(message.parts))
-        for place, part in zip(places, message.parts, strict=False):
-            parts[place:place] = self.part(part)
-        self._round = None
+        insert_at(parts, places, [self.part(part) for part in message.parts])
+        made[-1]["parts"] = _single(parts, self._round_marks)
 
     def _message(self, message: rq.Message, own: Object, marks: Object, made: list[Object]) -> None:
-        self._round = None
+        self._close_round(made)
         said = message.parts
         if message.role == "system":
             said = self._reminded(said)

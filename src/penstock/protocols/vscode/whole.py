@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.jsontext import decode_own
+from penstock.pick import as_object
 from penstock.protocols.vscode.wire import VERSION
 
 if TYPE_CHECKING:
@@ -18,14 +19,21 @@ if TYPE_CHECKING:
 def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own lines, so that stream and body cannot disagree. A fault is its error line alone."""
     lines: list[dict[str, Any]] = []
+    pieces: list[list[Any]] = []  # the values of each line, which are joined once, at the end
     for _, data in frames:
-        line = decode_own(data)
+        line = as_object(decode_own(data))
+        if not line:
+            continue  # an unknown payload in another shape, which a body has no place for
         if line.get("kind") == "error":
             return data
         if lines and _continues(lines[-1], line):
-            lines[-1]["value"] += line["value"]
+            pieces[-1].append(line["value"])
         else:
             lines.append(line)
+            pieces.append([line.get("value")])
+    for line, values in zip(lines, pieces, strict=True):
+        if len(values) > 1:
+            line["value"] = "".join(values)
     return msgspec.json.encode({"kind": "whole", "version": VERSION, "lines": lines})
 
 
@@ -33,4 +41,5 @@ def _continues(before: dict[str, Any], line: dict[str, Any]) -> bool:
     """More of the same text or thinking, which nothing but its value sets apart. Metadata ends a thinking part."""
     if line.get("kind") not in ("text", "thinking") or before.get("metadata") or line.get("metadata"):
         return False
-    return {**before, "value": ""} == {**line, "value": ""}
+    both = isinstance(before.get("value"), str) and isinstance(line.get("value"), str)
+    return both and {**before, "value": ""} == {**line, "value": ""}
