@@ -16,6 +16,7 @@ from penstock.fold import Fold, unfold
 from penstock.json_depth import decode_deep
 from penstock.messages import remember
 from penstock.request import Turn
+from penstock.whole_body import write_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +41,7 @@ class Answer(Turn):
             raise UnknownProtocol(protocol, known, "target of whole answers")
         pipe = encoding(protocol, options, frames=True)
         frames = [*pipe.feed(list(unfold(self))), *pipe.finish()]
-        return decode_deep(row.body(frames), trusted=True)
+        return decode_deep(write_body(row.body, frames), trusted=True)
 
 
 class Stream:

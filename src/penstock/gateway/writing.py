@@ -16,6 +16,7 @@ from penstock.events import Fault, Start, TextDelta
 from penstock.framing import WRITERS
 from penstock.shaping.sequence import Sequence
 from penstock.stage import Pipe
+from penstock.whole_body import write_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Several
@@ -45,13 +46,13 @@ def frames(asked: Asked) -> Pipe:
 
 
 def whole(asked: Asked, events: Several[AnyEvent], cleared: Cleared | None = None) -> bytes:
-    """A turn as one body of the client's protocol."""
+    """A turn as one body of the client's protocol. Raises `BadAnswer` if it cannot be written as one."""
     pipe = frames(asked)
     made: list[Frame] = [*pipe.feed(events), *pipe.finish()]
     if cleared is not None and asked.notice is not None:
         made.insert(0, (b"", asked.notice(cleared)))
     body = asked.body or protocols.protocol(asked.protocol).body
-    return body(made) if body is not None else b"".join(data for _, data in made)
+    return write_body(body, made) if body is not None else b"".join(data for _, data in made)
 
 
 class Translation:

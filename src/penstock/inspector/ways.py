@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
+from penstock.errors import BadAnswer
 from penstock.framing import SseParser, SseWriter
 from penstock.gateway import refusing, writing
 from penstock.gateway.passthrough import Passthrough
@@ -74,7 +75,13 @@ class Body:
         last = self._events[-1] if self._events else None
         if isinstance(last, ev.Fault):
             return [(b"", refusing.body_of(self._asked.protocol, last))]
-        return [(b"", writing.whole(self._asked, self._events, self._cleared))] if isinstance(last, ev.Finish) else []
+        return [(b"", self._body())] if isinstance(last, ev.Finish) else []
+
+    def _body(self) -> bytes:
+        try:
+            return writing.whole(self._asked, self._events, self._cleared)
+        except BadAnswer as error:
+            return refusing.body_of(self._asked.protocol, error.fault)
 
     def finish(self) -> list[Frame]:
         return []

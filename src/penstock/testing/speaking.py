@@ -14,6 +14,7 @@ from penstock.framing import WRITERS
 from penstock.shaping.sequence import Sequence as InOrder
 from penstock.stage import Pipe
 from penstock.testing.voices import VOICES
+from penstock.whole_body import write_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,4 +72,4 @@ def _whole(protocol: str, events: Sequence[ev.AnyEvent], options: Mapping[str, A
     chosen = options if options is not None else _OPTIONS.get(protocol)
     pipe = encoding(protocol, chosen, frames=body is not None)
     out: list[Any] = [*pipe.feed(events), *pipe.finish()]
-    return body(out) if body is not None else b"".join(out)
+    return write_body(body, out) if body is not None else b"".join(out)

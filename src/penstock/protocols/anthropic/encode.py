@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
+from penstock import pick
 from penstock.codec import NO_MORE, Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
 from penstock.protocols.anthropic.losses import LOSSES
@@ -62,7 +63,7 @@ class AnthropicEncoder(Encoder):
     def _start(self, event: ev.Start) -> None:
         self._block = self._part = -1
         self._refused = self._called = False
-        self._usage = {"input_tokens": 0, "output_tokens": 0, **(self._own(event.extra).get("usage") or {})}
+        self._usage = {"input_tokens": 0, "output_tokens": 0, **pick.table(self._own(event.extra), "usage")}
         self._said = dict(self._usage)
         message: dict[str, Any] = {
             "id": event.id or self._id, "type": "message", "role": "assistant", "model": event.model or self._model,
@@ -173,17 +174,18 @@ class AnthropicEncoder(Encoder):
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         own = self._own(event.extra)
-        if "redacted" in own:
-            self._whole({"type": "redacted_thinking", "data": own["redacted"]})
-        elif event.extra and not own:
+        signature, redacted = own.get("signature"), own.get("redacted")
+        if isinstance(redacted, str):
+            self._whole({"type": "redacted_thinking", "data": redacted})
+        elif event.extra and not isinstance(signature, str):
             self.lose("opaque")
-        if own.get("signature") and event.index == self._part:
-            delta = {"type": "signature_delta", "signature": own["signature"]}
+        if signature and isinstance(signature, str) and event.index == self._part:
+            delta = {"type": "signature_delta", "signature": signature}
             self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
         self._close(event)
 
     def _call_start(self, event: ev.CallStart) -> None:
-        kind = self._own(event.extra).get("type", _CALL)
+        kind = pick.text(self._own(event.extra), "type") or _CALL
         if event.by == "provider" and kind == _CALL:
             self.lose("provider-call")
             return
@@ -193,7 +195,7 @@ class AnthropicEncoder(Encoder):
         """Not before there is input: a call without any would look complete, and may yet be cut."""
         self._waiting = None
         own = self._own(event.extra)
-        kind = own.get("type", _CALL) if event.by == "provider" else _CALL
+        kind = (pick.text(own, "type") or _CALL) if event.by == "provider" else _CALL
         self._called = self._called or kind == _CALL
         block: dict[str, Any] = {**own, "type": kind, "id": event.id, "name": event.name, "input": {}}
         self._open(event.index, event.choice, block, b'{"type":"input_json_delta","partial_json":')
@@ -244,12 +246,13 @@ class AnthropicEncoder(Encoder):
         self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
 
     def _opaque(self, event: ev.Opaque) -> None:
-        if event.protocol != NAME:
+        block = pick.as_object(event.data) if event.protocol == NAME else {}
+        if not pick.text(block, "type"):
             self.lose("opaque")
         elif event.kind == "compaction":
-            self._compaction(event.data)
+            self._compaction(block)
         else:
-            self._whole(event.data)
+            self._whole(block)
 
     def _compaction(self, block: dict[str, Any]) -> None:
         """Its content may only travel as a delta."""

@@ -13,6 +13,7 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.fold import total
+from penstock.pick import as_object
 from penstock.protocols.gemini import ending, tools
 from penstock.protocols.gemini.candidate import Candidate, Slot
 from penstock.protocols.gemini.own import NAME, owned, said
@@ -265,8 +266,9 @@ class GeminiEncoder(Encoder):
         self._choices.setdefault(choice, Candidate()).add(event)
 
     def _opaque(self, event: ev.Opaque) -> None:
-        if event.protocol == NAME:
-            self._send(0, _encode(event.data))
+        part = as_object(event.data) if event.protocol == NAME else {}
+        if part:
+            self._send(0, _encode(part))
         else:
             self.lose("opaque")
 

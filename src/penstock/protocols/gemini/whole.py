@@ -42,7 +42,8 @@ def _grow(candidates: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
 def _add(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
     """Text goes on in the part before it until that is signed; an empty one only signs."""
     last = parts[-1] if parts else {}
-    goes_on = "text" in part and "text" in last and part.get("thought") == last.get("thought")
+    both = isinstance(part.get("text"), str) and isinstance(last.get("text"), str)
+    goes_on = both and part.get("thought") == last.get("thought")
     if goes_on and "thoughtSignature" not in last:
         last["text"] += part["text"]
         last.update({key: value for key, value in part.items() if key != "text"})

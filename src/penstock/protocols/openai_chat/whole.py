@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.jsontext import decode_own, is_json
+from penstock.pick import as_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = decode_own(data)
+        chunk = as_object(decode_own(data))
         if "error" in chunk:
             return data
         if "choices" not in chunk:

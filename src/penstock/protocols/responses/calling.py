@@ -134,8 +134,8 @@ class Calling(Speaking):
         self._single(pick.as_object(event.data) if event.protocol == self.protocol else {}, "opaque")
 
     def _single(self, item: dict[str, Any], loss: str) -> None:
-        """An item that is whole from the start."""
-        if item:
+        """An item that is whole from the start. One without a type is no item."""
+        if pick.text(item, "type"):
             self._output.end(self._restore(item))
         else:
             self.lose(loss)

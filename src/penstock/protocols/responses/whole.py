@@ -29,4 +29,4 @@ def body(frames: Sequence[Frame]) -> bytes:
 
 
 def _is_cut(item: dict[str, Any]) -> bool:
-    return item["type"] == "function_call" and item.get("status") == "incomplete"
+    return item.get("type") == "function_call" and item.get("status") == "incomplete"

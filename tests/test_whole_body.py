@@ -1,0 +1,133 @@
+"""One body for a client that did not ask for a stream: any lawful events give a body or a typed error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import events as ev
+from penstock import protocols
+from penstock.bridge import encoding
+from penstock.errors import BadAnswer
+from penstock.gateway import refusing, writing
+from penstock.gateway.doors.door import Asked
+from penstock.grammar import Guard
+from penstock.inspector.ways import Body
+from penstock.request import Request
+from penstock.whole_body import write_body
+
+TARGETS = [name for name in protocols.MODULES if protocols.protocol(name).body is not None]
+ODD: list[Any] = [
+    {"type": "text", "text": 5},
+    {"text": 5},
+    1.5,
+    "x",
+    [],
+    ["a"],
+    {},
+    {"type": 1},
+    None,
+    True,
+    {"a": {"b": []}},
+    "",
+    0,
+]
+FIELDS = (
+    "usage", "signature", "redacted", "type", "item", "id", "citations", "thoughtSignature", "stop_sequence",
+    "encrypted_content", "annotation", "reasoning_details", "extra_content", "part", "providerMetadata", "status",
+)  # fmt: skip
+odd_extras = st.dictionaries(
+    st.sampled_from(["anthropic", "openai-chat", "responses", "gemini", "aisdk", "uistream", "vscode", "completions"]),
+    st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(ODD), max_size=3),
+    max_size=3,
+)
+
+
+def frames_of(target: str, events: list[Any]) -> list[Any]:
+    pipe = encoding(target, frames=True)
+    return [*pipe.feed(events), *pipe.finish()]
+
+
+def turn(extra: Any, data: Any = None, unknown: str = "[]") -> list[Any]:
+    """A turn with a part of every kind, each with the same extra."""
+    return [
+        ev.Start("1", "m", extra=extra),
+        ev.TextStart(0, extra=extra), ev.TextDelta(0, "said"), ev.Source(1, url="http://a", of=0, extra=extra),
+        ev.TextEnd(0, extra=extra),
+        ev.ReasoningStart(2, extra=extra), ev.ReasoningDelta(2, "thought"), ev.ReasoningEnd(2, extra=extra),
+        ev.CallStart(3, "c1", "look", extra=extra), ev.CallDelta(3, '{"a":1}'),
+        ev.CallEnd(3, "c1", "look", '{"a":1}', extra=extra),
+        ev.CallStart(4, "c2", "search", "provider", extra=extra), ev.CallEnd(4, "c2", "search", "{}", "provider", extra=extra),
+        ev.Result(5, "c2", "search", '{"b":2}', extra=extra),
+        *(ev.Opaque(6 + place, name, "compaction", data) for place, name in enumerate(TARGETS)),
+        *(ev.Unknown(name, unknown) for name in TARGETS),
+        ev.Usage(1, 2, extra=extra), ev.Finish("calls", "tool_use", extra=extra),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@given(
+    extra=odd_extras, data=st.sampled_from(ODD), unknown=st.sampled_from(["[]", "1", '{"type":5}', "not JSON", "null"])
+)
+def test_extras_of_any_shape_cost_nothing_else(target: str, extra: Any, data: Any, unknown: str) -> None:
+    guard = Guard()
+    events = [*guard.feed(turn(extra, data, unknown)), *guard.finish()]
+    body = write_body(protocols.protocol(target).body or bytes, frames_of(target, events))
+    assert isinstance(msgspec.json.decode(body), dict)
+    assert b"said" in body, "the text is lost"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [ev.Start(extra={"anthropic": {"usage": 1.5}}), ev.TextStart(0), ev.TextDelta(0, "hi"), ev.TextEnd(0)],
+        [ev.Start(), ev.ReasoningStart(0), ev.ReasoningEnd(0, extra={"anthropic": {"signature": ["a"]}}),
+         ev.TextStart(1), ev.TextDelta(1, "hi"), ev.TextEnd(1)],
+        [ev.Start(), ev.Opaque(0, "anthropic", "compaction", ["no object"]), ev.TextStart(1), ev.TextDelta(1, "hi"),
+         ev.TextEnd(1)],
+    ],
+)  # fmt: skip
+def test_what_anthropic_extras_may_be(events: list[Any]) -> None:
+    body = msgspec.json.decode(
+        write_body(protocols.protocol("anthropic").body or bytes, frames_of("anthropic", [*events, ev.Finish("stop")]))
+    )
+    assert body["content"][-1] == {"type": "text", "text": "hi"}
+    assert isinstance(body["usage"], dict)
+    assert body["stop_reason"] == "end_turn"
+
+
+# ── whoever calls `body` gets a typed error ───────────────────────────────────────────────────────
+
+
+def failing(_: Any) -> bytes:
+    raise KeyError("content")
+
+
+def asked() -> Asked:
+    return Asked(Request("m", []), "anthropic", body=failing)
+
+
+ENDED: list[Any] = [ev.Start(), ev.Finish("stop")]
+
+
+def test_an_error_of_a_body_function_is_typed() -> None:
+    with pytest.raises(BadAnswer, match=r"cannot be written as one body: .*KeyError") as caught:
+        write_body(failing, [])
+    assert caught.value.fault.kind == "malformed"
+
+
+def test_the_gateway_answers_with_its_fault() -> None:
+    with pytest.raises(BadAnswer) as caught:
+        writing.whole(asked(), ENDED)
+    status, body, _ = refusing.refusal("anthropic", refusing.fault_of(caught.value))
+    assert status == 502
+    assert msgspec.json.decode(body)["type"] == "error"
+
+
+def test_the_inspector_shows_its_fault() -> None:
+    (frame,) = Body(asked()).feed(ENDED)
+    assert msgspec.json.decode(frame[1])["type"] == "error"
