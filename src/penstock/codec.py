@@ -19,7 +19,7 @@ from penstock.events import TextDelta
 from penstock.framing import Frame
 from penstock.input_limits import MAX_JSON_DEPTH
 from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, too_deep
-from penstock.jsontext import clean, fit, loose_bounded
+from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
 
@@ -35,6 +35,7 @@ ILL_SHAPED = (
 )  # fmt: skip
 UNFINISHED = "the end of the stream could not be read"
 TOO_DEEP = f"the provider sent JSON that nests deeper than {MAX_JSON_DEPTH} levels"
+DAMAGED = "the provider sent JSON that is not valid UTF-8, with a bad byte in the name or the type of a field"
 NO_MORE = (-1, b"", b"")  # of an open text: its part's number, its frames' name, its line with %b for the words
 LESSONS = 16  # frames that are learnt from in vain
 _encode = msgspec.json.Encoder().encode
@@ -168,9 +169,26 @@ class Decoder:
 
     def body(self, data: bytes) -> list[AnyEvent]:
         """Read the whole body of a non-stream answer as one turn."""
-        events = self.feed([(b"", data)])
+        events = self.feed_body(data)
         self.settle()
         return [*events, *self.finish()]
+
+    def feed_body(self, data: bytes) -> list[AnyEvent]:
+        """Read a whole body, but not its end.
+
+        Bytes that are not UTF-8 are replaced with U+FFFD in texts: some servers cut a character in two. In the name of
+        a field they are a fault: the strict reader would skip the field, and an answer without it would look complete.
+        """
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            self.diagnostics.add("invalid-utf-8", "the body is not valid UTF-8; bad bytes are replaced with U+FFFD")
+            if has_damaged_name(loose(data)):
+                self._break_off(DAMAGED)
+            else:
+                self._odd(b"", data)
+            return self.ledger.drain()
+        return self.feed([(b"", data)])
 
     def settle(self) -> None:
         """What was read is a whole body: it is complete, even where a stream would have had to say so."""
@@ -210,7 +228,11 @@ class Decoder:
 
     def _too_deep(self) -> None:
         self.diagnostics.add("too-deep", TOO_DEEP)
-        self.ledger.fault("malformed", TOO_DEEP)
+        self._break_off(TOO_DEEP)
+
+    def _break_off(self, message: str) -> None:
+        """End the turn with a fault: what came cannot be read, and must not look complete."""
+        self.ledger.fault("malformed", message)
 
     def _read_odd(self, name: bytes, data: bytes) -> None:
         label = name.decode("utf-8", "replace")

@@ -91,6 +91,21 @@ def loose_bounded(data: bytes) -> Any:
     return value
 
 
+def has_damaged_name(value: Any) -> bool:
+    """Whether the name of a field or a `type`, at any depth, has the character that stands for a bad byte."""
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            fields: dict[str, Any] = one  # pyright: ignore[reportUnknownVariableType]
+            if any("\ufffd" in key for key in fields) or "\ufffd" in str(fields.get("type", "")):
+                return True
+            waiting += fields.values()
+        elif isinstance(one, list):
+            waiting += one
+    return False
+
+
 def decode_own(data: bytes) -> Any:
     """A frame that one of our encoders wrote, of any depth; what is let through and not strict is read forgivingly."""
     try:

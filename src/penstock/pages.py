@@ -76,6 +76,7 @@ class Page:
         self._ids: set[tuple[int, str]] = set()
         self.calls: int = 0  # client calls delivered, of the first choice, whose finish reason they decide
         self.cuts: int = 0
+        self.unusable: int = 0  # items without a type and calls without a name, which are left out
         self._usage: dict[int, ev.Usage] = {}
         self._finish: tuple[Reason, str, Extra | None] | None = None
         self._others: dict[int, Reason] = {}

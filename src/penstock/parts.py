@@ -26,6 +26,7 @@ MOST_CHOICES = MAX_CHOICES - 1  # the finish tells the reason of each
 _CHECKS = 32  # of a call's input so far, whether it is whole
 CUT_OFF = ("length", "filter")
 TRUNCATED = "the stream ended before the answer was finished"
+UNUSABLE = "nothing in the answer can be used: its content has no type, or is a tool call without a name"
 
 
 class Ledger(Page):
@@ -80,6 +81,9 @@ class Ledger(Page):
     def _finish_now(self, finish: tuple[Reason, str, Extra | None]) -> None:
         self.close_all()
         reason, raw, extra = finish
+        if self.unusable and not self._next and reason not in CUT_OFF:
+            self._leave(ev.Fault("malformed", UNUSABLE))
+            return
         if self.calls and (reason == "stop" or (reason == "other" and not raw)):
             reason = "calls"
         elif reason == "calls" and not self.calls:
@@ -125,16 +129,25 @@ class Ledger(Page):
         self, key: Hashable, id: str, name: str, *, by: By = "client", form: CallForm = "json", item: str = "",
         choice: int = 0, given: str = "", extra: Extra | None = None,
     ) -> Part | None:  # fmt: skip
-        """Begin a call. One whose id was seen in this turn is muted: it will never be delivered again."""
+        """Begin a call. One without a name, or whose id was seen in this turn, is muted: it is never delivered.
+
+        A call without an id is given one: clients send it back with the result.
+        """
         if key in self._parts:
             return self._parts[key]
         if not self._enter("a call"):
             return None
+        if not name:
+            self.diagnostics.add("call-unnamed", f"call {id!r} has no name: nobody can run it, and it is left out")
+            self.cuts += by == "client" and not choice
+            self.unusable += 1
+            return self._mute(key, choice)
+        if not id:
+            id = f"call_{self.id or 'turn'}_{choice}_{self._next}"  # noqa: A001 — as the event calls it
+            self.diagnostics.add("call-id", f"a call of {name!r} came without an id and was given one")
         if (choice, id) in self._ids:
             self.diagnostics.add("call-twice", f"call {id!r} came again and is ignored")
-            part = self._parts[key] = Part(-1, ev.CallDelta, None, choice)
-            part.muted = True
-            return part
+            return self._mute(key, choice)
         if self._is_full():
             return None
         part = Part(self._next, ev.CallDelta, None, choice)
@@ -144,6 +157,12 @@ class Ledger(Page):
         self._ids.add((choice, id))
         self._parts[key] = part
         self._next += 1
+        return part
+
+    def _mute(self, key: Hashable, choice: int) -> Part:
+        """A call that is read to its end, but of which no event is written."""
+        part = self._parts[key] = Part(-1, ev.CallDelta, None, choice)
+        part.muted = True
         return part
 
     def seen(self, id: str, choice: int = 0) -> bool:
@@ -217,7 +236,7 @@ class Ledger(Page):
 
 
 def _callable(part: Part, final: str, *, whole: bool) -> str | None:
-    """The input if the call may be run with it: one without a name never may."""
-    if part.void or not part.name:
+    """The input if the call may be run with it."""
+    if part.void:
         return None
     return usable(final) if part.form == "json" else final if whole else None

@@ -197,7 +197,7 @@ class Reading:
     async def _body(self) -> Pair:
         data = await self._incoming.whole()
         self._done = True
-        events = self._decoding.whole(self._decoding.decoder.feed([(b"", data)]))
+        events = self._decoding.whole(self._decoding.decoder.feed_body(data))
         last = events[-1] if events else None
         if isinstance(last, Fault) and last.kind == "truncated" and loose(data) is None:
             said = replace(rejection(None, self.headers, data), kind="malformed", extra=None)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock.codec import TOO_DEEP, Decoder, Encoder, Losses, Protocol
+from penstock.codec import Decoder, Encoder, Losses, Protocol
 from penstock.grammar import Grammar
 from penstock.input_limits import MAX_COUNT
 from penstock.jsontext import as_json, is_json, usable
@@ -105,12 +105,11 @@ class EventsDecoder(Decoder):
             event = replace(event, json=usable(event.json) or as_json(event.json))
         self._any(event)
 
-    def _too_deep(self) -> None:
-        self.diagnostics.add("too-deep", TOO_DEEP)
+    def _break_off(self, message: str) -> None:
         if not self._grammar.inside:
             self._any(ev.Start())
         self.ledger.out += map(self._closed, self._grammar.close())
-        self._any(ev.Fault("malformed", TOO_DEEP))
+        self._any(ev.Fault("malformed", message))
 
     def finish(self) -> list[ev.AnyEvent]:
         if self._grammar.inside:

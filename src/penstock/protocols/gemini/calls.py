@@ -54,8 +54,6 @@ class Calls:
         self.settle(whole=False)
         if not call.name and not call.args and not call.partial_args:
             return  # the end mark of a call that has ended
-        if not call.name:
-            self._ledger.diagnostics.add("call-unnamed", "a call without a name cannot be run by anyone")
         self._begin(call, signature)
 
     def _begin(self, call: wire.FunctionCall, signature: str | None) -> None:

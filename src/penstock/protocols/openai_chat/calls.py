@@ -159,10 +159,6 @@ class Calls:
         if twin is not None:
             slot.id = f"{slot.id}-{slot.key[1]}"
         self._open(slot)
-        part = self._ledger.find(slot.key)
-        if part is not None and not slot.name:
-            self._ledger.diagnostics.add("call-unnamed", f"call {slot.id!r} never got a name")
-            part.void = True
 
 
 def _drop_empty(call: wire.ToolCall) -> None:

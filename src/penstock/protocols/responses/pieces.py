@@ -13,7 +13,7 @@ from penstock.protocols.responses import wire
 from penstock.protocols.responses.calls import KINDS, Calls, as_text
 from penstock.protocols.responses.items import Items
 from penstock.protocols.responses.speech import Messages, Speech, Thoughts, own
-from penstock.protocols.responses.tools import Tools
+from penstock.protocols.responses.tools import Tools, Untyped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,8 +47,11 @@ class Pieces(Decoder):
         self._thoughts = Thoughts(self.ledger, self._speech)
         self._calls = Calls(self.ledger)
         self._tools = Tools(self.ledger)
+        self._untyped = Untyped(self.ledger)
 
     def _reader(self, slot: Slot) -> Any:
+        if slot.told and not slot.kind:
+            return self._untyped
         if slot.kind == "message":
             return self._messages
         if slot.kind == "reasoning":

@@ -65,6 +65,29 @@ FAILED = ("failed", "incomplete")
 _CODE = '{"code":"'  # how the input of a code interpreter begins, so that its code can be streamed
 
 
+class Untyped:
+    """Reads items that do not say their type. They are kept as unknown payloads: none of them may become a call."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def added(self, slot: Slot) -> None:
+        """Wait for the end of the item, which may say its type."""
+
+    def done(self, slot: Slot) -> None:
+        self._ledger.diagnostics.add("item-untyped", f"output item {slot.id!r} has no type and is left out")
+        self._ledger.unusable += 1
+        self._ledger.unknown(NAME, as_json(slot.item))
+
+    def last(self, slot: Slot) -> None:
+        """The final snapshot repeats what the item said when it was done."""
+
+    def close(self, slot: Slot, *, whole: bool) -> None:
+        """Report an item that was announced and never done."""
+        if not slot.done and whole:
+            self.done(slot)
+
+
 class Tools:
     """State: the names of calls, and the last call of each tool, for answers that name none."""
 
