@@ -24,6 +24,7 @@ from penstock.gateway.flow import Flow, end_with
 from penstock.gateway.lines import line_of
 from penstock.gateway.outlet import Outlet
 from penstock.gateway.pages import is_open, page
+from penstock.gateway.preload import Preload
 from penstock.gateway.routes import Route, dialect_of, find, path_of
 from penstock.gateway.services import Services
 from penstock.gateway.turn import Turn
@@ -62,6 +63,7 @@ class App:
         self._given = services is not None
         self.services = services or Services(made, env=env)
         self._sockets = Sockets(self.services)
+        self._preload = Preload(self.services.router.config, self.services.env)
         self._watchdog = Watchdog(self.services.config.log.blocked)
         self.services.metrics.counts(
             "penstock_loop_blocked_total", "How often the event loop was blocked.", (), self._watchdog.counts
@@ -73,6 +75,7 @@ class App:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
+            await self._preload.wait()
             await self._sockets.serve(path_of(scope), scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,6 +87,7 @@ class App:
         if is_open(visit):
             await self._page(visit, scope, send, known=False)
             return
+        await self._preload.wait()
         refusal = self._admitted(scope, visit)
         route = find(visit.method, visit.path) if len(visit.path) <= MAX_PATH else Route()
         if route.params:
@@ -240,8 +244,10 @@ class App:
                 self.services.closing.clear()
                 self.services.stopped = False
                 self._watchdog.start()
+                self._preload.start()
             if message["type"] == "lifespan.shutdown":
                 self._watchdog.stop()
+                await self._preload.wait()
                 if not self._given:
                     await self.services.aclose()
             await send({"type": f"{message['type']}.complete"})

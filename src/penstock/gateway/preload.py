@@ -1,0 +1,65 @@
+"""Imports what requests will need before the first one comes: an import on the event loop holds up every request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from penstock.engines.naming import known
+from penstock.gateway.doors import DOORS, METHODS
+from penstock.protocols import MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.engines.config import Config
+
+log = logging.getLogger("penstock.gateway")
+_FILES = ("request", "write")  # of a protocol, beside its codecs; not every protocol has both
+_NATIVE = ("aiohttp", "penstock.engines.native")
+_REPLAY = "penstock.engines.played"
+
+
+class Preload:
+    """Imports modules in a thread. Whoever needs them waits without blocking the loop."""
+
+    def __init__(self, config: Config, env: Mapping[str, str]) -> None:
+        self._config, self._env = config, env
+        self._running: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin to import; the server listens meanwhile."""
+        self._running = asyncio.ensure_future(asyncio.to_thread(self._import_all))
+
+    async def wait(self) -> None:
+        """Until everything is imported; at once if it is, or if nothing was begun."""
+        if self._running is not None:
+            await asyncio.shield(self._running)
+            self._running = None
+
+    def _import_all(self) -> None:
+        for name in modules(self._config, self._env):
+            try:
+                import_module(name)
+            except Exception as error:  # noqa: BLE001 — whoever needs the module says what is wrong, and to whom
+                log.debug("%s could not be imported at start-up: %s", name, error)
+
+
+def modules(config: Config, env: Mapping[str, str]) -> Iterator[str]:
+    """The modules of every client protocol, and of the providers that are configured."""
+    rows = known(config, env)
+    if any(row.engine == "native" for row in rows):
+        yield from _NATIVE
+    yield _REPLAY
+    spoken = {door.protocol for door in (*DOORS.values(), *METHODS.values())}
+    for row in rows:
+        places = [*row.endpoints.values(), *(special.endpoint for special in row.special)]
+        spoken.update([row.protocol, *(name for place in places for name in (place.protocol, place.answer))])
+    folders = {MODULES[name] for name in (one.partition("@")[0] for one in spoken) if name in MODULES}
+    for folder in sorted(folders):
+        package = f"penstock.protocols.{folder}"
+        yield package
+        yield from (f"{package}.{file}" for file in _FILES if find_spec(f"{package}.{file}"))
