@@ -131,7 +131,7 @@ class _Said:
         if isinstance(inner, str) and inner:
             yield inner
         if isinstance(inner, list) and inner:
-            yield "; ".join(str(hide_values(one))[:MESSAGE] for one in inner[:5])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            yield "; ".join(str(hide_values(one))[:MESSAGE] for one in inner[:5])  # pyright: ignore[reportUnknownVariableType]
 
     def _words(self) -> Iterator[str]:
         """Most particular first: Google's reasons, inner codes, the code, the status word, the type."""

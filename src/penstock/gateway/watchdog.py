@@ -101,7 +101,7 @@ class Watchdog:
 
 def _stack(thread: int) -> str:
     """What a thread runs: the innermost function first."""
-    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 — documented, in spite of its name
+    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 — documented, in spite of its name  # pyright: ignore[reportPrivateUsage]
     lines: list[str] = []
     while frame is not None and len(lines) < FRAMES:
         lines.append(f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_name}:{frame.f_lineno}")

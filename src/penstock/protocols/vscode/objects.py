@@ -11,6 +11,7 @@ from penstock import events as ev
 from penstock.carrying import RAW
 from penstock.codec import ILL_SHAPED
 from penstock.jsontext import plain_or_raw
+from penstock.pick import as_object
 from penstock.protocols.vscode import tokens
 from penstock.protocols.vscode.encode import VSCodeEncoder
 from penstock.protocols.vscode.parts import DataPart, HostPart, Part, TextPart, ThinkingPart, ToolCallPart
@@ -58,11 +59,11 @@ class PartMaker(VSCodeEncoder):
         self.made.append(ThinkingPart(_carried(event.text), self._round.thoughts[event.index].id))
 
     def _deliver(self, id: str, name: str, given: str, extra: Any) -> None:
-        value = plain_or_raw(given)
+        value: Any = plain_or_raw(given)
         if not isinstance(value, dict):
             self.diagnostics.add("too-deep", f"the input of {name!r} nests too deeply for an object; it is one string")
             value = {RAW: given}
-        self.made.append(ToolCallPart(id, name, value, extra))
+        self.made.append(ToolCallPart(id, name, as_object(value), extra))
 
     def _note_finish(self, event: ev.Finish) -> None:
         self.ending = event
