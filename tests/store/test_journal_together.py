@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +28,24 @@ def test_every_row_is_written_once(rows: JournalRows, count: int) -> None:
     rows.flush()
     assert sorted(turn.time for _, turn in rows.turns(limit=1000)) == [float(number) for number in range(count)]
     assert rows.waiting == 0
+    rows.close()
+
+
+@pytest.mark.finding("REL-1")
+def test_a_writer_that_is_done_before_the_caller_goes_on(rows: JournalRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the caller's thread may stand still inside `submit` until its row is written."""
+    submit = rows._writer.submit
+
+    def submit_and_stand_still(job: Any) -> bool:
+        accepted = submit(job)
+        rows._writer.flush()
+        return accepted
+
+    monkeypatch.setattr(rows._writer, "submit", submit_and_stand_still)
+    for number in range(3):
+        assert rows.add(Turn(time=float(number)))
+    assert rows.waiting == 0
+    assert [turn.time for _, turn in rows.turns()] == [2.0, 1.0, 0.0]
     rows.close()
 
 

@@ -187,11 +187,13 @@ class JournalRows:
     def _call(self) -> bool:
         if self._called or not self.waiting:
             return True
-        self._called = self._writer.submit(self._pour)
-        if not self._called:  # it is closed
-            self._refused += len(self._given)
-            self._given.clear()
-        return self._called
+        self._called = True  # before the job is given: `_pour` may have set it back by the time `submit` returns
+        if self._writer.submit(self._pour):
+            return True
+        self._called = False  # the writer is closed
+        self._refused += len(self._given)
+        self._given.clear()
+        return False
 
     def _prepare(self, *, create: bool) -> None:
         columns = _columns()
