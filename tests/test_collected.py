@@ -63,3 +63,28 @@ def test_writing_leaves_nothing(case: Case, target: str) -> None:
         pipe.finish()
 
     assert left(write) == 0
+
+
+@over(STREAMED)
+def test_reading_that_stops_halfway_leaves_nothing(case: Case) -> None:
+    """As when a client leaves: nobody finishes the decoder."""
+    wire = case.wire.read_bytes()
+
+    def read() -> None:
+        cut: Any = parser(case.framing)
+        decoder = protocols.decoder(case.protocol)
+        decoder.feed(cut.feed([wire[: len(wire) // 2]]))
+
+    assert left(read) == 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@over(STREAMED[::5])
+def test_writing_that_stops_halfway_leaves_nothing(case: Case, target: str) -> None:
+    events = case.expected()
+
+    def write() -> None:
+        for count in (len(events) // 3, len(events) // 2, len(events) - 1):
+            encoding(target, frames=True).feed(events[:count])
+
+    assert left(write) == 0

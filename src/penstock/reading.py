@@ -50,12 +50,15 @@ def read_deep(data: bytes | str, read: Callable[[Object], T], error: TooDeep) ->
     A model may once have written such an input. The conversation must stay sendable.
     """
     try:
-        made = read(as_object(decode_deep(data.encode() if isinstance(data, str) else data)))
-    except (ValueError, TypeError, AttributeError, LookupError, RecursionError, msgspec.DecodeError):
-        raise error from None  # the depth was found first; and what was kept as text may not fit where it is
-    if holds_raw(made):
-        raise error
-    return made
+        try:
+            made = read(as_object(decode_deep(data.encode() if isinstance(data, str) else data)))
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError, msgspec.DecodeError):
+            raise error from None  # the depth was found first; and what was kept as text may not fit where it is
+        if holds_raw(made):
+            raise error
+        return made
+    finally:
+        del error  # its traceback refers to this frame: a cycle
 
 
 def as_object(value: Any, step: str = "") -> Object:

@@ -173,20 +173,26 @@ def _config(port: int) -> GatewayConfig:
 
 
 @asynccontextmanager
-async def matrix(client: str, engine: str) -> AsyncIterator[Matrix]:
-    """Everything started, and warmed by one good answer from each upstream in each form."""
+async def started() -> AsyncIterator[Matrix]:
+    """The gateway and its upstream; nothing was asked yet."""
     async with FaultyUpstream() as upstream:
         running = Running(App(_config(upstream.port), env={}))
         await asyncio.to_thread(running.__enter__)
         try:
-            made = Matrix(running, upstream)
-            for fault in GOOD:
-                found = await made.run(good_cells(client, engine, fault))
-                # What the first requests have opened (pools, SDK clients) stays; a leak shows in later runs.
-                assert not [wrong for wrong in found.wrong if not wrong.startswith(LEFT)], found.shown()
-            yield made
+            yield Matrix(running, upstream)
         finally:
             await asyncio.to_thread(running.__exit__)
+
+
+@asynccontextmanager
+async def matrix(client: str, engine: str) -> AsyncIterator[Matrix]:
+    """Everything started, and warmed by one good answer from each upstream in each form."""
+    async with started() as made:
+        for fault in GOOD:
+            found = await made.run(good_cells(client, engine, fault))
+            # What the first requests have opened (pools, SDK clients) stays; a leak shows in later runs.
+            assert not [wrong for wrong in found.wrong if not wrong.startswith(LEFT)], found.shown()
+        yield made
 
 
 def good_cells(client: str, engine: str, fault: str = "none") -> list[Cell]:

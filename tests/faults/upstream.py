@@ -155,6 +155,7 @@ class _Connection(asyncio.Protocol):
         self._server.connections.discard(self._transport)
         if self._task is not None:
             self._task.cancel()
+            self._task = None
 
     def data_received(self, data: bytes) -> None:
         self._data += data

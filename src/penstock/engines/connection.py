@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Connection(asyncio.Protocol):
         self._chunks: list[bytes] = []  # what has come; of a packed answer, what was unpacked
         # What the parser finds goes there without a step of ours: there are many pieces to a read of a fast stream.
         self.on_body = self._chunks.append
-        self._parser: Any = self._ways.tools.HttpResponseParser(self)
+        # They refer to each other until `connection_lost`, so there is none before `connection_made`.
+        self._parser: Any = None if self.transport is None else self._ways.tools.HttpResponseParser(self)
         self.status = 0
         self.heard = 0.0
         self.headers: dict[str, str] = {}
@@ -186,7 +188,8 @@ class Connection(asyncio.Protocol):
 
     async def _wait_for_more(self) -> None:
         if self._error is not None:
-            raise self._error
+            # A copy: the traceback of what is raised refers to this connection, which would refer back to it.
+            raise copy(self._error)
         mine = self._waiter = self.loop.create_future()
         try:
             await mine
@@ -207,6 +210,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
+        self._parser = self._ways.tools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
         if not self._answering:  # nobody asked: whatever it is, it belongs to no answer
@@ -255,6 +259,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.lost = True
+        self._parser = None
         self._ways.forget(self._key, self)
         if self._complete or not self._answering:
             return

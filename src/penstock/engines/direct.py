@@ -128,11 +128,18 @@ class Direct:
         self, at: tuple[object, ...], host: str, port: int, tls: ssl.SSLContext | None, limit: float
     ) -> Connection:
         loop = asyncio.get_running_loop()
+        made = Connection(self, at)
         try:
             async with asyncio.timeout(limit):
-                _, made = await loop.create_connection(lambda: Connection(self, at), host, port, ssl=tls)
-        except TimeoutError as error:
-            raise self.web.ConnectionTimeoutError(f"no connection to {host} in time") from error
+                await loop.create_connection(lambda: made, host, port, ssl=tls)
+        except BaseException as error:
+            # A connection that is given up while it is made is not always told so. It and its transport hold each other.
+            made.close()
+            made.connection_lost(None)
+            made.transport = None
+            if isinstance(error, TimeoutError):
+                raise self.web.ConnectionTimeoutError(f"no connection to {host} in time") from error
+            raise
         self._open.add(made)
         return made
 

@@ -158,13 +158,13 @@ class Router:
             except ProviderError as error:
                 error.provider, error.model = error.provider or target.provider.name, error.model or target.model
                 error.attempts = [*failed, *error.attempts]
-                failed = [*error.attempts, error]
                 if number + 1 == len(meant) or not elsewhere(error):
                     self._note(record, "give-up", error.kind, f"no more to try after: {error}", target)
                     raise
                 self._note(
                     record, "fallback", error.kind, f"{meant[number + 1].provider.name} is next: {error}", target
                 )
+                failed = [*error.attempts, _without_frames(error)]
         raise AssertionError  # the last target returned or raised
 
     async def _one(
@@ -182,12 +182,13 @@ class Router:
             except ProviderError as error:
                 self.breakers.bad(circuit, error.kind, str(error))
                 error.attempts = list(failed)
-                failed.append(error)
-                wait = pause(error, len(failed), policy, self._chance)
-                why = self._enough(error, target, circuit, len(failed) >= most, wait, ends)
+                tries = len(failed) + 1
+                wait = pause(error, tries, policy, self._chance)
+                why = self._enough(error, target, circuit, tries >= most, wait, ends)
                 if why:
                     self._note(record, "give-up", error.kind, f"{why}: {error}", target)
                     raise
+                failed.append(_without_frames(error))
                 self._note(record, "retry", error.kind, f"after {wait:.2f} s: {error}", target, wait=wait or 0)
                 if watch is not None:
                     await watch.waits(Wait(wait or 0, error.kind, target.provider.title or name))
@@ -315,6 +316,11 @@ class Router:
     ) -> None:
         decision = Decision(what, code, why, target.provider.name, target.model, engine, wait)
         self._recorder.note(record, decision)
+
+
+def _without_frames(error: ProviderError) -> ProviderError:
+    """An error to keep in a local variable. Its traceback refers to the frame that has the variable: a cycle."""
+    return error.with_traceback(None)
 
 
 def engine_named(name: str) -> Engine:

@@ -59,7 +59,8 @@ class Gone(Stoppable):
 
     def __init__(self, receive: Receive, line: Line | None = None) -> None:
         super().__init__()
-        self._line, self._watch = line, None
+        self._line = line
+        self._watch: asyncio.Task[None] | None = None
         if line is not None:
             line.watch(self._gone)
         else:
@@ -84,3 +85,4 @@ class Gone(Stoppable):
             self._line.leaving = None
         if self._watch is not None:
             self._watch.cancel()
+            self._watch = None  # what it raises has a traceback that refers to this

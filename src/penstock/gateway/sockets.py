@@ -74,7 +74,8 @@ class Bounded(_Base):  # type: ignore[misc]
         self._timer.cancel()
         for line in self._lines:
             line.left()
-        self._lines = self._answering()
+            line.part()  # its turn may go on for a moment, but holds the line itself
+        self._lines = ()
         super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
 
     def data_received(self, data: bytes) -> None:
@@ -88,6 +89,7 @@ class Bounded(_Base):  # type: ignore[misc]
     def _heading(self, size: int) -> None:
         if self.transport.get_protocol() is not self:  # it is a WebSocket now
             self._timer.cancel()
+            self.parser = None  # it refers back to this, which nobody needs any more
             return
         if not self._came:
             self._timer.cancel()

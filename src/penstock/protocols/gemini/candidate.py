@@ -31,12 +31,11 @@ class Slot:
 class Candidate:
     """Text is kept, because bytes are counted when all is said."""
 
-    __slots__ = ("_sources", "parts", "pieces", "refused", "speakers")
+    __slots__ = ("_sources", "parts", "pieces", "refused")
 
     def __init__(self) -> None:
         self.parts: set[int] = set()  # those that are text
         self.pieces: list[tuple[int, str]] = []  # part, text: one entry for each delta
-        self.speakers: list[Slot] = []  # open texts and thoughts; the first one speaks, for there are no marks between
         self.refused = False
         self._sources: list[Source] = []
 

@@ -58,6 +58,8 @@ class GeminiEncoder(Encoder):
         self._slots: dict[int, Slot] = {}
         self._choices: dict[int, Candidate] = {}
         self._choice_of: dict[int, int] = {}
+        # Open texts and thoughts by choice. Only the first one is written: nothing would mark where another begins.
+        self._open_slots: dict[int, list[Slot]] = {}
         self._waiting: dict[int, bytes] = {}
         self._usage: dict[str, Any] | None = None
         self._steps: dict[int, ev.Usage] = {}
@@ -79,7 +81,7 @@ class GeminiEncoder(Encoder):
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
-        self._slots, self._choices, self._choice_of, self._waiting = {}, {}, {}, {}
+        self._slots, self._choices, self._choice_of, self._open_slots, self._waiting = {}, {}, {}, {}, {}
         self._usage, self._steps, self._silent, self._called = None, {}, True, False
         self._turns += 1
         again = f"-{self._turns}" if self._turns > 1 else ""  # another id is what tells a reader of another answer
@@ -136,8 +138,9 @@ class GeminiEncoder(Encoder):
             candidate = self._choices[event.choice] = Candidate()
         slot = self._slots[event.index] = Slot(event.choice, candidate)
         self._choice_of[event.index] = event.choice
-        slot.held = [] if candidate.speakers else None
-        candidate.speakers.append(slot)
+        open_slots = self._open_slots.setdefault(event.choice, [])
+        slot.held = [] if open_slots else None
+        open_slots.append(slot)
 
     def _speak(self, slot: Slot, part: bytes) -> None:
         if slot.held is None:
@@ -148,11 +151,11 @@ class GeminiEncoder(Encoder):
     def _hush(self, slot: Slot) -> None:
         """The part has ended: whoever waited for it may speak."""
         slot.done = True
-        speakers = slot.candidate.speakers
-        while speakers and speakers[0].done:
-            del speakers[0]
-            if speakers:
-                held, speakers[0].held = speakers[0].held or (), None
+        open_slots = self._open_slots[slot.choice]
+        while open_slots and open_slots[0].done:
+            del open_slots[0]
+            if open_slots:
+                held, open_slots[0].held = open_slots[0].held or (), None
                 for part in held:
                     self._send(slot.choice, part)
 

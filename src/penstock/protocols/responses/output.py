@@ -7,6 +7,7 @@ finished when something else begins or the response ends. Indices are contiguous
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import msgspec
 
@@ -19,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 class Entry:
     """One output item. `group` is what further parts must share to join it."""
 
-    __slots__ = ("cut", "done", "group", "index", "item", "open", "voices")
+    __slots__ = ("__weakref__", "cut", "done", "group", "index", "item", "open", "voices")
 
     def __init__(self, index: int, item: dict[str, Any], group: str = "") -> None:
         self.index = index
@@ -64,10 +65,10 @@ FORMS = {
 class Voice:
     """One part of an item that is said piece by piece."""
 
-    __slots__ = ("closed", "entry", "form", "head", "name", "part", "pieces", "place")
+    __slots__ = ("_entry", "closed", "form", "head", "name", "part", "pieces", "place")
 
     def __init__(self, entry: Entry, form: Form) -> None:
-        self.entry = entry
+        self._entry = ref(entry)  # which refers to this; `Output.entries` keeps it
         self.form = form
         self.part: dict[str, Any] = {"type": form.part, form.field: ""}
         if form.part == "output_text":
@@ -82,6 +83,12 @@ class Voice:
         self.head = b'{"type":"%b","item_id":%b,"output_index":%d,"%b":%d,%b"delta":' % (
             self.name, _encode(entry.id), entry.index, form.index.encode(), self.place, logprobs
         )  # fmt: skip
+
+    @property
+    def entry(self) -> Entry:
+        entry = self._entry()
+        assert entry is not None  # noqa: S101 — see above
+        return entry
 
     @property
     def where(self) -> dict[str, Any]:
