@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BUSY = 5.0  # seconds to wait for somebody else's lock
 ABSENT = Path(":memory:")
 """In place of a file: kept in memory, gone with the process."""
+CACHE_SIZE = 512  # KiB of pages that a connection keeps; SQLite's own limit is four times that
 WAL_SIZE = 16 * 2**20  # bytes: a WAL that was emptied is cut to this size
 _RETRY_DELAY = 0.02  # seconds between two attempts to open a file that other processes are opening too
 # Switching to WAL needs the whole file for a moment, and SQLite does not always wait for it.
@@ -94,6 +95,7 @@ def _open(name: str) -> sqlite3.Connection:
         mode = made.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         made.execute("PRAGMA synchronous=NORMAL")
         made.execute(f"PRAGMA journal_size_limit={WAL_SIZE}")
+        made.execute(f"PRAGMA cache_size=-{CACHE_SIZE}")
         made.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads the schema: a damaged one is found here
     except BaseException:
         made.close()
