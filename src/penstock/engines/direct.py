@@ -133,7 +133,7 @@ class Direct:
             async with asyncio.timeout(limit):
                 await loop.create_connection(lambda: made, host, port, ssl=tls)
         except BaseException as error:
-            # A connection that is given up while it is made is not always told so. It and its transport hold each other.
+            # What is given up while it is made is not always told so; and it and its transport hold each other.
             made.close()
             made.connection_lost(None)
             made.transport = None
