@@ -77,12 +77,18 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
 
     def judge(self, limit: float) -> None:
-        """Whether everything stayed flat after the warm-up: the medians of ten spans beside the first of them."""
+        """Whether everything stayed flat after the warm-up: the medians of ten spans beside the first of them.
+
+        Of memory the largest sample counts too.
+        """
         for name, spare in (("memory", 0.0), ("descriptors", SPARE), ("tasks", SPARE)):
             first = self.spans(name)[0]
             change = self._change(name)
             if abs(change) > max(first * limit, spare):
                 self.wrong.append(f"{name} went from {first:.0f} to {first + change:.0f}, more than {limit:.0%}")
+        first, peak = self.spans("memory")[0], max(sample.memory for sample in self._judged())
+        if peak > first * (1 + limit):
+            self.wrong.append(f"memory was {peak:.1f} once, more than {limit:.0%} above {first:.1f}")
         before, after = self.idle
         for name in ("descriptors", "tasks"):
             if getattr(after, name) > getattr(before, name) + SPARE:
@@ -95,8 +101,11 @@ class Verdict:
         changes = [value - spans[0] for value in spans]
         return max(changes, key=abs) if name == "memory" else max(changes)
 
+    def _judged(self) -> list[Sample]:
+        return [sample for sample in self.samples if sample.at >= self.warm] or self.samples
+
     def spans(self, name: str) -> list[float]:
-        judged = [sample for sample in self.samples if sample.at >= self.warm] or self.samples
+        judged = self._judged()
         size = max(1, len(judged) // 10)
         return [
             median(getattr(sample, name) for sample in judged[at : at + size])
@@ -104,7 +113,7 @@ class Verdict:
         ]  # fmt: skip
 
     def text(self) -> str:
-        rows = [[name, *(f"{value:.0f}" for value in self._row(name))] for name in _SHOWN]
+        rows = [[name, *(f"{value:.{int(name == 'memory')}f}" for value in self._row(name))] for name in _SHOWN]
         head = ["", "before", "first span", "least", "most", "last span", "after"]
         tally = self.tally
         counts = (

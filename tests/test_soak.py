@@ -44,6 +44,12 @@ def test_memory_that_grows_after_the_warm_up_is_found() -> None:
     assert [one for one in growing.wrong if one.startswith("memory went")]
 
 
+def test_a_peak_of_memory_is_found() -> None:
+    found = flat([*[60.0] * 50, 64.0, *[60.0] * 50])
+    found.judge(0.05)
+    assert found.wrong == ["memory was 64.0 once, more than 5% above 60.0"]
+
+
 def test_descriptors_that_stay_are_found() -> None:
     leaking = flat([60.0] * 100)
     leaking.idle[1] = soak.Sample(99.0, 60.0, 80, 1)
