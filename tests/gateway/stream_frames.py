@@ -50,6 +50,18 @@ def readable(frame: bytes) -> bool:
     return True
 
 
+def whole(rest: bytes) -> bool:
+    """Whether the last frame, which no blank line ends, is more than a half: it has data that is readable, or no field."""
+    if data_of(rest):
+        return readable(rest)
+    return not re.search(rb"(?:^|[\r\n])[^:\r\n]", rest)
+
+
+def unended(frame: bytes) -> bool:
+    """Whether no blank line ends the frame."""
+    return frame.splitlines(keepends=True)[-1] not in {b"\n", b"\r", b"\r\n"}
+
+
 def _no_constant(name: str) -> None:
     raise ValueError(name)
 
@@ -69,8 +81,10 @@ ODD = [
 GARBAGE = [
     b'data: {"id":"c","choi\xff\xfe<<<\n\n', b"data: <html>502 Bad Gateway</html>\n\n", b'data: {"half\n\n',
     b"data: hello\n\n", b'data: {"a":NaN}\n\n', b"data: {} {}\n\n", b'data: "\xff"\n\n', b"data: [DONE\n\n",
-    b'event: x\ndata: {"a":\ndata: }\n\n', b"data: " + b"[" * 2000 + b"\n\n", b'data: {"a":"\x01"}\n\n',
+    b'event: x\ndata: {"a":\ndata: }\n\n', b'data: {"a":"\x01"}\n\n',
 ]  # fmt: skip
+
+TOO_DEEP = b"data: " + b"[" * 2000 + b"\n\n"  # not skipped like garbage: it ends the turn in an error
 
 
 def chat(choice: dict[str, Any], **more: Any) -> bytes:
@@ -109,7 +123,7 @@ def _piece(index: int, delta: dict[str, Any]) -> bytes:
     return sse({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
 
 
-def _stop(reason: str | None) -> bytes:
+def stop(reason: str | None) -> bytes:
     value = {
         "type": "message_delta",
         "delta": {"stop_reason": reason, "stop_sequence": None},
@@ -126,7 +140,7 @@ ANTHROPIC = [
     _block(3, {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}),
     _piece(3, {"type": "input_json_delta", "partial_json": '{"x":1}'}),
     *[sse({"type": "content_block_stop", "index": index}, "content_block_stop") for index in range(4)],
-    *[_stop(reason) for reason in ("end_turn", "max_tokens", "tool_use", "refusal", None)],
+    *[stop(reason) for reason in ("end_turn", "max_tokens", "tool_use", "refusal", None)],
     sse({"type": "message_stop"}, "message_stop"), sse({"type": "ping"}, "ping"),
     sse({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error"),
     sse({"type": "odd_event", "x": 1}, "odd_event"), b"event: error\ndata: plain words\n\n",
@@ -231,7 +245,10 @@ def streams(protocol: str) -> st.SearchStrategy[tuple[bytes, list[bytes]]]:
         made = opening + b"".join(runs) + unfinished
         return made if end == b"\n" else made.replace(b"\n", end)
 
-    rest = st.sampled_from([b"", b"", b"", b"data: {", b'data: {"x":1}', b"\n", b": c"])
+    rest = st.sampled_from([
+        b"", b"", b"", b"data: {", b'data: {"x":1}', b"\n", b": c", b"data: ", b"data", b"event: message_stop\n",
+        b"event: response.completed\ndata",
+    ])  # fmt: skip
     bodies = st.builds(body, st.lists(run, max_size=14), ends, rest)
     return bodies.flatmap(lambda made: st.tuples(st.just(made), cut(made)))
 

@@ -105,6 +105,11 @@ class Reply:
             return None
         return pair[0], self._noted(pair[1])
 
+    @property
+    def holding(self) -> bool:
+        """Whether reads that `begin` has read still wait to be taken."""
+        return bool(self._held)
+
     async def pour(self, step: Step, glide: Glide | None = None) -> None:
         """Give each read to `step` the moment it comes, with no task between; then `read` goes on.
 

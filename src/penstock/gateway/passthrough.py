@@ -1,8 +1,9 @@
 """Passthrough: the upstream's own frames, for a client that speaks the same protocol.
 
-Bytes change in two places only. A frame whose data is neither JSON nor `[DONE]` is withheld and counted. In an error
-frame a credential is replaced by a mark. All other bytes pass as they came: comments, pings, empty frames, line ends.
-(Beside that, a chunk of usage that the client did not ask for is left out, because the gateway itself asked for it.)
+Bytes change in two places only. A frame whose data is neither JSON nor `[DONE]`, and half a frame at the end of the
+stream, are withheld and counted. In an error frame a credential is replaced by a mark. All other bytes pass as they
+came: comments, pings, empty frames, line ends. (Beside that, a chunk of usage that the client did not ask for is left
+out, because the gateway itself asked for it.)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from penstock.framing import WRITERS
 from penstock.gateway.passthrough_frames import (
     FrameBuffer,
     UnredactableError,
+    is_complete,
     is_error_frame,
     is_sound,
     is_unreadable_error,
@@ -89,7 +91,9 @@ class Passthrough:
         if decoder is None:
             data = self._without_malformed(data)
         elif self._suspect or decoder.irregular != self._irregular:
-            self._irregular = decoder.irregular
+            # Reads that the reply holds back were counted before the first of them came here: each is looked at.
+            if self._reply is None or not self._reply.holding:
+                self._irregular = decoder.irregular
             data = self._without_malformed(data)
         self._last = data or self._last
         if events and type(events[-1]) is Finish and b"error" in data:
@@ -110,9 +114,12 @@ class Passthrough:
         return b"".join(WRITERS[self._asked.framing]().feed(_numbered(made, self._last)))
 
     def finish(self) -> bytes:
-        """An unfinished frame at the end of the stream, if it can be read as it is."""
+        """An unfinished frame at the end of the stream, if nothing of it is missing but its blank line."""
         rest = self._buffer.clear()
-        return self._redacted(self._without_malformed(rest)) if rest else b""
+        if rest and not is_complete(rest):
+            self.withheld += 1
+            return b""
+        return self._redacted(rest)
 
     # ── frames ────────────────────────────────────────────────────────────────────────────────────
 

@@ -89,6 +89,13 @@ def is_sound(frame: bytes) -> bool:
     return not data or data.strip().upper() == _SENTINEL or _value(data) is not _NOT_JSON
 
 
+def is_complete(rest: bytes) -> bool:
+    """Whether an unfinished frame lacks no more than its blank line: its data is whole, or it has comments only."""
+    if _fields(rest)[1]:
+        return is_sound(rest)
+    return all(not line or line.startswith(b":") for line in rest.removeprefix(BOM).splitlines())
+
+
 def is_error_frame(frame: bytes) -> bool:
     """Whether a frame tells of an error, in any of the protocols that are passed through."""
     name, data = _fields(frame)
