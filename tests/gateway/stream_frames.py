@@ -62,6 +62,27 @@ def unended(frame: bytes) -> bool:
     return frame.splitlines(keepends=True)[-1] not in {b"\n", b"\r", b"\r\n"}
 
 
+def passed(frames: list[bytes]) -> list[bytes]:
+    """What a client gets of an answer that ends well: no garbage, no half frame, no error behind the last frame."""
+    kept: list[bytes] = []
+    over = False
+    for frame in frames:
+        if (whole(frame) if unended(frame) else readable(frame)) and not (over and is_error(frame)):
+            kept.append(frame)
+        over = over or bool(_OVER.search(data_of(frame)))
+    return kept
+
+
+_OVER = re.compile(rb'^\[DONE\]|^\{"type":"(message_stop|response\.completed|response\.incomplete)"')
+
+
+def is_error(frame: bytes) -> bool:
+    data = data_of(frame)
+    value = json.loads(data) if data.startswith(b"{") and readable(frame) else {}
+    said = [value, *(one for one in value.get("choices") or () if isinstance(one, dict))]
+    return bool(any(one.get("error") for one in said) or value.get("type") in {"error", "response.failed"})
+
+
 def _no_constant(name: str) -> None:
     raise ValueError(name)
 

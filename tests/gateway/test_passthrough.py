@@ -19,28 +19,24 @@ from penstock.engines.express import told
 from penstock.engines.job import Job
 from penstock.engines.reading import Reading
 from penstock.engines.record import Record
-from penstock.engines.reply import PREAMBLE, Reply
-from penstock.errors import ProviderError
+from penstock.engines.reply import Reply
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.passthrough import Passthrough, client_stream
 from penstock.grammar import Guard
 from penstock.providers.registry import providers
 from penstock.request import Request
+from tests.gateway import stream_frames
 from tests.gateway.stream_frames import (
     CHAT_OPENING,
     GARBAGE,
-    ODD,
     PROTOCOLS,
-    TOO_DEEP,
     chat,
     readable,
     said,
     split,
     sse,
-    stop,
     streams,
     unended,
-    whole,
 )
 from tests.gateway.test_gliding import client_gets
 
@@ -122,8 +118,8 @@ def check(protocol: str, body: bytes, reads: list[bytes]) -> None:
     usages = [event for event in full if isinstance(event, ev.Usage) and not event.step]
     assert passed.reply.usage == (usages[-1] if usages else None)
     frames = split(passed.incoming.taken)
-    kept = [frame for frame in frames if (whole(frame) if unended(frame) else readable(frame))]
     if isinstance(full[-1], ev.Finish):
+        kept = stream_frames.passed(frames)
         assert passed.sent == b"".join(kept)
         assert passed.way.withheld == len(frames) - len(kept)
     else:
@@ -202,66 +198,6 @@ def test_garbage_is_withheld_and_counted(garbage: int, size: int) -> None:
     assert passed.sent == good[0] + b": ping\n\n" + good[1]
     assert passed.way.withheld == 1
     assert passed.reply.end == ev.Finish("stop", "stop")
-
-
-@pytest.mark.parametrize("closed", [False, True], ids=["unclosed", "closed"])
-def test_a_frame_that_nests_too_deeply_ends_in_an_error_and_is_not_passed_on(closed: bool) -> None:
-    frame = TOO_DEEP.replace(b"\n\n", b"]" * 2000 + b"\n\n") if closed else TOO_DEEP
-    passed = Passed("openai-chat", [CHAT_OPENING, frame, chat({"finish_reason": "stop"}), b"data: [DONE]\n\n"])
-    assert isinstance(passed.reply.end, ev.Fault)
-    assert passed.reply.end.kind == "malformed"
-    assert passed.sent.startswith(CHAT_OPENING)
-    [error] = split(passed.sent.removeprefix(CHAT_OPENING))
-    assert b"nests deeper than" in error
-    assert passed.way.withheld == 1
-
-
-@pytest.mark.finding("REL-5")
-@pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
-def test_garbage_among_the_reads_before_the_first_content_is_withheld(place: int) -> None:
-    empty = chat({"delta": {"role": "assistant", "content": ""}})
-    good = [empty] * 4 + [said(" a"), chat({"finish_reason": "stop"}), b"data: [DONE]\n\n"]
-    reads = [*good[:place], GARBAGE[0], *good[place:]]
-    passed = Passed("openai-chat", reads, begun=True)
-    assert passed.sent == b"".join(good)
-    assert passed.way.withheld == 1
-    assert passed.reply.end == ev.Finish("stop", "stop")
-
-
-@pytest.mark.finding("REL-5")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@hypothesis.given(data=st.data())
-@SETTINGS
-def test_reads_that_were_held_back_pass_like_the_others(protocol: str, data: Any) -> None:
-    _, opening, kinds = PROTOCOLS[protocol][1:]
-    reads = data.draw(st.lists(st.sampled_from([*split(opening), *kinds, *ODD, *GARBAGE]), max_size=12))
-    passed = Passed(protocol, reads)
-    if all(type(event) in PREAMBLE for event in passed.events):  # an error before the first content is no stream
-        with pytest.raises(ProviderError):
-            Passed(protocol, reads, begun=True)
-        return
-    begun = Passed(protocol, reads, begun=True)
-    assert (begun.events, begun.way.withheld) == (passed.events, passed.way.withheld)
-    if isinstance(passed.reply.end, ev.Finish):
-        assert begun.sent == passed.sent
-    else:  # the error form of the gateway holds the time of the turn
-        assert split(begun.sent)[:-3] == split(passed.sent)[:-3]
-
-
-LAST = {"openai-chat": b"data: [DONE]", "anthropic": b'event: message_stop\ndata: {"type":"message_stop"}'}
-
-
-@pytest.mark.finding("REL-5")
-@pytest.mark.parametrize("protocol", LAST)
-def test_half_a_frame_behind_the_finish_reason_is_withheld(protocol: str) -> None:
-    ends = {"openai-chat": chat({"finish_reason": "stop"}), "anthropic": stop("end_turn")}
-    whole_frames = PROTOCOLS[protocol][2] + ends[protocol]
-    for size in range(1, len(LAST[protocol])):
-        passed = Passed(protocol, [whole_frames, LAST[protocol][:size]])
-        assert passed.sent == whole_frames, size
-        assert passed.way.withheld == 1
-        assert isinstance(passed.reply.end, ev.Finish)
-    assert Passed(protocol, [whole_frames, LAST[protocol]]).sent == whole_frames + LAST[protocol]
 
 
 KEY = "company-internal-credential-0123456789"

@@ -1,9 +1,9 @@
 """Passthrough: the upstream's own frames, for a client that speaks the same protocol.
 
-Bytes change in two places only. A frame whose data is neither JSON nor `[DONE]`, and half a frame at the end of the
-stream, are withheld and counted. In an error frame a credential is replaced by a mark. All other bytes pass as they
-came: comments, pings, empty frames, line ends. (Beside that, a chunk of usage that the client did not ask for is left
-out, because the gateway itself asked for it.)
+Bytes change in two places only. A frame whose data is neither JSON nor `[DONE]`, half a frame at the end of the stream,
+and an error behind a complete answer are withheld and counted. In an error frame a credential is replaced by a mark.
+All other bytes pass as they came: comments, pings, empty frames, line ends. (Beside that, a chunk of usage that the
+client did not ask for is left out, because the gateway itself asked for it.)
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from penstock.gateway.passthrough_frames import (
     is_error_frame,
     is_sound,
     is_unreadable_error,
+    last_frame_end,
     redact_frame,
     split_frames,
 )
@@ -96,8 +97,8 @@ class Passthrough:
                 self._irregular = decoder.irregular
             data = self._without_malformed(data)
         self._last = data or self._last
-        if events and type(events[-1]) is Finish and b"error" in data:
-            data = self._redacted(data)
+        if events and type(events[-1]) is Finish:
+            data = self._ended(data)
         return self._without_usage(data)
 
     def alike(self, lane: Lane) -> tuple[bytes, bytes] | None:
@@ -115,11 +116,10 @@ class Passthrough:
 
     def finish(self) -> bytes:
         """An unfinished frame at the end of the stream, if nothing of it is missing but its blank line."""
-        rest = self._buffer.clear()
-        if rest and not is_complete(rest):
-            self.withheld += 1
-            return b""
-        return self._redacted(rest)
+        found = split_frames(self._buffer.clear())  # blank lines may stand before it
+        kept = [frame for frame in found if is_complete(frame) and not is_error_frame(frame)]  # errors: see `_ended`
+        self.withheld += len(found) - len(kept)
+        return b"".join(kept)
 
     # ── frames ────────────────────────────────────────────────────────────────────────────────────
 
@@ -134,6 +134,17 @@ class Passthrough:
         if self._usage or not (b'"choices":[]' in data or b'"choices": []' in data):
             return data
         return _USAGE.sub(_kept, data)
+
+    def _ended(self, data: bytes) -> bytes:
+        """The read in which the answer ends well. An error behind its last frame is withheld: the answer is complete,
+        and in a later read that error would not have been seen.
+        """
+        end = last_frame_end(data)
+        found = split_frames(data[end:])
+        kept = [frame for frame in found if not is_error_frame(frame)]
+        self.withheld += len(found) - len(kept)
+        answer = self._redacted(data[:end]) if b"error" in data else data[:end]
+        return b"".join([answer, *kept])
 
     def _failed(self, data: bytes, fault: Fault) -> bytes:
         """The read that holds an error. If clients cannot read it as it is, it is written in the protocol's form, and

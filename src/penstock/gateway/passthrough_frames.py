@@ -7,6 +7,7 @@ a frame (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock import pick
@@ -22,6 +23,8 @@ _ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
 _OVERLAP = 2  # bytes of an end that may stand before a read
 _SENTINEL = b"[DONE]"
 _NOT_JSON = object()
+# What the last frame of Chat, Messages and Responses holds. In a text its quotes would be escaped.
+_LAST = re.compile(rb'data: ?\[DONE\]|"(?:message_stop|response\.(?:completed|incomplete))"')
 
 
 class UnredactableError(ValueError):
@@ -69,6 +72,15 @@ def _last_end(data: bytes) -> int:
     """The position behind the last end of a frame; 0 if there is none."""
     found = ((data.rfind(end), len(end)) for end in _ENDS)
     return max((at + size for at, size in found if at >= 0), default=0)
+
+
+def last_frame_end(data: bytes) -> int:
+    """The position behind the frame that says that the answer is over; the end of the data if none does."""
+    found = _LAST.search(data)
+    if found is None:
+        return len(data)
+    ends = ((data.find(end, found.end()), len(end)) for end in _ENDS)
+    return min((at + size for at, size in ends if at >= 0), default=len(data))
 
 
 def split_frames(data: bytes) -> list[bytes]:
