@@ -1,7 +1,7 @@
 """Runs cells of the fault matrix: a gateway on a real port, an upstream of raw sockets, many clients at once.
 
-Each cell is asked twice: by a small reader over a raw socket with all frames in one write, and by the official SDK with
-one write a frame. Afterwards no task, connection or descriptor may be left, and the journal has a row for each request.
+A cell is asked by a small reader over a raw socket and by the official SDK, and the upstream sends its frames in one
+write or one by one (`Way`). Afterwards no task, connection or descriptor may be left, and the journal has a row for each request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.engines.breaker import Policy
 from penstock.engines.config import Account, Config
@@ -40,6 +40,36 @@ GOOD = ("none", "none-quick")  # no fault, asked of a patient and of a quick acc
 _QUICK = frozenset({"stall", "none-quick"})
 LEFT = "left behind"
 PATIENT = {"first_byte": 60.0, "between_bytes": 60.0}
+
+
+class Way(NamedTuple):
+    """Who reads the answer, and whether the upstream sends each frame in a write of its own."""
+
+    sdk: bool
+    paced: bool
+
+    def __str__(self) -> str:
+        return f"{'SDK' if self.sdk else 'raw'}, {'paced' if self.paced else 'joined'}"
+
+
+def ways(client: str) -> tuple[Way, ...]:
+    """Every way in which a cell can be asked. The UI stream has no SDK in Python."""
+    return tuple(Way(sdk, paced) for sdk in (False, True) for paced in (False, True) if not sdk or client != "uistream")
+
+
+def two_ways(client: str, number: int) -> tuple[Way, ...]:
+    """Two of them, which differ in both: in turn, so that a sample has them all."""
+    first = bool(number % 2)
+    return tuple(Way(sdk and client != "uistream", paced is not first) for sdk, paced in ((False, False), (True, True)))
+
+
+class Asked(NamedTuple):
+    """A request and its answer."""
+
+    cell: Cell
+    way: Way
+    model: str
+    out: Outcome
 
 
 @dataclass
@@ -77,16 +107,17 @@ class Matrix:
         self.port = int(running.url.rpartition(":")[2])
         self._number = 0
 
-    async def run(self, cells: Iterable[Cell]) -> Found:
-        """Ask in every cell; what is left behind afterwards counts as wrong too."""
+    async def run(self, cells: Iterable[Cell], *, all_ways: bool = False) -> Found:
+        """Ask in every cell, in all ways or in two; what is left behind afterwards counts as wrong too."""
         chosen, found = list(cells), Found()
         before = await self._settled()
         sdks, limit = Sdks(self.port), asyncio.Semaphore(AT_ONCE)
         try:
             async with asyncio.TaskGroup() as group:
                 asked = [
-                    group.create_task(self._ask(cell, sdks if sdk else None, limit))
-                    for cell in chosen for sdk in (False, True)
+                    group.create_task(self._ask(cell, way, sdks, limit))
+                    for number, cell in enumerate(chosen)
+                    for way in (ways(cell.client) if all_ways else two_ways(cell.client, number))
                 ]  # fmt: skip
         finally:
             await sdks.aclose()
@@ -97,37 +128,35 @@ class Matrix:
             found.note(f"{LEFT}: (tasks, descriptors) were {before} and are {after}")
         return found
 
-    async def _ask(self, cell: Cell, sdks: Sdks | None, limit: asyncio.Semaphore) -> tuple[Cell, str, Outcome]:
+    async def _ask(self, cell: Cell, way: Way, sdks: Sdks, limit: asyncio.Semaphore) -> Asked:
         async with limit:
             self._number += 1
-            name = f"c{self._number}-{'paced' if sdks else 'joined'}"
+            name = f"c{self._number}-{'paced' if way.paced else 'joined'}"
             self.upstream.plan[name] = cell
             model = f"{account_of(cell)}/{name}"
-            asking = sdks.ask if sdks else self._raw
+            asking = sdks.ask if way.sdk else self._raw
             try:
                 async with asyncio.timeout(HANG):
-                    return cell, model, await asking(cell.client, model, stream=cell.stream)
+                    return Asked(cell, way, model, await asking(cell.client, model, stream=cell.stream))
             except TimeoutError:
-                return cell, model, Outcome(broken=f"no end within {HANG:g} s")
+                return Asked(cell, way, model, Outcome(broken=f"no end within {HANG:g} s"))
 
     async def _raw(self, client: str, model: str, *, stream: bool) -> Outcome:
         return await readers.ask(self.port, client, model, stream=stream)
 
-    def _judge(self, asked: Sequence[tuple[Cell, str, Outcome]], found: Found) -> None:
+    def _judge(self, asked: Sequence[Asked], found: Found) -> None:
         rows = self._rows()
-        for cell, model, out in asked:
+        for cell, way, model, out in asked:
             found.requests += 1
             found.ends[out.ended] += 1
-            raw = model.endswith("-joined")
-            wrong = [wrong_outcome(cell, out, raw=raw)]
+            wrong = [wrong_outcome(cell, out, raw=not way.sdk)]
             if not out.broken:
                 wrong.append(wrong_row(cell, out, rows.get(model, [])))
             name = model.rpartition("/")[2]
             if self.upstream.asked.get(name) is not cell.stream:
                 wrong.append(f"the upstream was asked for stream {self.upstream.asked.get(name)}")
-            reader = "raw" if raw else "SDK"
             for sentence in filter(None, wrong):
-                found.note(f"{cell.title} ({reader}): {sentence}", cell.position)
+                found.note(f"{cell.title} ({way}): {sentence}", cell.position)
 
     def _rows(self) -> dict[str, list[Turn]]:
         journal = self.running.app.services.journal

@@ -1,6 +1,6 @@
 """The official SDKs as clients of the fault matrix: what they give, or the error of their own that they raise.
 
-The AI SDK's UI stream has no SDK in Python; its cells are read twice by the reader of `readers`.
+The AI SDK's UI stream has no SDK in Python; its cells are read by the reader of `readers` alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class Sdks:
         from google.genai import types
 
         base = f"http://127.0.0.1:{port}"
-        self._port = port
         self._openai = openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="any", max_retries=0, timeout=_LIMIT)
         self._anthropic = anthropic.AsyncAnthropic(base_url=base, api_key="any", max_retries=0, timeout=_LIMIT)
         self._genai = genai.Client(
@@ -52,8 +51,6 @@ class Sdks:
 
     async def ask(self, client: str, model: str, *, stream: bool) -> Outcome:
         """What the SDK of a dialect makes of an answer. An exception that is not its own error is `broken`."""
-        if client == "uistream":
-            return await readers.ask(self._port, client, model, stream=stream)
         out = Outcome()
         try:
             await self._asking[client](out, model, stream)

@@ -11,7 +11,7 @@ from penstock.store.journal import Turn
 from tests.faults.answers import ANSWERS, USAGE
 from tests.faults.cells import CLIENTS, CUTS, ENGINES, FAULTS, UPSTREAMS, Cell, cells, sample
 from tests.faults.checks import wrong_outcome, wrong_row
-from tests.faults.harness import LEFT, good_cells, matrix
+from tests.faults.harness import LEFT, good_cells, matrix, two_ways, ways
 from tests.faults.readers import Outcome, Raw, read
 from tests.faults.upstream import script_of
 
@@ -93,6 +93,13 @@ def test_the_matrix_has_every_frame() -> None:
                 cell.position for cell in every if (cell.upstream, cell.fault, cell.stream) == (upstream, fault, True)
             }
             assert found >= set(range(len(ANSWERS[upstream].frames)))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_sample_is_asked_in_every_way(client: str) -> None:
+    chosen = [two_ways(client, number) for number in range(2)]
+    assert {way for two in chosen for way in two} == set(ways(client))
+    assert all(one.paced != other.paced for one, other in chosen)
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Every client dialect before every upstream dialect while something goes wrong at every frame; see `cells` for what.
 
-A seeded sample runs with the other tests; `make test-all` runs every cell.
+A seeded sample runs with the other tests, in two ways for each cell; `make test-all` runs every cell in every way.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ BY_SLICE = [
 pytestmark = BY_SLICE
 
 
-def run(client: str, engine: str, chosen: Iterable[Cell]) -> Found:
+def run(client: str, engine: str, chosen: Iterable[Cell], *, all_ways: bool = False) -> Found:
     async def main() -> Found:
         async with matrix(client, engine) as made:
-            return await made.run(chosen)
+            return await made.run(chosen, all_ways=all_ways)
 
     return asyncio.run(main())
 
@@ -50,6 +50,6 @@ def test_a_sample_of_the_fault_matrix(client: str, engine: str, record_property:
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1800)
 def test_the_whole_fault_matrix(client: str, engine: str, record_property: Callable[[str, object], None]) -> None:
-    found = run(client, engine, cells(client, engine))
+    found = run(client, engine, cells(client, engine), all_ways=True)
     record_property("table", found.table(f"fault matrix, {client}, {engine}"))
     assert not found.wrong, found.shown()
