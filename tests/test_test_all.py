@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,3 +103,41 @@ def test_slices_run_on_behind_a_failure_and_resume(tmp_path: Path) -> None:
 
 def test_the_tree_has_a_name_of_its_own() -> None:
     assert runner.tree_hash() == runner.tree_hash()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_its_slice_and_resumes(tmp_path: Path, sent: signal.Signals) -> None:
+    """Real processes: the first slice has passed, the second is at work when the signal comes."""
+    good, slow, begun = tmp_path / "test_good.py", tmp_path / "test_slow.py", tmp_path / "begun"
+    os.mkfifo(begun)
+    good.write_text("def test_it(): pass\n")
+    slow.write_text(f"""
+import threading
+def test_it():
+    with open({str(begun)!r}, "w", buffering=1) as pipe:
+        pipe.write("begun\\n")
+        threading.Event().wait(60)
+        pipe.write("ended\\n")
+""")
+    script = f"""
+from pathlib import Path
+from tools import test_all as runner
+runner.STATE, runner.tree_hash = Path({str(tmp_path)!r}), lambda: "tree"
+words = "-p", "no:xdist", "-p", "no:cacheprovider", "--rootdir", {str(tmp_path)!r}
+runner.collect = lambda: [runner.Slice("good", (*words, {str(good)!r})), runner.Slice("slow", (*words, {str(slow)!r}))]
+raise SystemExit(runner.main([]))
+"""
+    command = [sys.executable, "-c", script]
+    first = subprocess.Popen(command, cwd=runner.ROOT, stdout=subprocess.PIPE, text=True)
+    with begun.open() as pipe:
+        assert pipe.readline() == "begun\n"
+        first.send_signal(sent)
+        told, _ = first.communicate(timeout=30)
+        assert not pipe.read()  # closed by the end of the slice's process, not by that of its test
+    assert first.returncode == 130
+    assert "interrupted; run it again" in told
+    slow.write_text("def test_it(): pass\n")
+    again = subprocess.run(command, cwd=runner.ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert "slice 1 of 2: good: passed before" in again.stdout
+    assert "slice 2 of 2: slow: passed in" in again.stdout

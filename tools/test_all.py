@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".test-all"
 SUITE = "suite "  # what the names of slices begin with that `make test` runs, too
+_INTERRUPTED = 130  # the exit code of shells for a program that SIGINT has ended
 _NOTHING = 5  # pytest's exit code where no test was chosen
 KEPT = 3  # trees whose results are kept
 _BY_PARAMETERS = frozenset({"tests/faults/test_fault_matrix.py"})  # too large for one slice
@@ -227,6 +229,7 @@ def main(words: list[str] | None = None) -> int:
     options.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="slices whose name holds one of these")
     options.add_argument("--list", action="store_true", help="name the slices, and which are done")
     chosen = options.parse_args(words)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the running slice ends, too
     state = State(STATE, tree_hash())
     if chosen.restart:
         state.restart()
@@ -236,7 +239,11 @@ def main(words: list[str] | None = None) -> int:
     if chosen.list:
         _say("\n".join(f"{'done' if state.load(one) else '    '}  {one.name}" for one in found))
         return 0
-    results = run_all(found, state)
+    try:
+        results = run_all(found, state)
+    except KeyboardInterrupt:
+        _say("interrupted; run it again with the same words to go on with the slices that have not passed")
+        return _INTERRUPTED
     state.forget_old()
     _say("\n" + summary(results))
     return 0 if all(result.passed for result in results) else 1
