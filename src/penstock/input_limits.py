@@ -23,6 +23,9 @@ MAX_HEADER_VALUE = 16 * 1024
 MAX_HEADERS = 128
 """Header lines in one request, sent or received."""
 
+MAX_PIPELINED = 32
+"""Requests that wait on one connection for the answer to an earlier one. With more the connection is closed."""
+
 MAX_REQUEST_HEAD = 64 * 1024
 """Bytes in the request line and headers of a request that is sent upstream."""
 

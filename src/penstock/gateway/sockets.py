@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import InputError, MissingExtra
 from penstock.gateway.lines import NAME, Line
 from penstock.gateway.websocket_protocol import websocket_protocol
+from penstock.input_limits import MAX_PIPELINED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,14 @@ class Bounded(_Base):  # type: ignore[misc]
     _lines: tuple[Line, ...] = ()  # of requests that are not answered yet
 
     def on_headers_complete(self) -> None:
-        """Only httptools calls this: with another parser there is no line."""
+        """Only httptools calls this: with another parser there is no line.
+
+        One read can hold thousands of small requests, from a caller that nobody knows yet. No client of a model sends
+        requests ahead, so a few may wait, and more end the connection.
+        """
+        if len(self._lines) > MAX_PIPELINED:
+            self.transport.abort()  # no answer: it would be read as a part of the one that is going on
+            raise ValueError("too many pipelined requests")  # so that the parser stops
         before = self.cycle
         super().on_headers_complete()  # pyright: ignore[reportUnknownMemberType]
         if self.cycle is not before:
