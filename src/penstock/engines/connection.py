@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 HIGH = 2**18  # bytes that wait to be read before the other side is held back
 HEAD = 2**18  # bytes of a head at most
+LINES = 1000  # header lines of a head at most: lines of one name are joined, which copies what is there
+MEMBERS = 1000  # gzip members of one answer at most: each may hold nothing, and costs a copy of what follows it
 PIECE = 2**18  # bytes that are unpacked at once: a little may hold a thousand times as much
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _EITHER = 47  # 32 + 15: gzip or zlib, whichever it is
@@ -55,10 +57,12 @@ class Connection(asyncio.Protocol):
         self.heard = 0.0
         self.headers: dict[str, str] = {}
         self._size = 0  # bytes of the head, then bytes that wait
+        self._lines = 0  # header lines that have come
         self._answering = True
         self._ready = self._complete = self._paused = self._kept = False
         self._unpack: Any = None
         self._packed: list[bytes] = []  # what has come and is not unpacked yet
+        self._members = 0  # gzip members that were unpacked
         self.sent = False  # whether anything of the request may have left
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -94,14 +98,20 @@ class Connection(asyncio.Protocol):
         while not (data := self._waiting()):
             if self._complete:
                 return self._ended()
+            self._resume()  # what had come may have unpacked to nothing
             await self._wait_for_more()
-        if self._packed:
-            return data
+        if self._unpack is not None:
+            await asyncio.sleep(0)  # a few packed bytes may hold gigabytes: others have their turn between two pieces
+        if not self._packed:
+            self._resume()
+        return data
+
+    def _resume(self) -> None:
+        """All that has come was taken: the other side may send on."""
         self._size = 0
         if self._paused and not self.lost:
             self._paused = False
             self.transport.resume_reading()
-        return data
 
     def _waiting(self) -> bytes:
         """What has come and was not taken, in one piece."""
@@ -173,6 +183,9 @@ class Connection(asyncio.Protocol):
             if self._unpack.eof and self._unpack.unused_data[:2] == _GZIP:  # one more behind the first
                 rest = self._unpack.unused_data
                 self._unpack = zlib.decompressobj(_EITHER)
+                self._members += 1
+                if self._members > MEMBERS:
+                    raise self._ways.web.http_exceptions.ContentEncodingError("it has too many gzip members")
             if rest or len(piece) == PIECE:  # it may hold more than it was given
                 self._packed.insert(0, rest)
             if piece:
@@ -280,14 +293,15 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._size += len(name) + len(value)
-        if self._size > HEAD:
+        self._lines += 1
+        if self._size > HEAD or self._lines > LINES:
             raise ValueError("the head of the answer is too large")
         key, text = str(name.lower(), "latin-1"), str(value, "latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        self._size = 0
+        self._size = self._lines = 0
         if status < _INFORMING:
             self.headers = {}
             return
