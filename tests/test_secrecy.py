@@ -144,3 +144,15 @@ def test_a_known_value_is_removed_from_a_frame(secret: str, ascii_only: bool) ->
 def test_a_frame_without_secrets_is_the_same_object() -> None:
     frame = b'data: {"choices":[{"delta":{"content":"task-oriented, sky-high"}}]}\n\n'
     assert redact_bytes(frame, ["planted-value"]) is frame
+
+
+@pytest.mark.parametrize(
+    "word", ["key_revoked", "key-value-store", "key_not_found: it expired", '{"code":"key_expired"}']
+)
+def test_a_name_that_begins_with_key_stays(word: str) -> None:
+    assert hide(word) == word
+
+
+@pytest.mark.parametrize("key", ["key-0123456789abcdef", "key_Abcdefghijk", "key-********"])
+def test_a_key_that_begins_with_key_does_not(key: str) -> None:
+    assert hide(f"bad {key}") == "bad [secret]"

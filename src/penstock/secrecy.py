@@ -31,6 +31,7 @@ _EDGE = r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))"
 _TOKEN = re.compile(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+")
 _DASH = re.compile(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
 _LONGEST = max(map(len, _MAKERS))
+_WORDS = re.compile(r"key[-_][a-z_\-.]++")  # a name such as key_revoked: keys have digits or capitals
 # Tokens without such a dash: how they begin, and the whole. Group 1 is there only where it is a token: the rest of a
 # run that is none is skipped at once, so that no run is read twice.
 _BEGINNINGS = (
@@ -169,8 +170,9 @@ def _keys(text: str) -> Iterator[Span]:
             continue
         token = next((token for place in range(first, dash) if (token := _TOKEN.match(text, place))), None)
         if token is not None:
-            yield token.span()
             end = token.end()
+            if _WORDS.fullmatch(token[0]) is None:
+                yield token.span()
 
 
 def _tokens(text: str, beginning: str, pattern: re.Pattern[str]) -> Iterator[Span]:
