@@ -178,3 +178,24 @@ def test_the_page_names_every_key() -> None:
     missing += [name for struct in (Key, Limit) for name in struct.__struct_fields__ if f"`{name}`" not in page]
     missing += [name for name in File.__struct_fields__ if f"`{name}" not in page]
     assert missing == []
+
+
+UNREADABLE = {
+    "lists": "aliases.a = " + "[" * 5000 + "]" * 5000,
+    "inline tables": "a = " + "{a = " * 3000 + "1" + "}" * 3000,
+    "dotted keys": ".".join(["a"] * 1500) + " = 1",
+    "a header": "[" + ".".join(["a"] * 1500) + "]\nb = 1",
+    "an integer": "retries = " + "9" * 10_000,
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_file_that_cannot_be_a_configuration_is_one_clear_line(case: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a configuration"):
+        read(UNREADABLE[case], tmp_path / "penstock.toml")
+
+
+@pytest.mark.parametrize("setting", ["serve.read = nan", "serve.idle = inf", "journal.days = nan", "log.blocked = inf"])
+def test_times_and_sizes_are_finite(setting: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"penstock.toml:1: \S+: expected a number of at least 0"):
+        read(setting, tmp_path / "penstock.toml")

@@ -5,6 +5,7 @@ Leans on `places` to say where in the file something is wrong: every error names
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "penstock.toml"
 MIB = 2**20
+_DEEPEST = 64  # tables and lists within each other; the deepest setting needs six
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -243,9 +245,27 @@ def parse(data: bytes, path: Path) -> tuple[str, dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not TOML: byte {error.start} is not UTF-8") from None
     try:
-        return text, tomllib.loads(text)
+        tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(found(text, path, error)) from None
+    except RecursionError:
+        raise InputError(f"{path}: not a configuration: it nests too deep") from None
+    except ValueError:  # Python reads integers of up to 4300 digits
+        raise InputError(f"{path}: not a configuration: an integer has too many digits") from None
+    if _deeper(tables, _DEEPEST):
+        raise InputError(f"{path}: not a configuration: it nests deeper than {_DEEPEST} tables")
+    return text, tables
+
+
+def _deeper(tables: Any, most: int) -> bool:
+    """Whether tables are nested deeper than that. Level by level: dotted keys make any depth without a bracket."""
+    level = [tables]
+    for _ in range(most):
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)
+                 if isinstance(inner, dict | list)]  # fmt: skip
+        if not level:
+            return False
+    return True
 
 
 def place_of(said: str, data: Path | None, name: str) -> Path:
@@ -278,5 +298,5 @@ def _check(config: GatewayConfig, place: Place) -> None:
     for table in ("serve", "limits", "journal", "record", "state", "log"):
         for name, value in msgspec.structs.asdict(getattr(config, table)).items():
             with place.at(table, name):
-                if isinstance(value, int | float) and value < 0:
+                if isinstance(value, int | float) and not 0 <= value < math.inf:  # nan is neither
                     raise InputError(f"expected a number of at least 0, found {value:g}")
