@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 async def body_of(receive: Receive, limit: int, patience: float) -> bytes:
     """All of it, or a refusal."""
     message = await receive()
+    _check_present(message)
     first: bytes = message.get("body", b"")
     if not message.get("more_body") and len(first) <= limit:
         return first
@@ -52,8 +53,15 @@ async def _rest(receive: Receive, message: Message, first: bytes, limit: int) ->
     pieces, size = [first], len(first)
     while message.get("more_body") and size <= limit:
         message = await receive()
+        _check_present(message)
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
     if size > limit:
         raise refused(413, "too-large", f"the body is over {limit} bytes")
     return b"".join(pieces)
+
+
+def _check_present(message: Message) -> None:
+    """Raise if the client has left: what came of its body is not the request that it meant."""
+    if message.get("type") == "http.disconnect":
+        raise refused(400, "invalid", "the connection ended before the body did", code="incomplete_body")
