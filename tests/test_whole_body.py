@@ -47,9 +47,11 @@ odd_extras = st.dictionaries(
 )
 
 
-def frames_of(target: str, events: list[Any]) -> list[Any]:
+def body_of(target: str, events: list[Any]) -> bytes:
     pipe = encoding(target, frames=True)
-    return [*pipe.feed(events), *pipe.finish()]
+    body = protocols.protocol(target).body
+    assert body is not None
+    return write_body(body, [*pipe.feed(events), *pipe.finish()])
 
 
 def turn(extra: Any, data: Any = None, unknown: str = "[]") -> list[Any]:
@@ -76,7 +78,7 @@ def turn(extra: Any, data: Any = None, unknown: str = "[]") -> list[Any]:
 def test_extras_of_any_shape_cost_nothing_else(target: str, extra: Any, data: Any, unknown: str) -> None:
     guard = Guard()
     events = [*guard.feed(turn(extra, data, unknown)), *guard.finish()]
-    body = write_body(protocols.protocol(target).body or bytes, frames_of(target, events))
+    body = body_of(target, events)
     assert isinstance(msgspec.json.decode(body), dict)
     assert b"said" in body, "the text is lost"
 
@@ -92,9 +94,7 @@ def test_extras_of_any_shape_cost_nothing_else(target: str, extra: Any, data: An
     ],
 )  # fmt: skip
 def test_what_anthropic_extras_may_be(events: list[Any]) -> None:
-    body = msgspec.json.decode(
-        write_body(protocols.protocol("anthropic").body or bytes, frames_of("anthropic", [*events, ev.Finish("stop")]))
-    )
+    body = msgspec.json.decode(body_of("anthropic", [*events, ev.Finish("stop")]))
     assert body["content"][-1] == {"type": "text", "text": "hi"}
     assert isinstance(body["usage"], dict)
     assert body["stop_reason"] == "end_turn"
