@@ -1,13 +1,13 @@
 """Inputs that are hard for a regular expression, derived from the expression itself.
 
-Each part of it is repeated behind what leads to it, then something follows that does not match. So are single characters
-and pairs of characters that the expression tells apart.
+Each part of it is repeated behind what leads to it, then something follows that does not match. So are its beginnings
+behind a word boundary, two parts one after the other, and characters that the expression tells apart.
 """
 
 from __future__ import annotations
 
 import importlib
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,41 +24,65 @@ _CATEGORIES = {
     op.CATEGORY_NOT_SPACE: "a", op.CATEGORY_NOT_WORD: ".",
 }  # fmt: skip
 _REPEATS = {op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT}
-_MOST = 160  # inputs for one expression
+_SHARE = 60  # inputs of each kind for one expression
+_BOUNDARIES = "- ."  # characters that end a word
 _LETTERS = 8  # characters that pairs are made of
 
 
 class Input:
-    """`head`, then `pump` again and again, then `tail`."""
+    """`head`, then `pump` again and again, then `second` as often, then `tail`."""
 
-    def __init__(self, head: str, pump: str, tail: str) -> None:
-        self.head, self.pump, self.tail = head, pump, tail
+    def __init__(self, head: str, pump: str, tail: str, second: str = "") -> None:
+        self.head, self.pump, self.tail, self.second = head, pump, tail, second
 
     def text(self, size: int) -> str:
-        return f"{self.head}{self.pump * max(1, size // len(self.pump))}{self.tail}"
+        times = max(1, size // len(self.pump + self.second))
+        return f"{self.head}{self.pump * times}{self.second * times}{self.tail}"
 
     def __repr__(self) -> str:
-        return f"{self.head!r} + {self.pump!r} * n + {self.tail!r}"
+        return f"{self.head!r} + {self.pump!r} * n + {self.second!r} * n + {self.tail!r}"
 
 
 def inputs(pattern: re.Pattern[Any]) -> list[Input]:
     """The inputs for an expression."""
     tree = parser.parse(pattern.pattern, pattern.flags & ~op.SRE_FLAG_DEBUG)
-    found = {(one.head, one.pump, one.tail): one for one in islice(_all(tree, pattern), 4 * _MOST) if one.pump}
-    return list(found.values())[:_MOST]
-
-
-def _all(tree: Any, pattern: re.Pattern[Any]) -> Iterator[Input]:
-    whole = _sample(tree)
     parts = list(_parts(tree, ""))
-    for before, part in parts:
-        for tail in (WRONG, ""):
-            yield Input(before, part, tail)
-        yield Input("", before + part, WRONG)
-        yield Input("", part, WRONG)
+    kinds = (_repeated(parts, _sample(tree)), _beginnings(parts), _two_parts(parts), _characters(tree, pattern, parts))
+    made = chain.from_iterable(islice((one for one in kind if one.pump), _SHARE) for kind in kinds)
+    return list({repr(one): one for one in made}.values())
+
+
+def _repeated(parts: list[tuple[str, str]], whole: str) -> Iterator[Input]:
+    """Every part behind what leads to it, and alone."""
     yield Input("", whole, WRONG)
     yield Input("", whole, "")
+    for before, part in parts:
+        yield Input(before, part, WRONG)
+        yield Input("", before + part, WRONG)
+        yield Input("", part, WRONG)
+        yield Input(before, part, "")
+
+
+def _beginnings(parts: list[tuple[str, str]]) -> Iterator[Input]:
+    """What the expression begins with, again and again, each behind a word boundary."""
+    for (before, part), boundary in product(parts, _BOUNDARIES):
+        yield Input("", boundary + before + part, WRONG)
+
+
+def _two_parts(parts: list[tuple[str, str]]) -> Iterator[Input]:
+    """Two parts, each repeated: for expressions that try every split between them."""
+    first = min((before for before, _ in parts if before), key=len, default="")
+    long = dict.fromkeys(part for _, part in parts if len(part) > 1)
+    for one, other in product(long, repeat=2):
+        if one != other:
+            yield Input("", one, WRONG, other)
+            yield Input(first, one, WRONG, other)
+
+
+def _characters(tree: Any, pattern: re.Pattern[Any], parts: list[tuple[str, str]]) -> Iterator[Input]:
+    """Single characters and pairs of them."""
     letters = _letters(tree, pattern)
+    whole = _sample(tree)
     for letter in letters:
         yield Input("", letter, WRONG)
     for first, second in product(letters[:_LETTERS], repeat=2):

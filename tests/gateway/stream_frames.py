@@ -102,10 +102,10 @@ ODD = [
 GARBAGE = [
     b'data: {"id":"c","choi\xff\xfe<<<\n\n', b"data: <html>502 Bad Gateway</html>\n\n", b'data: {"half\n\n',
     b"data: hello\n\n", b'data: {"a":NaN}\n\n', b"data: {} {}\n\n", b'data: "\xff"\n\n', b"data: [DONE\n\n",
-    b'event: x\ndata: {"a":\ndata: }\n\n', b'data: {"a":"\x01"}\n\n',
+    b'event: x\ndata: {"a":\ndata: }\n\n', b"data: " + b"[" * 2000 + b"\n\n", b'data: {"a":"\x01"}\n\n',
 ]  # fmt: skip
 
-TOO_DEEP = b"data: " + b"[" * 2000 + b"\n\n"  # not skipped like garbage: it ends the turn in an error
+TOO_DEEP = b"data: " + b"[" * 2000 + b"]" * 2000 + b"\n\n"  # JSON, so not skipped like garbage: it ends the turn
 
 
 def chat(choice: dict[str, Any], **more: Any) -> bytes:

@@ -9,9 +9,7 @@ client did not ask for is left out, because the gateway itself asked for it.)
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from penstock.events import Fault, Finish, Start
 from penstock.framing import WRITERS
@@ -22,6 +20,7 @@ from penstock.gateway.passthrough_frames import (
     is_error_frame,
     is_sound,
     is_unreadable_error,
+    is_usage_frame,
     last_frame_end,
     redact_frame,
     split_frames,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from penstock.framing import Frame
     from penstock.gateway.doors.door import Asked
 
-_USAGE = re.compile(rb"(?m)^data: ?(\{[^\n]*?\"choices\": ?\[\][^\n]*)\r?\n\r?\n")
 _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 
 
@@ -133,7 +131,7 @@ class Passthrough:
     def _without_usage(self, data: bytes) -> bytes:
         if self._usage or not (b'"choices":[]' in data or b'"choices": []' in data):
             return data
-        return _USAGE.sub(_kept, data)
+        return b"".join([frame for frame in split_frames(data) if not is_usage_frame(frame)])
 
     def _ended(self, data: bytes) -> bytes:
         """The read in which the answer ends well. An error behind its last frame is withheld: the answer is complete,
@@ -178,15 +176,6 @@ class Passthrough:
             except UnredactableError:
                 self.withheld += 1
         return b"".join(made)
-
-
-def _kept(found: re.Match[bytes]) -> bytes:
-    """Nothing in place of a chunk that only tells the usage; any other without a choice stays."""
-    try:
-        value: Any = msgspec.json.decode(found[1])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return found[0]
-    return b"" if value.get("choices") == [] and value.get("usage") else found[0]
 
 
 def _numbered(made: list[Frame], last: bytes) -> list[Frame]:

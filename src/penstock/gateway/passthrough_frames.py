@@ -114,6 +114,17 @@ def is_error_frame(frame: bytes) -> bool:
     return bool(data) and _is_error(name, _value(data))
 
 
+def is_usage_frame(frame: bytes) -> bool:
+    """Whether a Chat chunk has no choice and only reports the usage."""
+    if b'"choices"' not in frame:
+        return False
+    value = _value(_fields(frame)[1])
+    if not isinstance(value, dict):
+        return False
+    chunk = cast("dict[str, Any]", value)
+    return chunk.get("choices") == [] and bool(chunk.get("usage"))
+
+
 def is_unreadable_error(frame: bytes) -> bool:
     """Whether a frame means an error that clients cannot read: plain text under `event: error`, or no data at all.
 
