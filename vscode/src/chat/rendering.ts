@@ -23,9 +23,9 @@ export function rendered(tool: Tool, how: string): string {
 
 /** JSON that a call or a result holds. */
 export function held(text: string, how: string): string {
-  if (how === "words") return plain([...text.matchAll(STRING)].flatMap((found) => (found[3] === undefined ? [found[1]] : [])).join(" "));
-  if (how === "declared")
-    return plain(text.replace(STRING, declaredString));
+  if (how === "words")
+    return plain([...text.matchAll(STRING)].flatMap((found) => (found[3] === undefined ? [found[1]] : [])).join(" "));
+  if (how === "declared") return plain(text.replace(STRING, declaredString));
   return text;
 }
 

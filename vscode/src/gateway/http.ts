@@ -26,7 +26,10 @@ export interface Answer {
 
 /** An address as people write it: a scheme may be missing, and the path of some API may stand at its end. */
 export function baseOf(text: string, from: string): string {
-  const plain = text.trim().replace(/(?<!\/)\/+$/, "").replace(/\/v1$/, "");
+  const plain = text
+    .trim()
+    .replace(/(?<!\/)\/+$/, "")
+    .replace(/\/v1$/, "");
   const whole = /^[a-z]+:\/\//i.test(plain) ? plain : `http://${plain}`;
   if (!/^https?:/i.test(whole) || !URL.canParse(whole))
     throw new Failure(`${from} is no address (${plain}): write it like http://127.0.0.1:4480.`);
