@@ -236,7 +236,7 @@ def test_who_leaves_lets_the_provider_go() -> None:
             until(up.seen[0].gone.is_set)
             assert until(running.rows)[0].status == "cancelled"
             until(lambda: running.app._sockets.open == 0)
-            until(lambda: _tasks(running) == tasks)  # noqa: B023 — waited for here
+            until(lambda: _tasks(running) <= tasks)  # noqa: B023 — waited for here; that of the start may be over
 
 
 def _tasks(running: Running) -> int:

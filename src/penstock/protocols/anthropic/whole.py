@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from penstock.framing import Frame
 
 
+_REQUIRED: dict[str, Any] = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
+
+
 def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
-    message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
+    message: dict[str, Any] = {}
     blocks: list[_Block] = []
     for _, data in frames:
         payload = pick.as_object(decode_own(data))  # a payload of an unknown type passes through in any shape
@@ -33,6 +36,7 @@ def body(frames: Sequence[Frame]) -> bytes:
         elif kind == "message_delta":
             message.update(pick.table(payload, "delta"))
             message["usage"] = pick.table(payload, "usage")
+    message = message | {name: value for name, value in _REQUIRED.items() if name not in message}
     cut = message["stop_reason"] == "max_tokens"
     whole = [block.whole(cut=cut and block is blocks[-1]) for block in blocks]
     message["content"] = [block for block in whole if block is not None]
