@@ -1,4 +1,4 @@
-"""What requests need is imported at start-up, in a thread: no request imports a module on the event loop."""
+"""What requests need is imported at start-up: no request imports a module on the event loop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ async def main(engine):
     serving = asyncio.ensure_future(app({"type": "lifespan"}, queue.get, send))
     await queue.put({"type": "lifespan.startup"})
     await started.wait()
-    await app._preload.wait()
     before, statuses = set(sys.modules), []
     for provider in ("openai-chat", "anthropic", "gemini", "responses", "bedrock", "cohere", "ollama"):
         for path, body in BODIES.items():

@@ -24,7 +24,7 @@ from penstock.gateway.flow import Flow, end_with
 from penstock.gateway.lines import line_of
 from penstock.gateway.outlet import Outlet
 from penstock.gateway.pages import is_open, page
-from penstock.gateway.preload import Preload
+from penstock.gateway.preload import preload
 from penstock.gateway.routes import Route, dialect_of, find, path_of
 from penstock.gateway.services import Services
 from penstock.gateway.turn import Turn
@@ -63,7 +63,6 @@ class App:
         self._given = services is not None
         self.services = services or Services(made, env=env)
         self._sockets = Sockets(self.services)
-        self._preload = Preload(self.services.router.config, self.services.env)
         self._watchdog = Watchdog(self.services.config.log.blocked)
         self.services.metrics.counts(
             "penstock_loop_blocked_total", "How often the event loop was blocked.", (), self._watchdog.counts
@@ -75,7 +74,6 @@ class App:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
-            await self._preload.wait()
             await self._sockets.serve(path_of(scope), scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +85,6 @@ class App:
         if is_open(visit):
             await self._page(visit, scope, send, known=False)
             return
-        await self._preload.wait()
         refusal = self._admitted(scope, visit)
         route = find(visit.method, visit.path) if len(visit.path) <= MAX_PATH else Route()
         if route.params:
@@ -243,11 +240,10 @@ class App:
             if message["type"] == "lifespan.startup":  # services that were given may outlive a server
                 self.services.closing.clear()
                 self.services.stopped = False
+                preload(self.services.router.config, self.services.env)  # nothing is served yet
                 self._watchdog.start()
-                self._preload.start()
             if message["type"] == "lifespan.shutdown":
                 self._watchdog.stop()
-                await self._preload.wait()
                 if not self._given:
                     await self.services.aclose()
             await send({"type": f"{message['type']}.complete"})

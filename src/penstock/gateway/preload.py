@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,29 +22,13 @@ _NATIVE = ("aiohttp", "penstock.engines.native")
 _REPLAY = "penstock.engines.played"
 
 
-class Preload:
-    """Imports modules in a thread. Whoever needs them waits without blocking the loop."""
-
-    def __init__(self, config: Config, env: Mapping[str, str]) -> None:
-        self._config, self._env = config, env
-        self._running: asyncio.Future[None] | None = None
-
-    def start(self) -> None:
-        """Begin to import; the server listens meanwhile."""
-        self._running = asyncio.ensure_future(asyncio.to_thread(self._import_all))
-
-    async def wait(self) -> None:
-        """Until everything is imported; at once if it is, or if nothing was begun."""
-        if self._running is not None:
-            await asyncio.shield(self._running)
-            self._running = None
-
-    def _import_all(self) -> None:
-        for name in modules(self._config, self._env):
-            try:
-                import_module(name)
-            except Exception as error:  # noqa: BLE001 — whoever needs the module says what is wrong, and to whom
-                log.debug("%s could not be imported at start-up: %s", name, error)
+def preload(config: Config, env: Mapping[str, str]) -> None:
+    """Import them now. Not in a thread: msgspec may crash if two threads use a type for the first time at once."""
+    for name in modules(config, env):
+        try:
+            import_module(name)
+        except Exception as error:  # noqa: BLE001 — whoever needs the module says what is wrong, and to whom
+            log.debug("%s could not be imported at start-up: %s", name, error)
 
 
 def modules(config: Config, env: Mapping[str, str]) -> Iterator[str]:
