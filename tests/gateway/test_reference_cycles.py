@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tests.faults.harness import Matrix
     from tests.gateway.running import Running
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = str(next(iter(penstock.__path__)))
 OURS = ("penstock.", "uvicorn.", "httptools.")
 TEST_TOOLS = "penstock.testing"
