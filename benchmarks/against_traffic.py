@@ -32,6 +32,12 @@ class Pair:
     body: dict[str, Any]
     end: bytes
 
+    @property
+    def passed_through(self) -> bool:
+        """Whether the client speaks the provider's protocol."""
+        client, _, provider = self.title.partition(", ")[0].partition(" → ")
+        return client == provider or (client, provider) == ("Anthropic", "Messages")
+
     def request(self, at: int, shape: str) -> bytes:
         model = f"{self.provider}/{self.provider}-{shape}"
         path = self.path.format(model=model)

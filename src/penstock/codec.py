@@ -54,6 +54,8 @@ class Protocol(msgspec.Struct, frozen=True):
     sequential: bool = False  # the encoder needs one part open at a time
     versions: tuple[str, ...] = ()  # what may stand behind an @ in its name
     body: Callable[[Sequence[Frame]], bytes] | None = None  # an encoder's frames as one non-stream body
+    end_marks: tuple[bytes, ...] = ()  # one of them is in the last frame of a stream; in a text, quotes are escaped
+    end_frame: bytes = b""  # the last frame of a stream, where it is always the same
 
 
 class Decoder:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 GRACE = 2.0
+END_MARKS = {"openai-chat": "data: [DONE]", "anthropic": 'data: {"type":"message_stop"}'}
 SLACK = 2.5  # seconds that a busy machine may add
 ERROR = sse({"type": "error", "sequence_number": 3, "code": "server_error", "message": "it exploded"}, "error")
 DELTA = sse(
@@ -93,8 +94,11 @@ def test_an_error_of_responses_is_told_at_once(client: str) -> None:
 @pytest.mark.parametrize("protocol", FINISHED)
 def test_a_finished_answer_ends_though_the_connection_stays_open(protocol: str, client: str) -> None:
     with open_socket(protocol, FINISHED[protocol]) as (running, up):
-        _, _, ended = asyncio.run(asyncio.wait_for(_asked(running.url, client, f"{protocol}/text"), 8))
+        text, _, ended = asyncio.run(asyncio.wait_for(_asked(running.url, client, f"{protocol}/text"), 8))
         assert ended < GRACE + SLACK
+        if client in END_MARKS:  # passed through or translated: the client has an end that it knows
+            assert text.count(END_MARKS[client]) == 1
+            assert text.rstrip().endswith(END_MARKS[client])
         until(up.seen[0].gone.is_set)
         [row] = running.rows()
         assert (row.status, row.finish) == ("finish", "stop")

@@ -36,6 +36,7 @@ _STREAMS = (EVENTS, "application/vnd.amazon.eventstream", "application/x-ndjson"
 # Seconds that optional frames are waited for after the answer has said how it ends: the usage and `[DONE]` after a
 # finish reason, `response.failed` after an `error`. A connection that stays open longer is closed.
 GRACE = {"finish": 2.0, "error": 0.1}
+_COUNTED = frozenset({"n", "prompt", "generationConfig"})  # fields that say how many answers are wanted
 _FEW = 3  # frames after which it may be known what the others look like
 _LONG = 4096  # bytes that are worth the look
 
@@ -106,6 +107,7 @@ class Reading:
         self._short: Express | None = None
         self._done = False
         self._wrong: InputError | None = None
+        self.end_frame_missing = False
 
     async def read(self) -> Pair | None:
         if self._wrong is not None:
@@ -136,6 +138,7 @@ class Reading:
                 return await self._incoming.read()
         except TimeoutError:
             self._incoming.close()
+            self.end_frame_missing = True
             self._decoding.decoder.diagnostics.add(
                 "no-end", "the answer said how it ends, but the provider neither sent its end mark nor closed"
             )
@@ -234,6 +237,8 @@ class Reading:
 
 def several_choices(body: dict[str, Any]) -> bool:
     """Whether a request asks for several answers: the end of one is not the end of all."""
+    if _COUNTED.isdisjoint(body):
+        return False
     config, prompt = pick.table(body, "generationConfig"), body.get("prompt")
     counts = (body.get("n"), config.get("candidateCount"), len(prompt) if isinstance(prompt, list) else 1)  # pyright: ignore[reportUnknownArgumentType]
     return any(isinstance(count, int) and count > 1 for count in counts)

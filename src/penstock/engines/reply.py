@@ -239,6 +239,11 @@ class Reply:
         return getattr(self._source, "decoder", None)
 
     @property
+    def end_frame_missing(self) -> bool:
+        """Whether the answer is complete but for its last frame, which was not waited for any longer."""
+        return isinstance(self.end, ev.Finish) and getattr(self._source, "end_frame_missing", False)
+
+    @property
     def malformed(self) -> int:
         """How many frames so far could not be read, and were skipped."""
         return getattr(self._source, "malformed", 0)

@@ -23,7 +23,7 @@ def local_caller(scope: MutableMapping[str, Any], headers: Mapping[str, str]) ->
     client = scope.get("client")
     if not client or not _loopback_address(client[0]):
         return False
-    return loopback(host_name(headers.get("host", ""))) and not through_proxy(scope, headers)
+    return _loopback_host(headers.get("host", "")) and not through_proxy(scope, headers)
 
 
 def through_proxy(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
@@ -34,7 +34,7 @@ def through_proxy(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -
     """
     if scope.get("http_version") in _OLD_HTTP or not _PROXY_HEADERS.isdisjoint(headers):
         return True
-    return any(name.startswith(_FORWARDED) for name in headers)
+    return _FORWARDED in " ".join(headers) and any(name.startswith(_FORWARDED) for name in headers)
 
 
 def host_name(host: str) -> str:
@@ -60,6 +60,12 @@ def loopback(name: str) -> bool:
     return address.is_loopback if address is not None else name == "localhost" or name.endswith(".localhost")
 
 
+@lru_cache(1000)
+def _loopback_host(host: str) -> bool:
+    return loopback(host_name(host))
+
+
+@lru_cache(1000)
 def _loopback_address(name: str) -> bool:
     address = ip_address(name)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:

@@ -3,7 +3,8 @@
 Bytes change in two places only. A frame whose data is neither JSON nor `[DONE]`, half a frame at the end of the stream,
 and an error behind a complete answer are withheld and counted. In an error frame a credential is replaced by a mark.
 All other bytes pass as they came: comments, pings, empty frames, line ends. (Beside that, a chunk of usage that the
-client did not ask for is left out, because the gateway itself asked for it.)
+client did not ask for is left out, because the gateway itself asked for it. And where a provider has said how its
+answer ends, but sends no last frame and does not close, the gateway stops waiting and writes that frame.)
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from penstock import protocols
 from penstock.events import Fault, Finish, Start
 from penstock.framing import WRITERS
 from penstock.gateway.passthrough_frames import (
@@ -20,9 +22,9 @@ from penstock.gateway.passthrough_frames import (
     is_error_frame,
     is_sound,
     is_unreadable_error,
-    is_usage_frame,
     last_frame_end,
     redact_frame,
+    remove_usage_frames,
     split_frames,
 )
 from penstock.gateway.writing import Translation, frames, tees
@@ -59,6 +61,7 @@ class Passthrough:
         "_decoder",
         "_irregular",
         "_last",
+        "_protocol",
         "_reply",
         "_start",
         "_suspect",
@@ -68,6 +71,7 @@ class Passthrough:
 
     def __init__(self, asked: Asked, reply: Reply | None = None) -> None:
         self._asked, self._reply = asked, reply
+        self._protocol = protocols.protocol(asked.protocol)
         self._usage = asked.usage
         self._buffer = FrameBuffer()
         self._decoder = reply.decoder if reply is not None else None
@@ -113,11 +117,14 @@ class Passthrough:
         return b"".join(WRITERS[self._asked.framing]().feed(_numbered(made, self._last)))
 
     def finish(self) -> bytes:
-        """An unfinished frame at the end of the stream, if nothing of it is missing but its blank line."""
+        """An unfinished frame at the end of the stream, if nothing of it is missing but its blank line; and the last
+        frame of the protocol, where the answer is complete but the provider let us wait too long for that frame.
+        """
         found = split_frames(self._buffer.clear())  # blank lines may stand before it
         kept = [frame for frame in found if is_complete(frame) and not is_error_frame(frame)]  # errors: see `_ended`
         self.withheld += len(found) - len(kept)
-        return b"".join(kept)
+        missing = self._reply is not None and self._reply.end_frame_missing
+        return b"".join([*kept, self._protocol.end_frame] if missing else kept)
 
     # ── frames ────────────────────────────────────────────────────────────────────────────────────
 
@@ -129,15 +136,15 @@ class Passthrough:
         return b"".join(kept) if len(kept) < len(found) else data
 
     def _without_usage(self, data: bytes) -> bytes:
-        if self._usage or not (b'"choices":[]' in data or b'"choices": []' in data):
-            return data
-        return b"".join([frame for frame in split_frames(data) if not is_usage_frame(frame)])
+        return data if self._usage else remove_usage_frames(data)
 
     def _ended(self, data: bytes) -> bytes:
         """The read in which the answer ends well. An error behind its last frame is withheld: the answer is complete,
         and in a later read that error would not have been seen.
         """
-        end = last_frame_end(data)
+        end = last_frame_end(data, self._protocol.end_marks)
+        if end == len(data) and b"error" not in data:
+            return data
         found = split_frames(data[end:])
         kept = [frame for frame in found if not is_error_frame(frame)]
         self.withheld += len(found) - len(kept)

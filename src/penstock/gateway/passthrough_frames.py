@@ -7,7 +7,6 @@ a frame (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock import pick
@@ -22,9 +21,8 @@ _BLANK = frozenset({b"\n", b"\r", b"\r\n"})
 _ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
 _OVERLAP = 2  # bytes of an end that may stand before a read
 _SENTINEL = b"[DONE]"
+_NO_CHOICES = (b'"choices":[]', b'"choices": []')
 _NOT_JSON = object()
-# What the last frame of Chat, Messages and Responses holds. In a text its quotes would be escaped.
-_LAST = re.compile(rb'data: ?\[DONE\]|"(?:message_stop|response\.(?:completed|incomplete))"')
 
 
 class UnredactableError(ValueError):
@@ -74,13 +72,16 @@ def _last_end(data: bytes) -> int:
     return max((at + size for at, size in found if at >= 0), default=0)
 
 
-def last_frame_end(data: bytes) -> int:
-    """The position behind the frame that says that the answer is over; the end of the data if none does."""
-    found = _LAST.search(data)
-    if found is None:
-        return len(data)
-    ends = ((data.find(end, found.end()), len(end)) for end in _ENDS)
-    return min((at + size for at, size in ends if at >= 0), default=len(data))
+def _next_end(data: bytes, start: int) -> int:
+    """The position behind the first end of a frame from there on; the end of the data if there is none."""
+    found = ((data.find(end, start), len(end)) for end in _ENDS)
+    return min((at + size for at, size in found if at >= 0), default=len(data))
+
+
+def last_frame_end(data: bytes, marks: Iterable[bytes]) -> int:
+    """The position behind the first frame that holds one of the marks; the end of the data if none does."""
+    places = [place for place in map(data.find, marks) if place >= 0]  # faster than a pattern
+    return _next_end(data, min(places)) if places else len(data)
 
 
 def split_frames(data: bytes) -> list[bytes]:
@@ -93,6 +94,19 @@ def split_frames(data: bytes) -> list[bytes]:
             made.append(b"".join(lines))
             lines = []
     return [*made, b"".join(lines)] if lines else made
+
+
+def remove_usage_frames(data: bytes) -> bytes:
+    """The data without Chat chunks that only report the usage. Frames that cannot be such are not looked at."""
+    many = sum(map(data.count, _NO_CHOICES))
+    if not many:
+        return data
+    start, end = 0, len(data)
+    if many == 1:
+        place = max(map(data.find, _NO_CHOICES))
+        start, end = _last_end(data[:place]), _next_end(data, place)
+    kept = [frame for frame in split_frames(data[start:end]) if not is_usage_frame(frame)]
+    return b"".join([data[:start], *kept, data[end:]])
 
 
 def is_sound(frame: bytes) -> bool:

@@ -6,7 +6,7 @@ Requests are checked when they come. What lasts longer registers here, and is en
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from penstock.gateway.keys import LOOK
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from penstock.gateway.access import Access, Caller
 
     End = Callable[[Fault], None]
+
+
+_UNGUARDED = nullcontext()
 
 
 class Revocations:
@@ -32,12 +35,14 @@ class Revocations:
     def __len__(self) -> int:
         return len(self._running)
 
-    @contextmanager
-    def guard(self, caller: Caller | None, end: End, *, open_ended: bool = False) -> Generator[None]:
+    def guard(self, caller: Caller | None, end: End, *, open_ended: bool = False) -> AbstractContextManager[None]:
         """Call `end`, once, if the caller's key is revoked before this is left. See `Access.revoked`."""
         if caller is None or not (caller.key_hash or open_ended):
-            yield
-            return
+            return _UNGUARDED
+        return self._guarded(caller, end, open_ended=open_ended)
+
+    @contextmanager
+    def _guarded(self, caller: Caller, end: End, *, open_ended: bool) -> Generator[None]:
         fault = self._access.revoked(caller, open_ended=open_ended)
         if fault is not None:  # revoked between the request's head and now
             end(fault)

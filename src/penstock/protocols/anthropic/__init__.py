@@ -16,4 +16,7 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
     return kind in KINDS and not (kind == "message" and "content" not in payload)
 
 
-PROTOCOL = Protocol("anthropic", looks, AnthropicDecoder, AnthropicEncoder, sequential=True, body=body)
+PROTOCOL = Protocol(
+    "anthropic", looks, AnthropicDecoder, AnthropicEncoder, sequential=True, body=body, end_marks=(b'"message_stop"',),
+    end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+)  # fmt: skip

@@ -17,4 +17,7 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
     return bool(choices) and "text" in choices[0] and not {"delta", "message"} & set(choices[0])
 
 
-PROTOCOL = Protocol("completions", looks, CompletionsDecoder, CompletionsEncoder, body=body)
+PROTOCOL = Protocol(
+    "completions", looks, CompletionsDecoder, CompletionsEncoder, body=body,
+    end_marks=(b"data: [DONE]", b"data:[DONE]"), end_frame=b"data: [DONE]\n\n",
+)  # fmt: skip

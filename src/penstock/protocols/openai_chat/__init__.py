@@ -16,4 +16,7 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
     return any({"delta", "message"} & set(choice) for choice in pick.rows(payload, "choices"))
 
 
-PROTOCOL = Protocol("openai-chat", looks, ChatDecoder, ChatEncoder, body=body)
+PROTOCOL = Protocol(
+    "openai-chat", looks, ChatDecoder, ChatEncoder, body=body, end_marks=(b"data: [DONE]", b"data:[DONE]"),
+    end_frame=b"data: [DONE]\n\n",
+)  # fmt: skip

@@ -15,4 +15,7 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
     return payload.get("object") == "response" or (isinstance(kind, str) and kind.startswith("response."))
 
 
-PROTOCOL = Protocol(NAME, looks, ResponsesDecoder, ResponsesEncoder, body=body)
+PROTOCOL = Protocol(
+    NAME, looks, ResponsesDecoder, ResponsesEncoder, body=body,
+    end_marks=(b'"response.completed"', b'"response.incomplete"'),
+)  # fmt: skip
