@@ -8,11 +8,14 @@ is put into words, code or tables. Without sources the events pass untouched.
 from __future__ import annotations
 
 import re
+from heapq import heappop, heappush
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock.diagnostics import Diagnostics
 from penstock.grammar import FREE, TERMINALS
+from penstock.shaping.given_addresses import GivenAddresses
 from penstock.shaping.prose import Prose
 
 if TYPE_CHECKING:
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 
 _MARKUP = re.compile(r"([\\\[\]`*_<>])")
 _UNSAFE = re.compile(r"[\s()<>\"\\\x00-\x1f]")
-_MORE_URL = re.compile(r"[\w/%#?&=~-]")
 _PASSING = FREE | {ev.Source}  # what may come between the text and what decides about its end
 _TEXT: set[type[ev.Event]] = {ev.TextDelta}
 _WATCHED = frozenset({ev.Start, ev.TextStart, ev.TextEnd, ev.Source})
@@ -36,6 +38,35 @@ def markdown_link(title: str, url: str) -> str:
     return f"[{shown}]({safe})"
 
 
+class Waiting:
+    """The sources of one part that wait for their words, each with its number."""
+
+    __slots__ = ("_by_end", "_whole")
+
+    def __init__(self) -> None:
+        self._by_end: list[tuple[int, int, ev.Source]] = []  # a heap: the end of the words, number, source
+        self._whole: list[tuple[int, ev.Source]] = []  # sources of the whole part
+
+    def __bool__(self) -> bool:
+        return bool(self._by_end or self._whole)
+
+    def add(self, number: int, source: ev.Source) -> None:
+        if source.span is None:
+            self._whole.append((number, source))
+        else:
+            heappush(self._by_end, (source.span[1], number, source))
+
+    def take(self, said: int | None) -> list[tuple[int, ev.Source]]:
+        """Those whose words are said, in the order they came: all of them once the part has ended (None)."""
+        taken: list[tuple[int, ev.Source]] = []
+        while self._by_end and (said is None or self._by_end[0][0] <= said):
+            taken.append(heappop(self._by_end)[1:])
+        if said is None:
+            taken += self._whole
+            self._whole = []
+        return sorted(taken, key=itemgetter(0))
+
+
 class CitationLinks:
     """`keep`: whether the sources themselves go on too."""
 
@@ -47,11 +78,13 @@ class CitationLinks:
 
     def _begin(self) -> None:
         self._unread: list[ev.TextDelta] = []  # what was said while no place was looked for
-        self._said: list[str] = []
+        self._given = GivenAddresses()
+        self._spoken = False  # whether any text was read
         self._sizes: dict[int, int] = {}  # code points read of each text part
         self._open: set[int] = set()
         self._prose = Prose()
-        self._waiting: list[ev.Source] = []  # sources whose words are not all said
+        self._waiting: dict[int, Waiting] = {}  # by part: sources whose words are not all said
+        self._count = 0  # sources that ever waited
         self._due: list[str] = []  # links for the next end of a sentence
         self._loose: list[ev.Source] = []  # sources of no place in particular
         self._placed: set[str] = set()
@@ -126,7 +159,7 @@ class CitationLinks:
             if self._due:
                 pieces += (text[at:cut], " ", self._links(), "" if text[cut : cut + 1].isspace() else " ")
                 at = cut
-        self._said.append(text)
+        self._hear(text)
         self._sizes[part] = before + len(text)
         self._fall_due(part, self._sizes[part])
         return ev.TextDelta(part, "".join((*pieces, text[at:])), delta.logprobs) if pieces else delta
@@ -162,7 +195,7 @@ class CitationLinks:
             return ""
         self._catch_up()
         links = [link for source in loose if source.url not in self._placed and (link := self._link(source))]
-        return "\n\n" * bool(links and self._said) + " ".join(dict.fromkeys(links))
+        return "\n\n" * bool(links and self._spoken) + " ".join(dict.fromkeys(links))
 
     # ── sources ───────────────────────────────────────────────────────────────────────────────────
 
@@ -175,7 +208,8 @@ class CitationLinks:
             self._loose.append(event)
         else:
             self._catch_up()
-            self._waiting.append(event)
+            self._count += 1
+            self._waiting.setdefault(event.of, Waiting()).add(self._count, event)
             self._settle(event.of, out)
 
     def _settle(self, part: int, out: list[Any]) -> None:
@@ -188,19 +222,16 @@ class CitationLinks:
 
     def _fall_due(self, part: int, said: int | None) -> None:
         """Of the sources of a part, those whose words are said: all of them once it has ended (None)."""
-        if not self._waiting:
+        waiting = self._waiting.get(part)
+        if waiting is None:
             return
-        waiting, self._waiting = self._waiting, []
-        for source in waiting:
-            if source.of == part and (said is None or (source.span is not None and source.span[1] <= said)):
-                link = self._link(source)
-                self._due += [link] if link else []
-            else:
-                self._waiting.append(source)
+        self._due += filter(None, [self._link(source) for _, source in waiting.take(said)])
+        if not waiting:
+            del self._waiting[part]
 
     def _link(self, source: ev.Source) -> str:
         """The link, unless the text gives the address itself, as some models do beside their annotations."""
-        if _mentions("".join(self._said), source.url):
+        if self._given.has(source.url):
             return ""
         self._placed.add(source.url)
         self.linked = True
@@ -208,13 +239,13 @@ class CitationLinks:
 
     def _append(self, out: list[Any]) -> None:
         """Links that found no text to follow get a part of their own."""
-        for source in self._waiting:
-            self._due += [self._link(source)]
-        self._waiting = []
+        rest = [row for waiting in self._waiting.values() for row in waiting.take(None)]
+        self._due += [self._link(source) for _, source in sorted(rest, key=itemgetter(0))]
+        self._waiting.clear()
         paragraph = self._paragraph()
         due = [link for link in dict.fromkeys(self._due) if link]
         self._due = []
-        text = ("\n\n" * bool(due and self._said)) + " ".join(due) + paragraph
+        text = ("\n\n" * bool(due and self._spoken)) + " ".join(due) + paragraph
         if text:
             number = self._last + 1
             out += (ev.TextStart(number), ev.TextDelta(number, text), ev.TextEnd(number))
@@ -226,15 +257,9 @@ class CitationLinks:
             for delta in self._unread:
                 self._sizes[delta.index] = self._sizes.get(delta.index, 0) + len(delta.text)
             self._unread.clear()
-            self._said.append(text)
+            self._hear(text)
             self._prose.read(text)
 
-
-def _mentions(text: str, url: str) -> bool:
-    """Whether the text gives that very address itself, as some models do beside their annotations."""
-    at = text.find(url)
-    while at >= 0:
-        if not _MORE_URL.match(text, at + len(url)):
-            return True
-        at = text.find(url, at + 1)
-    return False
+    def _hear(self, text: str) -> None:
+        self._spoken = True
+        self._given.add(text)

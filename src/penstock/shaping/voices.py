@@ -6,6 +6,7 @@ Everything else passes at once: text does not wait for calls, nor for thought. N
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
@@ -24,7 +25,8 @@ class Voices:
 
     def __init__(self) -> None:
         self._speaking: dict[str, int] = {}  # voice → the part that has it
-        self._held: dict[int, list[Any]] = {}  # parts that wait, in the order they opened
+        self._held: dict[int, list[Any]] = {}  # the events of parts that wait
+        self._next_up: dict[str, deque[int]] = {TEXT: deque(), THOUGHT: deque()}  # those parts, as they opened
 
     @property
     def idle(self) -> bool:
@@ -47,6 +49,7 @@ class Voices:
         index = getattr(event, "index", -1)
         if kind in _STARTS and self._speaking.setdefault(_STARTS[kind], index) != index:
             self._held[index] = [event]
+            self._next_up[_STARTS[kind]].append(index)
         elif index in self._held and kind is not ev.Source:
             self._held[index].append(event)
         else:
@@ -59,10 +62,9 @@ class Voices:
     def _next(self, voice: str, out: list[Any]) -> None:
         """Give the voice to whoever waits for it longest; one that has ended meanwhile is said at once."""
         del self._speaking[voice]
-        for index, held in list(self._held.items()):
-            if _STARTS[type(held[0])] != voice:
-                continue
-            del self._held[index]
+        while self._next_up[voice]:
+            index = self._next_up[voice].popleft()
+            held = self._held.pop(index)
             out += held
             if type(held[-1]) not in _ENDS:
                 self._speaking[voice] = index

@@ -29,8 +29,7 @@ def body(frames: Sequence[Frame]) -> bytes:
         part = pick.as_object(decode_own(data))  # a part that nobody knew is let through as it came
         if not book.add(pick.text(part, "type"), part):
             return msgspec.json.encode({"error": part.get("error", part.get("reason", "aborted"))})
-    book.whole["content"] = [part for part in book.content if len(part) > 1]
-    return msgspec.json.encode(book.whole)
+    return msgspec.json.encode({**book.whole, "content": book.finish()})
 
 
 class _Book:
@@ -40,6 +39,8 @@ class _Book:
         self.content: list[Object] = []
         self.whole: Object = {"warnings": []}
         self._said: dict[str, Object] = {}
+        self._places: dict[int, int] = {}  # of those, by identity
+        self._texts: dict[int, list[str]] = {}  # and what they have said
         self._calls: dict[str, Object] = {}
 
     def add(self, kind: str, part: Object) -> bool:
@@ -61,6 +62,13 @@ class _Book:
             self.whole.update({key: value for key, value in part.items() if key not in ("type", "performance")})
         return True
 
+    def finish(self) -> list[Object]:
+        """All of the content that says anything."""
+        for part in self.content:
+            if id(part) in self._texts:
+                part["text"] = "".join(self._texts[id(part)])
+        return [part for part in self.content if len(part) > 1]
+
     def _call(self, part: Object, call: str = "") -> None:
         call = call or pick.text(part, "toolCallId")
         known = self._calls.get(call)
@@ -80,9 +88,10 @@ class _Book:
         if block is None:
             fresh: Object = {"type": noun, "text": ""}
             self._said[f"{noun} {part['id']}" if "id" in part else f"{noun} at {len(self.content)}"] = fresh
+            self._places[id(fresh)], self._texts[id(fresh)] = len(self.content), []
             self.content.append(fresh)
             block = fresh
-        block["text"] += pick.text(part, "text", "textDelta")
+        self._texts[id(block)].append(pick.text(part, "text", "textDelta"))
         for key, value in _metadata(part).items():
             block.setdefault("providerMetadata", {}).setdefault(key, {}).update(value)
 
@@ -91,7 +100,7 @@ class _Book:
         cite = pick.table(pick.table(pick.table(part, "providerMetadata"), OURS), "cite")
         text = self._said.get(f"text {cite.get('of')}")
         if text is not None:
-            cite["of"] = str(next(place for place, block in enumerate(self.content) if block is text))
+            cite["of"] = str(self._places[id(text)])
         return part
 
 

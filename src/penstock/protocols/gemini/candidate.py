@@ -5,12 +5,16 @@ Sources become grounding metadata, from code points of a part to bytes of the an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.protocols.gemini.own import said
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.events import Source
+
+Cited: TypeAlias = dict[tuple[int, int, int], dict[int, None]]  # a part and a stretch of it → the numbers of sources
 
 
 class Slot:
@@ -52,29 +56,54 @@ class Candidate:
         if not self._sources:
             return None
         numbers: dict[tuple[str, str, str], int] = {}
-        supports: dict[tuple[int, int], dict[str, Any]] = {}
+        cited: Cited = {}
+        texts = self._texts()
         for source in self._sources:
             key = (source.url, source.title, "" if source.url else source.quote)
             number = numbers.setdefault(key, len(numbers))
-            self._support(supports, source, number)
+            if source.of is not None:
+                stretch = range(len(texts.get(source.of, "")))[slice(*(source.span or (0, None)))]
+                if stretch:
+                    cited.setdefault((source.of, stretch.start, stretch.stop), {})[number] = None
         made: dict[str, Any] = {"groundingChunks": [_chunk(*key) for key in numbers]}
+        supports = list(_supports(texts, cited))
         if supports:
-            made["groundingSupports"] = list(supports.values())
+            made["groundingSupports"] = supports
         return made
 
-    def _support(self, supports: dict[tuple[int, int], dict[str, Any]], source: Source, number: int) -> None:
-        if source.of is None:
-            return
-        before = "".join(text for part, text in self.pieces if part < source.of)
-        text = "".join(text for part, text in self.pieces if part == source.of)
-        first, last = source.span or (0, len(text))
-        start, cited = len((before + text[:first]).encode()), text[first:last]
-        if not cited:
-            return
-        segment = {"startIndex": start, "endIndex": start + len(cited.encode()), "text": cited}
-        support = supports.setdefault((start, len(cited)), {"segment": segment, "groundingChunkIndices": []})
-        if number not in support["groundingChunkIndices"]:
-            support["groundingChunkIndices"].append(number)
+    def _texts(self) -> dict[int, str]:
+        """The text of every part."""
+        pieces: dict[int, list[str]] = {}
+        for part, text in self.pieces:
+            pieces.setdefault(part, []).append(text)
+        return {part: "".join(pieces[part]) for part in sorted(pieces)}
+
+
+def _supports(texts: dict[int, str], cited: Cited) -> Iterator[dict[str, Any]]:
+    """A support for every stretch that is cited. Its place is counted in bytes of the whole answer."""
+    before: dict[int, int] = {}
+    total = 0
+    for part, text in texts.items():
+        before[part] = total
+        total += len(text.encode())
+    wanted: dict[int, set[int]] = {}
+    for part, first, last in cited:
+        wanted.setdefault(part, set()).update((first, last))
+    places = {part: _byte_places(texts[part], found) for part, found in wanted.items()}
+    for (part, first, last), numbers in cited.items():
+        start, end = (before[part] + places[part][place] for place in (first, last))
+        segment = {"startIndex": start, "endIndex": end, "text": texts[part][first:last]}
+        yield {"segment": segment, "groundingChunkIndices": list(numbers)}
+
+
+def _byte_places(text: str, places: set[int]) -> dict[int, int]:
+    """Places in a text, from characters to bytes of UTF-8. The text is gone through once for all of them."""
+    made: dict[int, int] = {}
+    at = size = 0
+    for place in sorted(places):
+        size += len(text[at:place].encode())
+        made[place], at = size, place
+    return made
 
 
 def _chunk(url: str, title: str, quote: str) -> dict[str, Any]:

@@ -227,7 +227,8 @@ class GeminiEncoder(Encoder):
 
     def _release(self) -> None:
         """Calls leave in the order they were begun, because those without an id are answered in order."""
-        for index, part in list(self._waiting.items()):
+        while self._waiting:
+            index, part = next(iter(self._waiting.items()))
             if not part:
                 break
             self._send(self._choice_of[index], part)

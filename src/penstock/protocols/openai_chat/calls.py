@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.jsontext import is_json
+from penstock.protocols.openai_chat.call_input import CallInput
 
 if TYPE_CHECKING:
     from penstock.events import CallForm, Extra
@@ -23,7 +23,7 @@ EMPTY = "{}"
 class Slot:
     """One call. It is opened in the ledger once its name is known; until then its input waits."""
 
-    __slots__ = ("extra", "form", "id", "key", "name", "opened", "pieces", "twin")
+    __slots__ = ("extra", "form", "id", "input", "key", "name", "opened", "twin")
 
     def __init__(self, key: tuple[int, int], id: str, form: CallForm, extra: Extra | None) -> None:
         self.key = key
@@ -32,7 +32,7 @@ class Slot:
         self.form: CallForm = form
         self.extra = extra
         self.opened = False
-        self.pieces: list[str] = []
+        self.input = CallInput()
         self.twin: Slot | None = None  # an earlier call of the same id, at another index
 
 
@@ -43,7 +43,8 @@ class Calls:
         self._ledger = ledger
         self._choice = choice
         self._slots: list[Slot] = []
-        self._at: dict[int, Slot] = {}
+        self._at: dict[int, Slot] = {}  # by index
+        self._first: dict[str, Slot] = {}  # by id: the first that had it
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -68,7 +69,7 @@ class Calls:
         part = self._ledger.find(slot.key) if slot is not None and slot.opened else None
         if slot is None or part is None or not part.pieces or "{" in text:
             return False
-        slot.pieces.append(text)
+        slot.input.pieces.append(text)
         self._ledger.add(slot.key, text)
         return True
 
@@ -83,12 +84,12 @@ class Calls:
         if call.index is not None:
             slot = self._at.get(call.index)
         elif call.id:
-            slot = next((one for one in self._slots if one.id == call.id), None)
+            slot = self._first.get(call.id)
         elif self._slots and not name:
             slot = self._slots[-1]
         if slot is None or (call.id and slot.id != call.id):
-            return next((one for one in self._slots if call.id and one.id == call.id and call.index is None), None)
-        if name and not call.id and slot.name and is_json("".join(slot.pieces)):
+            return self._first.get(call.id) if call.id and call.index is None else None
+        if name and not call.id and slot.name and slot.input.is_whole():
             return None
         return slot
 
@@ -101,19 +102,20 @@ class Calls:
         slot = Slot(
             (self._choice, number), call.id or f"call_{self._ledger.id or 'turn'}_{self._choice}_{number}", form, extra
         )
-        slot.twin = next((one for one in self._slots if call.id and one.id == call.id), None)
+        slot.twin = self._first.get(call.id) if call.id else None
+        self._first.setdefault(slot.id, slot)
         self._slots.append(slot)
         self._at[number if call.index is None else call.index] = slot
         return slot
 
     def _close_whole(self, slot: Slot) -> None:
         """A call whose input is complete ends as soon as another begins, so that it can be delivered."""
-        if slot.opened and slot.form == "json" and slot.pieces and is_json("".join(slot.pieces)):
+        if slot.opened and slot.form == "json" and slot.input.is_whole():
             self._ledger.close(slot.key)
 
     def _grow(self, slot: Slot, text: str) -> None:
         if text and not self._repeats(slot, text):
-            slot.pieces.append(text)
+            slot.input.pieces.append(text)
             if slot.opened:
                 self._say(slot, text)
         if slot.name and not slot.opened and slot.twin is None:
@@ -121,26 +123,25 @@ class Calls:
 
     def _repeats(self, slot: Slot, text: str) -> bool:
         """Some send the whole input again at the end: after complete input nothing more can belong to it."""
-        if slot.form == "text" or not slot.pieces or not text.lstrip().startswith("{"):
+        if slot.form == "text" or not slot.input.pieces or not text.lstrip().startswith("{"):
             return False
-        if not slot.pieces[-1].rstrip().endswith("}"):
+        if not slot.input.pieces[-1].rstrip().endswith("}"):
             return False  # a cheap look first: what is complete ends so
-        so_far = "".join(slot.pieces)
-        if so_far == EMPTY:
-            slot.pieces.clear()  # it was a placeholder: the real input follows
+        if slot.input.pieces == [EMPTY]:
+            slot.input.clear()  # it was a placeholder: the real input follows
             return False
-        if not is_json(so_far):
+        if not slot.input.is_whole():
             return False
         self._ledger.diagnostics.add("input-twice", f"call {slot.id!r}: more input after it was complete is ignored")
         return True
 
     def _open(self, slot: Slot) -> None:
         slot.opened = True
-        given = EMPTY if slot.pieces == [EMPTY] else ""
+        given = EMPTY if slot.input.pieces == [EMPTY] else ""
         self._ledger.open_call(
             slot.key, slot.id, slot.name, form=slot.form, choice=self._choice, given=given, extra=slot.extra
         )
-        for text in slot.pieces:
+        for text in slot.input.pieces:
             self._say(slot, text)
 
     def _say(self, slot: Slot, text: str) -> None:
@@ -153,7 +154,7 @@ class Calls:
 
     def _open_late(self, slot: Slot) -> None:
         twin = slot.twin
-        if twin is not None and twin.name == slot.name and twin.pieces == slot.pieces:
+        if twin is not None and twin.name == slot.name and twin.input.pieces == slot.input.pieces:
             self._ledger.diagnostics.add("call-twice", f"call {slot.id!r} came again and is ignored")
             return
         if twin is not None:

@@ -7,6 +7,9 @@ the usage, and exactly one `[DONE]`; a fault ends it with an error object and no
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
@@ -57,6 +60,8 @@ class ChatEncoder(Encoder):
         self._field = reasoning.encode()
         self._head = b""
         self._slots: dict[int, Slot] = {}
+        self._open_parts: Counter[tuple[type[ev.Event], int]] = Counter()  # by kind and choice
+        self._unannounced: list[int] = []  # a heap: calls whose input has not begun, and some whose has
         self._texts = Texts()
         self._calls: dict[int, int] = {}
         self._cited = 0
@@ -78,6 +83,8 @@ class ChatEncoder(Encoder):
     def _start(self, event: ev.Start) -> None:
         self._slots, self._calls, self._usage, self._cited, self._refused = {}, {}, None, 0, False
         self._texts = Texts()
+        self._open_parts.clear()
+        self._unannounced.clear()
         head = {
             "id": event.id or self._id, "object": "chat.completion.chunk",
             "created": self._created if event.created is None else event.created, "model": event.model or self._model,
@@ -136,8 +143,9 @@ class ChatEncoder(Encoder):
 
     def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
         kind = type(event)
-        if any(slot.kind is kind and slot.choice == event.choice for slot in self._slots.values()):
+        if self._open_parts[kind, event.choice]:
             self.lose("overlap")
+        self._open_parts[kind, event.choice] += 1
         slot = self._slots[event.index] = Slot(kind, event.choice)
         if kind is ev.TextStart:
             self._texts.add(event.index, slot)
@@ -148,7 +156,7 @@ class ChatEncoder(Encoder):
 
     def _text(self, event: ev.TextDelta) -> None:
         slot = self._slots[event.index]
-        slot.size += len(event.text)
+        self._texts.say(slot, len(event.text))
         logprobs = b"null" if event.logprobs is None else _encode(event.logprobs)
         self._send(slot.choice, b'{"content":%b}' % _encode(event.text), logprobs=logprobs)
 
@@ -156,6 +164,7 @@ class ChatEncoder(Encoder):
         if event.extra:
             self.lose("text-state")
         slot = self._slots.pop(event.index)
+        self._open_parts[slot.kind, slot.choice] -= 1
         slot.done = True
         for source in slot.cited:
             self._source(source)
@@ -177,6 +186,7 @@ class ChatEncoder(Encoder):
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         slot = self._slots.pop(event.index)
+        self._open_parts[slot.kind, slot.choice] -= 1
         details = self._own(event.extra).get("reasoning_details")
         if details and slot.head is not None:
             details = unsaid(details, slot.head)
@@ -185,18 +195,16 @@ class ChatEncoder(Encoder):
         elif event.extra and not self._own(event.extra):
             self.lose("opaque")
 
-    def _close(self, event: Any) -> None:
-        self._slots.pop(event.index, None)
-
     def _call_start(self, event: ev.CallStart) -> None:
         if event.by == "provider":
             self.lose("provider-call")
             return
         self._slots[event.index] = Slot(ev.CallStart, event.choice, event)
+        heappush(self._unannounced, event.index)
 
     def _announce(self, slot: Slot, start: ev.CallStart, given: str) -> None:
         """Not before there is input: a call without any would look complete, and may yet be cut."""
-        if any(other.waiting is not None and at < start.index for at, other in self._slots.items()):
+        if self._first_unannounced() < start.index:
             self.lose("order")
         slot.call = self._calls.get(slot.choice, 0)
         slot.waiting = None
@@ -208,6 +216,13 @@ class ChatEncoder(Encoder):
             call.update(type="function", function={"name": start.name, "arguments": given})
         call.update(self._own(start.extra))
         self._send(slot.choice, b'{"tool_calls":[%b]}' % _encode(call))
+
+    def _first_unannounced(self) -> int:
+        """The number of the first open call that was not announced, the one that is being announced included."""
+        heap = self._unannounced
+        while heap and ((slot := self._slots.get(heap[0])) is None or slot.waiting is None):
+            heappop(heap)
+        return heap[0] if heap else sys.maxsize
 
     def _call_delta(self, event: ev.CallDelta) -> None:
         slot = self._slots.get(event.index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 class Slot:
     """An open part. `call` is a call's number once it is announced; `cited` waits for the end of a text."""
 
-    __slots__ = ("call", "choice", "cited", "done", "head", "kind", "media", "pieces", "size", "waiting")
+    __slots__ = ("before", "call", "choice", "cited", "done", "head", "kind", "media", "pieces", "size", "waiting")
 
     def __init__(self, kind: type[ev.Event], choice: int, waiting: ev.CallStart | None = None, media: str = "") -> None:
         self.kind = kind
@@ -21,6 +22,7 @@ class Slot:
         self.media = media
         self.pieces: list[str] = []
         self.size = 0
+        self.before = 0  # characters that texts of its choice had said when it began
         self.done = False
         self.cited: list[ev.Source] = []
         self.head: dict[str, Any] | None = None  # of a detail of reasoning, that each of its words is said with
@@ -31,25 +33,33 @@ class Texts:
 
     def __init__(self) -> None:
         self._slots: dict[int, Slot] = {}
+        self._first: dict[int, Slot] = {}  # by choice
+        self._sizes: Counter[int] = Counter()  # by choice: characters said
 
     def add(self, index: int, slot: Slot) -> None:
         self._slots[index] = slot
+        self._first.setdefault(slot.choice, slot)
+        slot.before = self._sizes[slot.choice]
+
+    def say(self, slot: Slot, size: int) -> None:
+        """Note how much more a text says."""
+        slot.size += size
+        self._sizes[slot.choice] += size
 
     def find(self, index: int | None) -> Slot | None:
         return None if index is None else self._slots.get(index)
 
     def first(self, slot: Slot) -> bool:
         """Whether no text of its choice came before."""
-        return next(one for one in self._slots.values() if one.choice == slot.choice) is slot
+        return self._first[slot.choice] is slot
 
     def span(self, source: ev.Source) -> tuple[int, int]:
         """Nothing where it belongs to no text."""
         slot = self.find(source.of)
         if slot is None:
             return source.span or (0, 0)
-        before = [one.size for at, one in self._slots.items() if at < (source.of or 0) and one.choice == slot.choice]
         first, last = source.span or (0, slot.size)
-        return sum(before) + first, sum(before) + last
+        return slot.before + first, slot.before + last
 
 
 def unsaid(details: list[dict[str, Any]], head: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,14 +6,17 @@ positions may be shared (bad proxies). So: the id if it is known, else the posit
 
 from __future__ import annotations
 
+from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import pick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Item: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[str, Any, str, str | None]  # what it names, its value, the kind of item, its call
 
 
 class Slot:
@@ -60,6 +63,7 @@ class Items:
         self.slots: list[Slot] = []
         self._by_id: dict[str, Slot] = {}
         self._by_index: dict[int, Slot] = {}
+        self._unnamed: dict[int, Slot] = {}  # by number: pieces that named no item and still wait for one
 
     def find(self, id: str, index: int | None, kinds: Sequence[str]) -> Slot | None:
         """The slot that an event means; one that names nothing means the last open item of a kind that suits."""
@@ -101,19 +105,19 @@ class Items:
         """The slots of a final snapshot: by id or call first, then by position, then by order within a kind."""
         rows: list[tuple[int, Item]] = list(enumerate(output))
         found: dict[int, Slot] = {}
-        free = list(self.slots)
-        for suits in (_same_name, _same_place, _same_kind):
+        free = FreeSlots(self.slots)
+        for wanted in (_by_name, _by_place, _by_kind):
             for place, item in rows:
-                slot = None if place in found else next((one for one in free if suits(one, item, place)), None)
+                slot = None if place in found else free.take(wanted(item, place))
                 if slot is not None:
                     found[place] = slot
-                    free.remove(slot)
         return [self._taken(found.get(place), item, None) for place, item in rows]
 
     def _taken(self, slot: Slot | None, item: Item, index: int | None) -> Slot:
         if slot is None:
             slot = self._new(pick.text(item, "type"), pick.text(item, "id"), index)
         slot.take(item, index)
+        self._unnamed.pop(slot.number, None)
         if slot.id:
             self._by_id[slot.id] = slot
         if slot.index is not None:
@@ -122,10 +126,7 @@ class Items:
 
     def _nameless(self, kind: str) -> Slot | None:
         """Pieces that named no item and still wait for one."""
-        fits = (
-            one for one in self.slots if not one.told and not one.id and one.index is None and one.kind in ("", kind)
-        )
-        return next(fits, None)
+        return next((one for one in self._unnamed.values() if one.kind in ("", kind)), None)
 
     def _new(self, kind: str, id: str, index: int | None) -> Slot:
         slot = Slot(self._count, kind, id, index)
@@ -135,7 +136,67 @@ class Items:
             self._by_id[id] = slot
         if index is not None:
             self._by_index[index] = slot
+        if not id and index is None:
+            self._unnamed[slot.number] = slot
         return slot
+
+
+class FreeSlots:
+    """Slots that no item of a final snapshot was matched with yet. Each is found by its keys, the first one first."""
+
+    def __init__(self, slots: Iterable[Slot]) -> None:
+        self._by_key: dict[Key, deque[Slot]] = {}
+        self._taken: set[int] = set()
+        for slot in slots:
+            for key in _keys(slot):
+                self._by_key.setdefault(key, deque()).append(slot)
+
+    def take(self, keys: Iterable[Key]) -> Slot | None:
+        """The first free slot that has one of the keys."""
+        firsts = [slot for key in keys if (slot := self._first(key)) is not None]
+        if not firsts:
+            return None
+        slot = min(firsts, key=attrgetter("number"))
+        self._taken.add(slot.number)
+        return slot
+
+    def _first(self, key: Key) -> Slot | None:
+        slots = self._by_key.get(key)
+        while slots and slots[0].number in self._taken:
+            slots.popleft()
+        return slots[0] if slots else None
+
+
+def _keys(slot: Slot) -> Iterator[Key]:
+    """A slot whose call is known (or is not) is found with that call, and by whoever names none."""
+    for what, value in (("id", slot.id), ("index", slot.index), ("kind", "")):
+        if value not in ("", None) or what == "kind":
+            yield what, value, slot.kind, slot.call
+            yield what, value, slot.kind, None
+    if slot.call:
+        yield "call", slot.call, slot.kind, slot.call
+
+
+def _wanted(what: str, value: Any, item: Item, kinds: Sequence[str]) -> Iterator[Key]:
+    call = pick.text(item, "call_id")
+    calls = (call, "") if call else (None,)  # a call with another id than that of a slot is another call
+    return ((what, value, kind, one) for kind in kinds for one in calls)
+
+
+def _by_name(item: Item, _: int) -> Iterator[Key]:
+    named, call, kinds = pick.text(item, "id"), pick.text(item, "call_id"), ("", pick.text(item, "type"))
+    if named:
+        yield from _wanted("id", named, item, kinds)
+    if call:
+        yield from (("call", call, kind, call) for kind in kinds)
+
+
+def _by_place(item: Item, place: int) -> Iterator[Key]:
+    return _wanted("index", place, item, ("", pick.text(item, "type")))
+
+
+def _by_kind(item: Item, _: int) -> Iterator[Key]:
+    return _wanted("kind", "", item, (pick.text(item, "type"),))
 
 
 def _other(slot: Slot, named: str, index: int | None) -> bool:
@@ -147,17 +208,3 @@ def _other_call(slot: Slot, item: Item) -> bool:
     """A call with another id than the one that was opened for this slot is another call."""
     call = pick.text(item, "call_id")
     return bool(slot.call and call and call != slot.call)
-
-
-def _same_name(slot: Slot, item: Item, _: int) -> bool:
-    named, call = pick.text(item, "id"), pick.text(item, "call_id")
-    same = (named and named == slot.id) or (call and call == slot.call)
-    return bool(same) and slot.kind in ("", pick.text(item, "type")) and not _other_call(slot, item)
-
-
-def _same_place(slot: Slot, item: Item, place: int) -> bool:
-    return slot.index == place and slot.kind in ("", pick.text(item, "type")) and not _other_call(slot, item)
-
-
-def _same_kind(slot: Slot, item: Item, _: int) -> bool:
-    return slot.kind == pick.text(item, "type") and not _other_call(slot, item)

@@ -20,13 +20,14 @@ _encode = msgspec.json.Encoder().encode
 class Entry:
     """One output item. `group` is what further parts must share to join it."""
 
-    __slots__ = ("__weakref__", "cut", "done", "group", "index", "item", "open", "voices")
+    __slots__ = ("__weakref__", "closed", "cut", "done", "group", "index", "item", "open", "voices")
 
     def __init__(self, index: int, item: dict[str, Any], group: str = "") -> None:
         self.index = index
         self.item = item
         self.group = group
         self.voices: list[Voice] = []
+        self.closed = 0  # the first so many voices are closed
         self.open = 0  # parts of it that have not ended
         self.done = False
         self.cut = False  # never to be shown as something that a client might run
@@ -108,7 +109,9 @@ class Output:
     def __init__(self, stem: str, out: list[Frame]) -> None:
         self.out = out
         self.entries: list[Entry] = []
-        self._waiting: list[Entry] = []  # unfinished items with voices
+        self._waiting: dict[int, Entry] = {}  # unfinished items with voices, by index,
+        self._ended: dict[int, Entry] = {}  # those of them whose parts have all ended,
+        self._groups: dict[tuple[str, str], Entry] = {}  # and the last one of each type and group
         self._stem = stem
         self._ids: set[str] = set()
         self.number = 0  # of the next event
@@ -145,32 +148,40 @@ class Output:
 
     def rest(self, status: str = "completed") -> None:
         """Finish every item whose parts have all ended."""
-        ended = [entry for entry in self._waiting if not entry.open]
-        for entry in ended:
-            self._waiting.remove(entry)
+        ended, self._ended = self._ended, {}
+        for index, entry in sorted(ended.items()):
+            del self._waiting[index]
+            self._groups.pop((entry.item["type"], entry.group), None)
             self.end(entry, **({"status": status} if "status" in entry.item else {}))
 
     def joinable(self, kind: str, group: str) -> Entry | None:
         """The unfinished item that another part may go into: of the same group, or the last one of all."""
-        for entry in reversed(self._waiting):
-            if entry.item["type"] == kind and entry.group == group and (group or entry is self.entries[-1]):
-                return entry
-        return None
+        entry = self._groups.get((kind, group))
+        return entry if entry is not None and (group or entry is self.entries[-1]) else None
 
     # ── voices ────────────────────────────────────────────────────────────────────────────────────
 
     def speak(self, entry: Entry, form: Form) -> Voice:
         """Begin another part of an item; the one before it is whole, if it has ended."""
         if not entry.open:
-            for voice in entry.voices:
+            for voice in entry.voices[entry.closed :]:
                 self.close(voice)
+            entry.closed = len(entry.voices)
         if not entry.voices:
-            self._waiting.append(entry)
+            self._waiting[entry.index] = self._groups[entry.item["type"], entry.group] = entry
+        self._ended.pop(entry.index, None)
         entry.open += 1
         voice = Voice(entry, form)
         entry.voices.append(voice)
         self.send(form.opens, **voice.where, part=voice.part)
         return voice
+
+    def ended(self, voice: Voice) -> None:
+        """A part of an item has ended; more may still belong to the item."""
+        entry = voice.entry
+        entry.open -= 1
+        if not entry.open and entry.index in self._waiting:
+            self._ended[entry.index] = entry
 
     def close(self, voice: Voice) -> None:
         if voice.closed:

@@ -111,7 +111,7 @@ class Speaking(Encoder):
     def _quiet(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         voice = self._voices.get(event.index)
         if voice is not None:
-            voice.entry.open -= 1
+            self._output.ended(voice)
             self._foreign(event.extra)
 
     def _source(self, event: ev.Source) -> None:
@@ -176,7 +176,7 @@ class Speaking(Encoder):
             self.lose("opaque")
         if voice is not None:
             voice.entry.item.update(kept)
-            voice.entry.open -= 1
+            self._output.ended(voice)
         elif own:
             entry = self._output.joinable("reasoning", pick.text(own, "id"))
             if entry is None:

@@ -25,8 +25,8 @@ _STATES = {
 
 def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
-    message: dict[str, Any] = {"id": "", "role": "assistant", "metadata": {}, "parts": []}
-    known: dict[str, dict[str, Any]] = {}
+    message: dict[str, Any] = {"id": "", "role": "assistant", "metadata": {}}
+    book = _Book()
     for _, data in frames:
         if data == b"[DONE]":
             continue
@@ -38,73 +38,90 @@ def body(frames: Sequence[Frame]) -> bytes:
         message["metadata"].update(pick.table(chunk, "messageMetadata"))
         if kind == "finish":
             message["metadata"]["finishReason"] = chunk["finishReason"]
-        _grow(message["parts"], known, kind, chunk)
-    return msgspec.json.encode(message)
+        book.add(kind, chunk)
+    return msgspec.json.encode({**message, "parts": book.finish()})
 
 
-def _grow(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
-    if kind.startswith(("text-", "reasoning-")):
-        _speak(parts, known, kind, chunk)
-    elif kind.startswith("tool-") and "toolCallId" in chunk:
-        _tool(parts, known, kind, chunk)
-    elif kind == "tool-approval-response":
-        _approve(known, chunk)
-    elif kind == "start-step":
-        parts.append({"type": "step-start"})
-    elif (kind.startswith("data-") and not chunk.get("transient")) or kind in _PLAIN:
-        parts.append(_placed(parts, known, chunk))
+class _Book:
+    """The parts so far."""
 
+    def __init__(self) -> None:
+        self._parts: list[dict[str, Any]] = []
+        self._known: dict[str, dict[str, Any]] = {}
+        self._places: dict[str, int] = {}  # of the known ones
+        self._texts: dict[str, list[str]] = {}  # what those that speak have said
+        self._approvals: dict[str, list[dict[str, Any]]] = {}  # calls by the id of the request for their approval
 
-def _approve(known: dict[str, dict[str, Any]], chunk: dict[str, Any]) -> None:
-    """The answer to a request for approval stands with the request."""
-    for part in known.values():
-        if pick.text(pick.table(part, "approval"), "id") == chunk.get("approvalId", ""):
+    def add(self, kind: str, chunk: dict[str, Any]) -> None:
+        if kind.startswith(("text-", "reasoning-")):
+            self._speak(kind, chunk)
+        elif kind.startswith("tool-") and "toolCallId" in chunk:
+            self._tool(kind, chunk)
+        elif kind == "tool-approval-response":
+            self._approve(chunk)
+        elif kind == "start-step":
+            self._parts.append({"type": "step-start"})
+        elif (kind.startswith("data-") and not chunk.get("transient")) or kind in _PLAIN:
+            self._parts.append(self._placed(chunk))
+
+    def finish(self) -> list[dict[str, Any]]:
+        """All parts, with their texts."""
+        for key, pieces in self._texts.items():
+            self._known[key]["text"] = "".join(pieces)
+        return self._parts
+
+    def _begin(self, key: str, part: dict[str, Any]) -> None:
+        self._known[key], self._places[key] = part, len(self._parts)
+        self._parts.append(part)
+
+    def _approve(self, chunk: dict[str, Any]) -> None:
+        """The answer to a request for approval stands with the request."""
+        for part in self._approvals.get(chunk.get("approvalId", ""), ()):
             part["approval"].update({word: chunk[word] for word in ("approved", "reason") if word in chunk})
             part["state"] = "approval-responded" if part["state"] == "approval-requested" else part["state"]
 
+    def _placed(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        """A source names the text it is for; here that is its place."""
+        cite = pick.table(pick.table(pick.table(chunk, "providerMetadata"), OURS), "cite")
+        place = self._places.get(f"text {cite.get('of')}")
+        if place is not None:
+            cite["of"] = str(place)
+        return chunk
 
-def _placed(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], chunk: dict[str, Any]) -> dict[str, Any]:
-    """A source names the text it is for; here that is its place."""
-    cite = pick.table(pick.table(pick.table(chunk, "providerMetadata"), OURS), "cite")
-    text = known.get(f"text {cite.get('of')}")
-    if text is not None:
-        cite["of"] = str(next(place for place, part in enumerate(parts) if part is text))
-    return chunk
+    def _speak(self, kind: str, chunk: dict[str, Any]) -> None:
+        noun, _, stage = kind.partition("-")
+        key = f"{noun} {chunk.get('id')}"
+        if stage == "start" or key not in self._known:
+            if key in self._texts:  # another part of the same id
+                self._known[key]["text"] = "".join(self._texts[key])
+            self._begin(key, {"type": noun, "text": "", "state": "streaming"})
+            self._texts[key] = []
+        part = self._known[key]
+        self._texts[key].append(pick.text(chunk, "delta"))
+        for provider, fields in chunk.get("providerMetadata", {}).items():
+            part.setdefault("providerMetadata", {}).setdefault(provider, {}).update(fields)
+        if stage == "end":
+            part["state"] = "done"
 
-
-def _speak(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
-    noun, _, stage = kind.partition("-")
-    key = f"{noun} {chunk.get('id')}"
-    if stage == "start" or key not in known:
-        known[key] = {"type": noun, "text": "", "state": "streaming"}
-        parts.append(known[key])
-    part = known[key]
-    part["text"] += pick.text(chunk, "delta")
-    for provider, fields in chunk.get("providerMetadata", {}).items():
-        part.setdefault("providerMetadata", {}).setdefault(provider, {}).update(fields)
-    if stage == "end":
-        part["state"] = "done"
-
-
-def _tool(parts: list[dict[str, Any]], known: dict[str, dict[str, Any]], kind: str, chunk: dict[str, Any]) -> None:
-    key = f"tool {chunk['toolCallId']}"
-    if kind == "tool-input-start":
-        name = chunk["toolName"]
-        named = {"type": "dynamic-tool", "toolName": name} if chunk.get("dynamic") else {"type": f"tool-{name}"}
-        known[key] = {**named, "toolCallId": chunk["toolCallId"], "state": "input-streaming"}
-        parts.append(known[key])
-    part = known.get(key, {})
-    part["state"] = _STATES.get(kind, part.get("state"))
-    if kind == "tool-approval-request":
-        part["approval"] = {"id": chunk["approvalId"]}
-    if "output" in kind:
-        part.pop("preliminary", None)  # what this output says of itself counts
-    if kind == "tool-input-error":
-        part["rawInput"] = chunk["input"]
-    else:
-        part.update({word: chunk[word] for word in ("input", "output") if word in chunk})
-    part.update(
-        {word: chunk[word] for word in ("providerExecuted", "title", "errorText", "preliminary") if word in chunk}
-    )
-    if "providerMetadata" in chunk:
-        part["resultProviderMetadata" if "output" in kind else "callProviderMetadata"] = chunk["providerMetadata"]
+    def _tool(self, kind: str, chunk: dict[str, Any]) -> None:
+        key = f"tool {chunk['toolCallId']}"
+        if kind == "tool-input-start":
+            name = chunk["toolName"]
+            named = {"type": "dynamic-tool", "toolName": name} if chunk.get("dynamic") else {"type": f"tool-{name}"}
+            self._begin(key, {**named, "toolCallId": chunk["toolCallId"], "state": "input-streaming"})
+        part = self._known.get(key, {})
+        part["state"] = _STATES.get(kind, part.get("state"))
+        if kind == "tool-approval-request":
+            part["approval"] = {"id": chunk["approvalId"]}
+            self._approvals.setdefault(chunk["approvalId"], []).append(part)
+        if "output" in kind:
+            part.pop("preliminary", None)  # what this output says of itself counts
+        if kind == "tool-input-error":
+            part["rawInput"] = chunk["input"]
+        else:
+            part.update({word: chunk[word] for word in ("input", "output") if word in chunk})
+        part.update(
+            {word: chunk[word] for word in ("providerExecuted", "title", "errorText", "preliminary") if word in chunk}
+        )
+        if "providerMetadata" in chunk:
+            part["resultProviderMetadata" if "output" in kind else "callProviderMetadata"] = chunk["providerMetadata"]

@@ -35,9 +35,11 @@ class Round:
     def __init__(self) -> None:
         self.thoughts: dict[int, Thought] = {}
         self._pieces: dict[int, list[str]] = {}
+        self.stateful = False  # some part so far has something that must be sent back
 
     def open(self, event: ReasoningStart) -> None:
         self.thoughts[event.index] = Thought("", event.item, event.form, event.extra)
+        self.stateful = self.stateful or bool(event.extra)
         self._pieces[event.index] = []
 
     def say(self, index: int, text: str) -> None:
@@ -49,11 +51,7 @@ class Round:
     def close(self, index: int, extra: Extra | None) -> None:
         thought = self.thoughts[index]
         thought.text, thought.extra = "".join(self._pieces.pop(index)), extra or thought.extra
-
-    @property
-    def stateful(self) -> bool:
-        """Some part so far has something that must be sent back."""
-        return any(thought.extra for thought in self.thoughts.values())
+        self.stateful = self.stateful or bool(extra)
 
     def metadata(self) -> dict[str, Any]:
         return pack([thought for index, thought in self.thoughts.items() if index not in self._pieces])
