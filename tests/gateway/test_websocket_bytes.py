@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
+from penstock.gateway.byte_budget import FRAMING, ByteBudget
 from penstock.gateway.config import Serve
-from penstock.gateway.websocket_bytes import FRAMING, ByteBudget
 from penstock.gateway.websocket_memory import RESPONSES, ResponseMemory
 from penstock.store.responses import Past
 from tests.gateway import process
@@ -26,7 +26,7 @@ from tests.gateway.running import SERVERS, answer, gateway
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.gateway.websocket_bytes import ConnectionBytes
+    from penstock.gateway.byte_budget import ConnectionBytes
     from penstock.testing import Reply, Seen
 
 pytestmark = [pytest.mark.finding("SEC-6"), pytest.mark.slow]

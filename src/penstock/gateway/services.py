@@ -23,6 +23,7 @@ from penstock.engines.routing import Router
 from penstock.errors import InputError, StreamFault
 from penstock.gateway.access import Access, Refused
 from penstock.gateway.background import Background
+from penstock.gateway.byte_budget import ByteBudget
 from penstock.gateway.catalogue import Catalogue
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.errands import turned_away
@@ -32,7 +33,6 @@ from penstock.gateway.limits import Limits
 from penstock.gateway.noting import row_of
 from penstock.gateway.refusing import STOPPING, status_of
 from penstock.gateway.revocation import Revocations
-from penstock.gateway.websocket_bytes import ByteBudget
 from penstock.providers.clients import client, clients
 from penstock.replay import named
 from penstock.secrecy import telling

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError
 from penstock.events import Fault
 from penstock.gateway import refusing
+from penstock.gateway.byte_budget import SCOPE_KEY
 from penstock.gateway.doors.door import Visit
 from penstock.gateway.doors.responses_past import PREVIOUS, refused
 from penstock.gateway.frames import error_event
-from penstock.gateway.websocket_bytes import SCOPE_KEY
 from penstock.gateway.websocket_memory import ResponseMemory
 from penstock.gateway.websocket_turn import WebSocketTurn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
+    from penstock.gateway.byte_budget import ConnectionBytes
     from penstock.gateway.services import Services
-    from penstock.gateway.websocket_bytes import ConnectionBytes
     from penstock.pick import Object
 
     Scope = MutableMapping[str, Any]

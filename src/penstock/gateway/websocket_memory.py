@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from penstock.gateway.websocket_bytes import ConnectionBytes
+    from penstock.gateway.byte_budget import ConnectionBytes
     from penstock.store.responses import Past
 
 RESPONSES = 16

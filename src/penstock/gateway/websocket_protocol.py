@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import MissingExtra
-from penstock.gateway.websocket_bytes import SCOPE_KEY
+from penstock.gateway.byte_budget import SCOPE_KEY
 
 if TYPE_CHECKING:
+    from penstock.gateway.byte_budget import ByteBudget, ConnectionBytes
     from penstock.gateway.config import Serve
-    from penstock.gateway.websocket_bytes import ByteBudget, ConnectionBytes
 
 try:
     from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol

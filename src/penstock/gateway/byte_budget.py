@@ -1,7 +1,8 @@
-"""How many bytes of requests WebSockets hold: one limit for each connection, one for all of them.
+"""How many bytes of requests the gateway holds: one limit for each connection, one for all of them.
 
-A connection at its limit is not read from until a turn is over. When all together are over theirs, the connection that
-holds most gives its bytes up. Nothing here waits or writes.
+WebSockets have one budget, bodies over HTTP another. A WebSocket at its limit is not read from until a turn is over.
+When all accounts of a budget together are over its limit, the one that holds most gives its bytes up. Nothing here
+waits or writes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ FRAMING = 64 * 1024  # bytes beside the largest message: frame headers, and what
 
 
 class ByteBudget:
-    """The bytes of all connections."""
+    """The bytes of all connections: WebSockets, or requests over HTTP."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -53,6 +54,8 @@ def _spare(connection: ConnectionBytes) -> int:
 
 class ConnectionBytes:
     """The bytes of one connection: of a message that is arriving, of messages that wait, of the one being answered.
+
+    A request over HTTP is a connection with one message.
 
     `remembered` are bytes of earlier turns, which count among those of all connections only. `give_up` is called when
     all connections hold too much, and this one most; `resume` when it may be read from again; `lost` when the client
