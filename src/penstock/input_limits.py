@@ -32,6 +32,10 @@ MAX_REQUEST_HEAD = 64 * 1024
 MAX_MODEL_NAME = 1024
 """Characters in the name of a model."""
 
+MAX_BODY_TOTAL_BYTES = 256 * 2**20
+"""Bytes of all requests over HTTP that are not answered yet (`serve.body_total`). Beyond it, the largest that is still
+arriving is refused with 503."""
+
 MAX_WEBSOCKET_BYTES = 32 * 2**20
 """Bytes of requests that one WebSocket may have in flight (`serve.websocket_bytes`). Beyond it, reading pauses."""
 

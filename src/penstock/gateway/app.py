@@ -15,7 +15,7 @@ from penstock import events as ev
 from penstock.errors import PenstockError
 from penstock.gateway import refusing
 from penstock.gateway.answers import Answer
-from penstock.gateway.bodies import body_of, unpacked
+from penstock.gateway.bodies import read_into
 from penstock.gateway.cancel import Gone, Stoppable
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.doors import Visit
@@ -89,10 +89,14 @@ class App:
         route = find(visit.method, visit.path) if len(visit.path) <= MAX_PATH else Route()
         if route.params:
             visit.params = route.params
-        if route.door is not None:
-            await self._turn(route.door, visit, refusal, receive, send, line_of(scope))
-        elif route.answer is not None:
-            await self._answer(route.answer, visit, refusal, receive, send)
+        if route.door is not None or route.answer is not None:
+            try:
+                if route.door is not None:
+                    await self._turn(route.door, visit, refusal, receive, send, line_of(scope))
+                elif route.answer is not None:
+                    await self._answer(route.answer, visit, refusal, receive, send)
+            finally:
+                visit.forget_body()
         elif refusal is not None:
             await _whole(send, *refusing.refusal(dialect_of(visit.path), refusal))
         else:
@@ -160,18 +164,11 @@ class App:
         reading = Stoppable()
         self.services.answering.add(reading)
         try:
-            visit.raw = await body_of(receive, serve.body, serve.read)
-            if "content-encoding" in visit.headers:
-                visit.raw = unpacked(visit.raw, visit.headers["content-encoding"], serve.body)
+            await read_into(visit, receive, reading, self.services.body_bytes, limit=serve.body, patience=serve.read)
         except PenstockError as error:
             fault = refusing.fault_of(error)
             self.services.away(visit, protocol, fault)
             return fault
-        except asyncio.CancelledError:
-            if not reading.caught():
-                raise
-            self.services.away(visit, protocol, refusing.STOPPING)
-            return refusing.STOPPING
         finally:
             self.services.answering.discard(reading)
         return None

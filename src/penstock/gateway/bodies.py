@@ -1,4 +1,8 @@
-"""The body of a request, within its bounds of size and time; unpacked, where it came packed."""
+"""The body of a request, within its bounds of size and time; unpacked, where it came packed.
+
+All bodies together are bounded too. When they are too large, the largest of those that are not whole is refused with
+503: small requests pass beside clients that send much and never finish.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,93 @@ import asyncio
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import StreamFault
+from penstock.events import Fault
 from penstock.gateway.access import refused
+from penstock.gateway.refusing import STOPPING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
+    from penstock.gateway.byte_budget import ByteBudget, ConnectionBytes
+    from penstock.gateway.cancel import Stoppable
+    from penstock.gateway.doors.door import Visit
+
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
 
+FULL = Fault(
+    "overloaded", "the gateway holds as many bytes of requests as serve.body_total allows; try again later", status=503,
+    code="too_many_body_bytes", retry_after=1.0,
+)  # fmt: skip
+PIECE = 2**18  # bytes that are unpacked at once, so that other requests go on meanwhile
 
-async def body_of(receive: Receive, limit: int, patience: float) -> bytes:
-    """All of it, or a refusal."""
-    message = await receive()
-    _check_present(message)
-    first: bytes = message.get("body", b"")
-    if not message.get("more_body") and len(first) <= limit:
-        return first
+
+async def read_into(
+    visit: Visit, receive: Receive, reading: Stoppable, budget: ByteBudget, *, limit: int, patience: float
+) -> None:
+    """Read the body of a visit. It counts in the budget from its first byte until `visit.forget_body` is called.
+
+    `reading` ends it, from outside or when the budget is used up.
+    """
+    account = visit.account = budget.connect(limit, limit)
+    _limit_reading(account, reading)
+    try:
+        raw = await body_of(receive, limit, patience, account)
+        if "content-encoding" in visit.headers:
+            raw = await unpacked(raw, visit.headers["content-encoding"], limit, account)
+        visit.raw = raw
+    except asyncio.CancelledError:
+        if not reading.caught():
+            raise
+        raise StreamFault(reading.fault or STOPPING) from None
+    finally:
+        account.give_up = None
+        account.deliver(len(visit.raw))
+        account.begin(len(visit.raw))
+
+
+def _limit_reading(account: ConnectionBytes, reading: Stoppable) -> None:
+    """Have the current task stop reading, with `FULL`, when all bodies are too large and this is the largest."""
+    task = asyncio.current_task()
+
+    def give_up() -> None:
+        account.abandon()
+        if asyncio.current_task() is not task:  # else `_charge` raises
+            reading.end_with(FULL)
+
+    account.give_up = give_up
+
+
+async def body_of(receive: Receive, limit: int, patience: float, account: ConnectionBytes | None = None) -> bytes:
+    """All of it, or a refusal. `account` counts its bytes as they come."""
     try:
         async with asyncio.timeout(patience):
-            return await _rest(receive, message, first, limit)
+            return await _body(receive, limit, account)
     except TimeoutError:
         raise refused(408, "timeout", f"the body did not come within {patience:g} s") from None
 
 
-def unpacked(data: bytes, encoding: str, limit: int) -> bytes:
+async def _body(receive: Receive, limit: int, account: ConnectionBytes | None) -> bytes:
+    message = await receive()
+    _check_present(message)
+    first: bytes = message.get("body", b"")
+    _charge(account, len(first))
+    if not message.get("more_body") and len(first) <= limit:
+        return bytes(first)
+    made = bytearray(first)  # not a list: a client may send its body byte by byte
+    while message.get("more_body") and len(made) <= limit:
+        message = await receive()
+        _check_present(message)
+        piece: bytes = message.get("body", b"")
+        _charge(account, len(piece))
+        made += piece
+    if len(made) > limit:
+        raise refused(413, "too-large", f"the body is over {limit} bytes")
+    return bytes(made)
+
+
+async def unpacked(data: bytes, encoding: str, limit: int, account: ConnectionBytes | None = None) -> bytes:
     """A body that was sent packed, as large as it may be and no larger."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
@@ -38,27 +105,34 @@ def unpacked(data: bytes, encoding: str, limit: int) -> bytes:
         said = f"a body with the content-encoding {name[:40]!r} cannot be read: send it as it is, or by gzip"
         raise refused(415, "invalid", said, code="unsupported_content_encoding")
     unpack = zlib.decompressobj(47)  # 32 + 15: gzip or zlib, whichever it is
-    try:
-        made = unpack.decompress(data, limit + 1)
-    except zlib.error:
-        raise refused(400, "invalid", f"the body is not {name}, as its content-encoding says") from None
-    if len(made) > limit:
-        raise refused(413, "too-large", f"the body is over {limit} bytes")
+    pieces: list[bytes] = []
+    size, start = 0, 0
+    while start < len(data) and not unpack.eof:
+        rest = data[start : start + PIECE]
+        start += PIECE
+        while rest and not unpack.eof:
+            try:
+                piece = unpack.decompress(rest, PIECE)
+            except zlib.error:
+                raise refused(400, "invalid", f"the body is not {name}, as its content-encoding says") from None
+            rest = unpack.unconsumed_tail
+            size += len(piece)
+            if size > limit:
+                raise refused(413, "too-large", f"the body is over {limit} bytes")
+            _charge(account, len(piece))
+            pieces.append(piece)
+            if size > PIECE:
+                await asyncio.sleep(0)
     if not unpack.eof:
         raise refused(400, "invalid", f"the body ends before its {name} does")
-    return made
-
-
-async def _rest(receive: Receive, message: Message, first: bytes, limit: int) -> bytes:
-    pieces, size = [first], len(first)
-    while message.get("more_body") and size <= limit:
-        message = await receive()
-        _check_present(message)
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-    if size > limit:
-        raise refused(413, "too-large", f"the body is over {limit} bytes")
     return b"".join(pieces)
+
+
+def _charge(account: ConnectionBytes | None, size: int) -> None:
+    if account is not None:
+        account.arrive(size)
+        if account.abandoned:
+            raise StreamFault(FULL)
 
 
 def _check_present(message: Message) -> None:

@@ -19,7 +19,7 @@ from penstock.errors import InputError
 from penstock.gateway import HOST, PORT
 from penstock.gateway.config_trust import TrustStore, check_trust
 from penstock.gateway.places import Place, found
-from penstock.input_limits import MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
+from penstock.input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
 from penstock.store.sqlite import ABSENT, folder
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Serve(_Table, frozen=True):
     port: int = PORT
     pace: float = 0.02
     body: int = 32 * MIB
+    body_total: int = MAX_BODY_TOTAL_BYTES  # of all requests over HTTP that are not answered yet
     headers: int = 64 * 1024
     read: float = 60.0  # for the whole of a request's body to arrive
     idle: float = 75.0  # that a connection is kept open between two requests

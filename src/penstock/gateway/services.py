@@ -78,6 +78,7 @@ class Services:
         self.access = Access(self.config, self.env)
         self.revocations = Revocations(self.access)
         self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
+        self.body_bytes = ByteBudget(_body_total(self.config))
         self.limits = Limits(time.time, self.config.serve.streams)
         self.kept = kept or Kept(self.config, self.env, lambda: self.secrets)
         self.journal, self.metrics, self.recorder = self.kept.journal, self.kept.metrics, self.kept.recorder
@@ -89,6 +90,9 @@ class Services:
         self.stopped = False  # and gives none that is unfinished any more time
         self.watch: Any = None  # whoever looks at turns as they go by; the inspector's
         self.estimates = Estimates(self.config, self.journal.rows)
+        self.metrics.gauge(
+            "penstock_body_bytes", "Bytes of requests over HTTP that are held.", lambda: float(self.body_bytes.used)
+        )
         self.metrics.gauge("penstock_background", "Responses made in the background.", lambda: len(self.background))
         self.metrics.gauge(
             "penstock_circuits_open", "Circuits that are open now.", lambda: float(self.router.breakers.open_count())
@@ -142,6 +146,7 @@ class Services:
         self.access.reload(config)
         self.limits.most = config.serve.streams
         self.websocket_bytes.limit = config.serve.websocket_total
+        self.body_bytes.limit = _body_total(config)
         self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
         self.router = self.router.renewed(_paced(config))
         self._secrets = None
@@ -297,6 +302,11 @@ class Services:
         status = status_of(fault, protocol)
         self.metrics.refused(status, fault.code or fault.kind)
         self.kept.sparing.note(turned_away(visit, protocol, status, fault))
+
+
+def _body_total(config: GatewayConfig) -> int:
+    """Bytes that all bodies may have. One of the largest size always fits."""
+    return max(config.serve.body_total, config.serve.body)
 
 
 def _paced(config: GatewayConfig) -> Config:

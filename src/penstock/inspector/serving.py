@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from penstock.errors import PenstockError
 from penstock.gateway import refusing
 from penstock.gateway.access import refused
-from penstock.gateway.bodies import body_of
-from penstock.gateway.cancel import Gone
+from penstock.gateway.bodies import read_into
+from penstock.gateway.byte_budget import ByteBudget
+from penstock.gateway.cancel import Gone, Stoppable
 from penstock.gateway.doors.door import Visit
 from penstock.gateway.flow import Flow, end_with
 from penstock.gateway.outlet import Outlet
 from penstock.gateway.routes import path_of
+from penstock.input_limits import MAX_BODY_TOTAL_BYTES
 from penstock.inspector.answers import JSON, SAFE, TEXT, encoded
 from penstock.inspector.static import INDEX, Pages
 
@@ -60,11 +62,18 @@ class Serving:
         self.pages = pages or Pages()
         self._routes = routes
         self._admit = admit
+        self._bytes = ByteBudget(MAX_BODY_TOTAL_BYTES)  # where there is no gateway
         self._free = free  # addresses that ask for no key
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         visit = Visit(scope)
         visit.path = path_of(scope)
+        try:
+            await self._answer(visit, scope, receive, send)
+        finally:
+            visit.forget_body()
+
+    async def _answer(self, visit: Visit, scope: Any, receive: Any, send: Any) -> None:
         try:
             said = await self._said(visit, scope, receive)
         except PenstockError as error:
@@ -93,7 +102,8 @@ class Serving:
             raise refused(405, "invalid", said) if known else refused(404, "not-found", said)
         visit.params = dict(zip(("one", "two"), words[1::2], strict=False))
         if visit.method == "POST":
-            visit.raw = await body_of(receive, BODY, READ)
+            budget = cast("Services", visit.services).body_bytes if visit.services is not None else self._bytes
+            await read_into(visit, receive, Stoppable(), budget, limit=BODY, patience=READ)
         return await route(visit)
 
     def _page(self, visit: Visit) -> Said | None:

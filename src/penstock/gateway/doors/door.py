@@ -26,6 +26,7 @@ from penstock.providers.clients import PLAIN
 from penstock.reading import read_deep
 
 if TYPE_CHECKING:
+    from penstock.gateway.byte_budget import ConnectionBytes
     from penstock.pick import Object
     from penstock.providers.clients import Client
 
@@ -39,8 +40,8 @@ _ids = random.Random()  # noqa: S311 — names, no secrets: asking the system fo
 class Visit:
     """A request as it came. `params` are what the path says, `caller` is who was let in."""
 
-    __slots__ = ("caller", "client", "errand", "headers", "id", "method", "params", "path", "query_string", "raw",
-                 "services", "started")  # fmt: skip
+    __slots__ = ("account", "caller", "client", "errand", "headers", "id", "method", "params", "path", "query_string",
+                 "raw", "services", "started")  # fmt: skip
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope["method"]
@@ -49,6 +50,7 @@ class Visit:
         self.headers = read_headers(scope["headers"])
         self.params: dict[str, str] = {}
         self.raw = b""
+        self.account: ConnectionBytes | None = None  # which counts its bytes
         self.caller: Any = None
         self.client: Client = PLAIN
         self.services: Any = None  # of the gateway that let it in
@@ -60,6 +62,12 @@ class Visit:
     def query(self) -> dict[str, str]:
         """What stands behind the question mark."""
         return dict(parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True))
+
+    def forget_body(self) -> None:
+        """The request is over: its body counts no more among those that the gateway holds."""
+        account, self.account = self.account, None
+        if account is not None:
+            account.close()
 
     def body(self) -> Object:
         """The body as an object. What JSON forbids but programs send, such as half a character, is forgiven."""
