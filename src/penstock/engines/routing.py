@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.engines.auth import Auth
     from penstock.engines.job import Engine, Job
     from penstock.engines.retrying import Watch
+    from penstock.engines.state_loading import Run
     from penstock.messages import ConvertOptions
     from penstock.request import Request
 
@@ -87,13 +88,20 @@ class Router:
     async def open(
         self, request: Request, operation: str = "chat", *, source: str = "openai-chat", engine: str = "",
         options: RequestOptions | None = None, convert: ConvertOptions | None = None, watch: Watch | None = None,
+        run: Run | None = None,
     ) -> Reply:  # fmt: skip
-        """A turn: the reply once its first content is there, or an error once nobody could give any."""
-        given = await load_state(request, source, convert or {})
+        """A turn: the reply once its first content is there, or an error once nobody could give any.
+
+        `run` does what takes long for a large request, such as in a thread; without it that is done at once.
+        """
+        given = await load_state(request, source, convert or {}, run)
 
         async def once(target: Target, record: Record, left: float) -> Reply:
             plan = self._plan(target, operation, options, left, stream=request.stream)
-            job = prepare(request, plan, source=source, convert=given)
+            if run is None:
+                job = prepare(request, plan, source=source, convert=given)
+            else:
+                job = await run(lambda: prepare(request, plan, source=source, convert=given))
             if plan.why:
                 self._note(record, "operation", job.operation, plan.why, target)
             if watch is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -136,7 +137,7 @@ class App:
     ) -> None:
         serve = self.services.config.serve
         fault = await self._came(door.protocol, visit, refusal, receive)
-        make = door.instead(visit) if door.instead is not None and fault is None else None
+        make = await visit.offload(partial(door.instead, visit)) if door.instead and fault is None else None
         if make is not None:
             await self._said(Answer(door.protocol, make), None, visit, receive, send)
             return

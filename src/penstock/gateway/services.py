@@ -26,6 +26,7 @@ from penstock.gateway.background import Background
 from penstock.gateway.byte_budget import ByteBudget
 from penstock.gateway.catalogue import Catalogue
 from penstock.gateway.config import GatewayConfig
+from penstock.gateway.conversion_thread import LARGE, ConversionThread
 from penstock.gateway.errands import turned_away
 from penstock.gateway.estimating import Estimates
 from penstock.gateway.kept import Kept
@@ -85,6 +86,7 @@ class Services:
         self.state: ReasoningStore = self.kept.state.reasoning
         self.responses = Responses(self.kept.state.responses, lambda: uuid.uuid4().hex)
         self.background = Background()
+        self.conversions = ConversionThread()
         self.answering: set[Stoppable] = set()  # tasks that owe a client an answer
         self.closing = asyncio.Event()  # the server takes no more requests
         self.stopped = False  # and gives none that is unfinished any more time
@@ -122,6 +124,7 @@ class Services:
 
     def _close_stores(self) -> None:
         """Waits for disks, and for what is being estimated: not for the event loop."""
+        self.conversions.close()
         self.estimates.close()
         self.kept.close()
 
@@ -194,7 +197,7 @@ class Services:
         source = asked.source or asked.protocol
         return await self.router.open(
             asked.request, asked.operation, source=source, convert=convert, options=self.options(visit),
-            watch=watch,
+            watch=watch, run=self.conversions.run if len(visit.raw) > LARGE else None,
         )  # fmt: skip
 
     def options(self, visit: Visit) -> RequestOptions | None:
@@ -208,6 +211,17 @@ class Services:
         from penstock.tokens import HybridTokenEstimator  # noqa: PLC0415 — most requests need no count
 
         return HybridTokenEstimator()
+
+    @cached_property
+    def _thread_estimator(self) -> HybridTokenEstimator:
+        """For large requests, which are counted in a thread: what an estimator remembers is not shared with one."""
+        from penstock.tokens import HybridTokenEstimator  # noqa: PLC0415 — most requests need no count
+
+        return HybridTokenEstimator()
+
+    def estimator_for(self, visit: Visit) -> HybridTokenEstimator:
+        """The estimator for a count that `visit.offload` makes."""
+        return self._thread_estimator if len(visit.raw) > LARGE else self.estimator
 
     def played(self, model: str) -> None:
         """Raise where a packaged stream is named that there is none of."""

@@ -231,7 +231,7 @@ class Connection:
             self._end(POLICY, fault.message)
             return
         try:
-            body = self._read(visit)
+            body = await visit.offload(lambda: self._read(visit))
         except PenstockError as error:
             await self._tell(refusing.fault_of(error, "responses"))
             return

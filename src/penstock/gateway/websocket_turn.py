@@ -58,7 +58,9 @@ class WebSocketTurn:
     async def _asked(self, visit: Visit) -> Asked:
         known = await known_of(visit, self._body, self._connection.memory)
         keeper = Keeper(visit, known) if self._body.get("store") is not False else None
-        return asked_of(visit, self._body, known, lambda response: self._kept(response, known, keeper))
+        return await visit.offload(
+            lambda: asked_of(visit, self._body, known, lambda response: self._kept(response, known, keeper))
+        )
 
     def _kept(self, response: Object, known: Told, keeper: Keeper | None) -> None:
         self._frames.ended = True

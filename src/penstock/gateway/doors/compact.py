@@ -42,7 +42,7 @@ TASK = (
 
 async def compact(_: Services, visit: Visit) -> bytes:
     """The compacted conversation."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     model = reading.needed(body, "model")
     known = await known_of(visit, {**body, "store": False})
     given = known.body.get("input")
@@ -59,7 +59,7 @@ async def compact(_: Services, visit: Visit) -> bytes:
 
 async def input_tokens(services: Services, visit: Visit) -> bytes:
     """`POST /v1/responses/input_tokens`: how many tokens a request is, with all that was said before it."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     if str(body.get("model", "")).startswith(PLAYED):
         body.setdefault("input", [])
     request = reader("responses")((await known_of(visit, body)).body)

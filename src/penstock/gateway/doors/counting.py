@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.gateway.errands import Errand
     from penstock.gateway.services import Services
     from penstock.pick import Object
+    from penstock.tokens import HybridTokenEstimator
 
 # What a count takes of a request, by the protocol of the endpoint; and what its answer calls the number.
 TAKEN: dict[str, tuple[str, ...]] = {
@@ -33,42 +34,46 @@ NUMBERS = ("input_tokens", "totalTokens")
 
 async def messages(services: Services, visit: Visit) -> bytes:
     """`/v1/messages/count_tokens`."""
-    _, request = canonical(visit, "anthropic")
+    _, request = await visit.offload(lambda: canonical(visit, "anthropic"))
     count, _ = await counted(services, visit, request, "anthropic")
     return msgspec.json.encode({"input_tokens": count})
 
 
 async def gemini(services: Services, visit: Visit) -> bytes:
     """`…:countTokens`; the request may stand a level deeper."""
-    body = visit.body()
-    inner = pick.table(body, "generateContentRequest") or body
-    request = reader("gemini")({"contents": [], **inner})
+    request = await visit.offload(lambda: _gemini_request(visit))
     request.model = visit.params["model"]
     count, _ = await counted(services, visit, request, "gemini")
     return msgspec.json.encode({"totalTokens": count})
 
 
+def _gemini_request(visit: Visit) -> rq.Request:
+    body = visit.body()
+    inner = pick.table(body, "generateContentRequest") or body
+    return reader("gemini")({"contents": [], **inner})
+
+
 async def editor(services: Services, visit: Visit) -> bytes:
     """`/vscode/count`: texts, messages and tools, each for itself."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     name = reading.needed(body, "model")
-    target = services.catalogue.target(name)
-    counts = [_item(services, item, target) for item in pick.listed(body, "items")]
+    target, estimator = services.catalogue.target(name), services.estimator_for(visit)
+    counts = await visit.offload(lambda: [_item(estimator, item, target) for item in pick.listed(body, "items")])
     _met(visit, name, target, sum(counts))
     return msgspec.json.encode({"version": 1, "counts": counts, "exact": False})
 
 
-def _item(services: Services, item: Any, target: Target) -> int:
+def _item(estimator: HybridTokenEstimator, item: Any, target: Target) -> int:
     model, provider = target.model, target.provider.name
     if isinstance(item, str):
-        return services.estimator.estimate_text(item, model, provider).tokens
+        return estimator.estimate_text(item, model, provider).tokens
     value: Object = reading.as_object(item)
     if "role" in value:
         found = reader("vscode")({"messages": [value]}).messages
-        return sum(services.estimator.estimate_message(one, model, provider).tokens for one in found)
+        return sum(estimator.estimate_message(one, model, provider).tokens for one in found)
     asked = reader("vscode")({"messages": [], "tools": [value]})
-    whole = services.estimator.estimate_conversation(asked, model, provider).tokens
-    return whole - services.estimator.estimate_conversation(replace(asked, tools=[]), model, provider).tokens
+    whole = estimator.estimate_conversation(asked, model, provider).tokens
+    return whole - estimator.estimate_conversation(replace(asked, tools=[]), model, provider).tokens
 
 
 async def counted(services: Services, visit: Visit, request: rq.Request, source: str) -> tuple[int, bool]:
@@ -81,7 +86,11 @@ async def counted(services: Services, visit: Visit, request: rq.Request, source:
         if found is not None:
             _met(visit, request.model, target, found, record)
             return found, True
-    made = services.estimator.estimate_conversation(request, target.model, target.provider.name).tokens
+    estimator = services.estimator_for(visit)
+    found_here = await visit.offload(
+        lambda: estimator.estimate_conversation(request, target.model, target.provider.name)
+    )
+    made = found_here.tokens
     _met(visit, request.model, target, made)
     return made, False
 

@@ -9,7 +9,7 @@ import random
 import time
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from penstock import request as rq
 from penstock.engines.retrying import Wait
 from penstock.errors import BadRequest, InputError, TooDeep
+from penstock.gateway.conversion_thread import LARGE
 from penstock.http.received_headers import read_headers
 from penstock.json_depth import NestingError, decode_bounded
 from penstock.jsontext import clean, loose_bounded
@@ -27,6 +28,7 @@ from penstock.reading import read_deep
 
 if TYPE_CHECKING:
     from penstock.gateway.byte_budget import ConnectionBytes
+    from penstock.gateway.conversion_thread import ConversionThread
     from penstock.pick import Object
     from penstock.providers.clients import Client
 
@@ -68,6 +70,12 @@ class Visit:
         account, self.account = self.account, None
         if account is not None:
             account.close()
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        """Have something done with the body: at once if it is small, in a thread if it is large."""
+        if len(self.raw) <= LARGE or self.services is None:
+            return work()
+        return await cast("ConversionThread", self.services.conversions).run(work)
 
     def body(self) -> Object:
         """The body as an object. What JSON forbids but programs send, such as half a character, is forgiven."""

@@ -25,7 +25,7 @@ _RANKED = frozenset({"model", "query", "documents", "top_n", "top_k", "return_do
 
 async def embeddings(services: Services, visit: Visit) -> bytes:
     """`/v1/embeddings`, as numbers or as base64 of little-endian floats."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     model = visit.params.get("model") or reading.needed(body, "model")
     more = {key: value for key, value in body.items() if key not in _SAID and value is not None}
     found = await _embed(services, visit, model, _inputs(body.get("input")), more)
@@ -43,14 +43,14 @@ async def embeddings(services: Services, visit: Visit) -> bytes:
 
 async def gemini_one(services: Services, visit: Visit) -> bytes:
     """`…:embedContent`."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     found = await _embed(services, visit, visit.params["model"], [_content(body)], _sized(body))
     return msgspec.json.encode({"embedding": {"values": found.vectors[0]}})
 
 
 async def gemini_many(services: Services, visit: Visit) -> bytes:
     """`…:batchEmbedContents`."""
-    rows = pick.rows(visit.body(), "requests")
+    rows = pick.rows(await visit.offload(visit.body), "requests")
     if not rows:
         raise BadRequest("a list of requests", None, "requests")
     found = await _embed(services, visit, visit.params["model"], [_content(row) for row in rows], _sized(rows[0]))
@@ -59,7 +59,7 @@ async def gemini_many(services: Services, visit: Visit) -> bytes:
 
 async def ollama(services: Services, visit: Visit) -> bytes:
     """`/api/embed`."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     model = reading.needed(body, "model")
     size = pick.number(body, "dimensions")
     found = await _embed(services, visit, model, _inputs(body.get("input")), {"dimensions": size} if size else {})
@@ -73,7 +73,7 @@ async def ollama(services: Services, visit: Visit) -> bytes:
 
 async def ollama_one(services: Services, visit: Visit) -> bytes:
     """`/api/embeddings`, the older one: a single text."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     model = reading.needed(body, "model")
     found = await _embed(services, visit, model, [reading.needed(body, "prompt")], {})
     return msgspec.json.encode({"embedding": found.vectors[0]})
@@ -81,7 +81,7 @@ async def ollama_one(services: Services, visit: Visit) -> bytes:
 
 async def rerank(services: Services, visit: Visit) -> bytes:
     """`/v1/rerank`."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     model = reading.needed(body, "model")
     documents = [_document(row, place) for place, row in enumerate(pick.listed(body, "documents"))]
     if not documents:

@@ -31,10 +31,10 @@ OURS = ("background", "generate", "stream_id", "type")  # what no provider is to
 
 async def read_responses(visit: Visit) -> Asked:
     """`POST /v1/responses`."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     known = await known_of(visit, body)
     keep = Keeper(visit, known).keep if body.get("store") is not False else None
-    return asked_of(visit, body, known, keep)
+    return await visit.offload(lambda: asked_of(visit, body, known, keep))
 
 
 async def known_of(visit: Visit, body: Object, memory: Memory | None = None) -> Told:

@@ -153,7 +153,7 @@ class _Numbered(msgspec.Struct):
 
 async def begun(services: Services, visit: Visit) -> bytes | Flow:
     """Begin a response that nobody need wait for. With `stream` it is followed; who leaves may come back."""
-    body = visit.body()
+    body = await visit.offload(visit.body)
     if body.get("store") is False:
         raise refused("background: a response that is not stored could not be asked for", param="background")
     if services.background.full:
@@ -165,7 +165,7 @@ async def begun(services: Services, visit: Visit) -> bytes | Flow:
         live.response = response
         keeper.keep(response)
 
-    asked = asked_of(visit, body, known, keep, background=True)
+    asked = await visit.offload(lambda: asked_of(visit, body, known, keep, background=True))
     follow, asked.request.stream = asked.request.stream, True
     asked.request.model = asked.request.model or services.default
     visit.caller.check(asked.request.model)
