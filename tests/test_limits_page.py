@@ -1,0 +1,52 @@
+"""docs/limits.md names every limit on input that the code has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parents[1]
+SOURCE = HERE / "src" / "penstock"
+PAGE = (HERE / "docs" / "limits.md").read_text(encoding="utf-8")
+LIKE_A_LIMIT = re.compile(r"(^|_)(MAX|MOST|LIMIT|LARGEST|LONGEST)(_|$)|^(LINES|MEMBERS)$")
+# Names that look like limits and are not about input: caches, times, what we write ourselves, and tools for tests.
+OTHERS = {
+    "agent._LIMIT", "caching.LIMIT", "config._MOST", "drafts.MOST", "fitting.MOST", "google._LIMIT", "history.MOST",
+    "idle_connections.MAX_IDLE", "parts.MOST_CHOICES", "routing._MOST", "sdk_clients.MAX_IDLE_CLIENTS",
+    "secrecy._LONGEST", "speaking._LONGEST", "threaded._LIMIT", "upstream._BODY_LIMIT",
+}  # fmt: skip
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """The names that a module assigns."""
+    for node in tree.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def _limits() -> Iterator[str]:
+    for path in SOURCE.rglob("*.py"):
+        if "cli" in path.parts:
+            continue
+        for name in _names(ast.parse(path.read_text(encoding="utf-8"))):
+            if LIKE_A_LIMIT.search(name):
+                yield name if path.stem == "input_limits" else f"{path.stem}.{name}"
+
+
+def test_the_page_names_every_limit() -> None:
+    assert sorted(name for name in {*_limits()} - OTHERS if f"`{name}`" not in PAGE) == []
+
+
+def test_the_page_names_no_limit_that_is_gone() -> None:
+    named = {
+        name for name in re.findall(r"`(?:\w+\.)?_?[A-Z][A-Z_]{3,}`", PAGE) if LIKE_A_LIMIT.search(name.strip("`"))
+    }
+    assert sorted(named - {f"`{name}`" for name in _limits()}) == []
+    assert set(OTHERS) <= {*_limits()}
