@@ -45,6 +45,12 @@ MAX_WEBSOCKET_TOTAL_BYTES = 256 * 2**20
 MAX_DEEP_TEXT = 1024 * 1024
 """Bytes of JSON that may be searched bracket by bracket because it is deeper than MAX_JSON_DEPTH."""
 
+MAX_TOML_BYTES = 2**20
+"""Bytes of a configuration file."""
+
+MAX_TOML_KEY_PARTS = 32
+"""Parts of one dotted key in a configuration file."""
+
 MAX_PARTS = 100_000
 """Parts (texts, calls, sources, files …) of one turn. More is a fault."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.bounded_toml import read_toml
 from penstock.engines.breaker import Policy
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
@@ -75,7 +76,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if isinstance(value, str | Path):
             where = str(value)
             try:
-                read = tomllib.loads(Path(value).read_text(encoding="utf-8"))
+                _, read = read_toml(Path(value).read_bytes(), where)
                 value = {name: table for name, table in read.items() if name not in GATEWAY}
             except tomllib.TOMLDecodeError as error:
                 raise InputError(f"{where}: {error}") from None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock.bounded_toml import read_toml
 from penstock.engines.config import Config, check_account
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
@@ -242,17 +243,9 @@ def _made(data: bytes, path: Path, store: TrustStore | None = None) -> GatewayCo
 def parse(data: bytes, path: Path) -> tuple[str, dict[str, Any]]:
     """The text of a file, and its tables."""
     try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not TOML: byte {error.start} is not UTF-8") from None
-    try:
-        tables = tomllib.loads(text)
+        text, tables = read_toml(data, str(path))
     except tomllib.TOMLDecodeError as error:
-        raise InputError(found(text, path, error)) from None
-    except RecursionError:
-        raise InputError(f"{path}: not a configuration: it nests too deep") from None
-    except ValueError:  # Python reads integers of up to 4300 digits
-        raise InputError(f"{path}: not a configuration: an integer has too many digits") from None
+        raise InputError(found(data.decode("utf-8"), path, error)) from None
     if _deeper(tables, _DEEPEST):
         raise InputError(f"{path}: not a configuration: it nests deeper than {_DEEPEST} tables")
     return text, tables
