@@ -32,7 +32,10 @@ def test_a_key_of_many_parts_is_refused_at_once(text: str, tmp_path: Path) -> No
     place = tmp_path / "penstock.toml"
     place.write_text(text)
     began = time.process_time()
-    with pytest.raises(InputError, match=rf"{re.escape(str(place))}:2: not a configuration: a key of more than 32 dotted parts: remove it"):
+    with pytest.raises(
+        InputError,
+        match=rf"{re.escape(str(place))}:2: not a configuration: a key of more than 32 dotted parts: remove it",
+    ):
         read(text, place)
     with pytest.raises(InputError, match=":2: not a configuration: a key of more than 32"):
         Config.read(place)

@@ -253,7 +253,9 @@ class Decoder:
         """A payload whose insides are of no shape anyone foresaw costs itself, not the stream."""
         if STRICT:
             raise error
-        self.diagnostics.add("wrong-shape", f"a payload could not be read to its end ({type(error).__name__})")
+        self.diagnostics.add(
+            "wrong-shape", "a payload could not be read to its end: part of it has an unexpected shape"
+        )
 
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:
@@ -359,7 +361,9 @@ class Encoder:
         """An event whose `extra` or data is of no shape its protocol gives it costs itself, not the stream."""
         if STRICT:
             raise error
-        self.diagnostics.add("wrong-shape", f"a {type(event).__name__} could not be written ({type(error).__name__})")
+        self.diagnostics.add(
+            "wrong-shape", f"a {type(event).__name__} could not be written: it has an unexpected shape"
+        )
 
     def lose(self, what: str) -> None:
         """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""

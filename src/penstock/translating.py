@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 from penstock.bridge import bridge
 from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
-from penstock.events import Fault, FaultKind, Start
+from penstock.events import Fault, Start
 from penstock.grammar import Guard
 from penstock.stage import Pipe
 
@@ -162,11 +162,12 @@ def _ending(decode: Stage[Any, Any], fault: Fault) -> list[Any]:
 
 
 def _fault(error: Exception, *, ours: bool) -> Fault:
-    """Our own errors tell all; of foreign ones only the name goes to the consumer: their text may hold addresses."""
+    """Our own errors tell all; of foreign ones only the kind goes to the consumer: their text may hold addresses."""
     if isinstance(error, InputError):
         return Fault("malformed", str(error))
     name = type(error).__name__
     if ours:
         return Fault("other", f"internal error, please report it ({name})")
-    kind: FaultKind = "timeout" if "timeout" in name.lower() else "network"
-    return Fault(kind, f"the connection to the source broke off ({name})")
+    if "timeout" in name.lower():
+        return Fault("timeout", "the source did not answer in time")
+    return Fault("network", "the connection to the source broke off")

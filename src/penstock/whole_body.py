@@ -19,6 +19,5 @@ def write_body(body: Callable[[Sequence[Frame]], bytes], frames: Sequence[Frame]
     try:
         return body(frames)
     except ILL_SHAPED as error:
-        why = f"data in it has an unexpected shape ({type(error).__name__})"
-        message = f"the answer cannot be written as one body: {why}"
+        message = "the answer cannot be written as one body: data in it has an unexpected shape"
         raise BadAnswer(Fault("malformed", message)) from error

@@ -252,7 +252,7 @@ def test_a_damaged_file_that_is_repaired_opens_to_its_keys_again(
     file.add("only", Key(hash=digest(ONE)))
     whole, door = file.path.read_bytes(), access(tmp_path)
     file.path.write_bytes(b"{")
-    assert "cannot be read" in message(door, x_api_key=ONE)
+    assert "the key file cannot be read (its content is not valid)" in message(door, x_api_key=ONE)
     assert "its keys are refused" in caplog.text
     file.path.write_bytes(whole)
     assert door.admit(scope(x_api_key=ONE)).key == "only"

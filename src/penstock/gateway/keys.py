@@ -191,7 +191,7 @@ class KeyRing:
         except (InputError, OSError) as error:
             # Who was revoked cannot be known: no key of the file is accepted until it can be read again.
             log.error("the key file cannot be read, its keys are refused: %s", error)  # noqa: TRY400
-            self._set(self._hashed({}, self._config), stamp, f"the key file cannot be read ({type(error).__name__})")
+            self._set(self._hashed({}, self._config), stamp, f"the key file cannot be read ({_reason(error)})")
         else:
             self._set(rows, stamp)
             self._mark(kept)
@@ -238,3 +238,12 @@ def _stamp(file: KeyFile | None) -> Stamp:
     except OSError:
         return ()
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+def _reason(error: Exception) -> str:
+    """Why a key file cannot be read, for clients: neither a path nor the words of a library."""
+    if isinstance(error, PermissionError):
+        return "access to it is denied"
+    if isinstance(error, FileNotFoundError):
+        return "it is missing"
+    return "the disk reports an error" if isinstance(error, OSError) else "its content is not valid"

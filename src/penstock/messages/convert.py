@@ -114,7 +114,7 @@ def _typed(error: Exception) -> Exception:
         raise error
     if isinstance(error, RecursionError):  # plain objects, whose depth nobody has checked
         return TooDeep()
-    return InputError(f"the request could not be converted ({type(error).__name__}: {str(error)[:200]})")
+    return InputError("the request could not be converted: something in it has an unexpected shape")
 
 
 def state_keys(request: rq.Request, source: str, **options: Unpack[ConvertOptions]) -> list[str]:
