@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock.errors import InputError
-from penstock.jsontext import is_json
+from penstock.jsontext import is_json, loose
 from tests import hostility, running
 from tests.cases import Case, cases
 from tests.looping import over
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from penstock.events import AnyEvent
     from penstock.framing import Frame
@@ -150,6 +150,47 @@ def test_spoilt_bodies(source: str, data: st.DataObject, orders: list[hostility.
     bodies = [case.body for case in cases(source) if not case.streamed] or [b"{}"]
     frames = hostility.spoil([(b"", data.draw(st.sampled_from(bodies)))], orders)
     running.decode_body(source, frames[0][1] if frames else b"")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_half_a_character_costs_no_payload(source: str) -> None:
+    """Half of a surrogate pair in any string of a payload: only that string is changed, and nothing is left out."""
+    seen: set[tuple[str, ...]] = set()
+    for case in cases(source):
+        batches = running.batches([case.body], case.framing) if case.streamed else [[(b"", case.body)]]
+        frames = [frame for batch in batches for frame in batch]
+        for place, (name, data) in enumerate(frames):
+            value = loose(data)
+            for path in _strings(value):
+                keys = tuple("#" if isinstance(step, int) else step for step in path)
+                if keys in seen:
+                    continue
+                seen.add(keys)
+                halved = json.dumps(_appended(value, path, "\ud83d")).encode()
+                decoder = running.row(source).decoder(**case.options)  # type: ignore[misc]
+                if case.streamed:
+                    decoder.feed([*frames[:place], (name, halved), *frames[place + 1 :]])
+                    decoder.finish()
+                else:
+                    decoder.body(halved)
+                assert not [one for one in decoder.diagnostics if "to its end" in one.message], keys
+
+
+def _strings(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, str) and path:
+        yield path
+    elif isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _strings(child, (*path, key))
+
+
+def _appended(value: Any, path: tuple[str | int, ...], more: str) -> Any:
+    """A copy of a JSON value with more at the end of one of its strings."""
+    if not path:
+        return value + more
+    made = value.copy()
+    made[path[0]] = _appended(value[path[0]], path[1:], more)
+    return made
 
 
 ENDED = [case for case in cases() if case.streamed and isinstance(end := case.expected()[-1], ev.Finish) and end.raw]

@@ -14,7 +14,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
 from penstock.faults import kind_of
-from penstock.jsontext import clean, loose
+from penstock.jsontext import as_json, clean, loose
 from penstock.protocols.anthropic import wire
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ REASONS: dict[str, Reason] = {
     "tool_use": "calls", "pause_turn": "pause", "refusal": "refusal", "compaction": "pause",
 }  # fmt: skip
 _INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _own(**fields: Any) -> Extra | None:
@@ -179,14 +175,14 @@ class AnthropicDecoder(Decoder):
         extra = _own(**{key: value for key, value in block.items() if key not in ("id", "name", "input")})
         given = block.get("input")
         by: By = "client" if block.get("type") == "tool_use" else "provider"
-        self.ledger.open_call(index, call, name, by=by, given=_json(given) if given else "", extra=extra)
+        self.ledger.open_call(index, call, name, by=by, given=as_json(given) if given else "", extra=extra)
 
     def _result(self, index: int, block: dict[str, Any]) -> None:
         call, content = pick.text(block, "tool_use_id"), block.get("content")
         failed = bool(block.get("is_error")) or pick.text(pick.as_object(content), "type").endswith("_error")
         extra = _own(**{key: value for key, value in block.items() if key != "content"})
         name = self._names.get(call) or pick.text(block, "type").removesuffix("_tool_result")
-        self.ledger.atom(ev.Result, call, name, _json(content), failed, False, extra)  # noqa: FBT003
+        self.ledger.atom(ev.Result, call, name, as_json(content), failed, False, extra)  # noqa: FBT003
 
     def _keep(self, index: int, block: dict[str, Any]) -> None:
         """A block without a canonical word: kept, and let out whole when it ends."""

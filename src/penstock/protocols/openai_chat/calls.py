@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from penstock.jsontext import as_json
 from penstock.protocols.openai_chat.call_input import CallInput
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Calls:
         said: Any = call.function or call.custom
         name: str = (said and said.name) or ""
         given: Any = None if said is None else call.custom.input if call.custom else said.arguments
-        text: str = given if isinstance(given, str) else "" if given is None else msgspec.json.encode(given).decode()
+        text: str = given if isinstance(given, str) else "" if given is None else as_json(given)
         slot = self._find(call, name)
         if slot is None:
             slot = self._new(call)

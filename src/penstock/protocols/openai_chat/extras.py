@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock import events as ev
 from penstock import pick
+from penstock.jsontext import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +115,7 @@ class Extras:
                 self._ledger.end_call(key, pick.text(tool, "arguments"))
             if tool.get("output") is not None and call not in self._seen:
                 self._seen.add(call)
-                output = msgspec.json.encode(tool["output"]).decode()
+                output = as_json(tool["output"])
                 self._ledger.atom(ev.Result, call, name, output, False, False, {NAME: {"executed_tool": tool}})  # noqa: FBT003
 
 

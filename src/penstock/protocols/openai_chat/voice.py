@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
+from penstock.jsontext import as_json
 from penstock.parts import Ledger
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.extras import Extras
@@ -50,7 +49,7 @@ class Voice:
             if isinstance(content, list):
                 self._items(content)
             else:
-                said = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+                said = content if isinstance(content, str) else as_json(content)
                 self._text(said, logprobs)
         if delta.tool_calls:
             self._silence()

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock import events as ev
 from penstock import pick
-from penstock.jsontext import usable
+from penstock.jsontext import as_json, usable
 from penstock.protocols.responses.speech import NAME, own
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ _UPSTREAM = "x_search"  # a tool whose steps are told as custom calls, though th
 
 def as_text(value: Any) -> str:
     """Input as text: a string is its own, anything else is told in JSON."""
-    return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else "" if value is None else as_json(value)
 
 
 def catch_up(ledger: Ledger, key: int, word: str) -> None:
@@ -164,4 +162,4 @@ class Calls:
         failed = bool(item.get("error")) or item.get("status") in ("failed", "incomplete")
         answer = item.get("error") or item.get("output")
         name, extra = pick.text(item, "name"), {NAME: {"item": item}}
-        self._ledger.atom(ev.Result, slot.call, name, msgspec.json.encode(answer).decode(), failed, False, extra)  # noqa: FBT003
+        self._ledger.atom(ev.Result, slot.call, name, as_json(answer), failed, False, extra)  # noqa: FBT003

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from penstock import events as ev
 from penstock import pick
 from penstock.jsontext import as_json
@@ -164,7 +162,7 @@ class Tools:
         """A piece of a program, as a piece of the JSON that will hold it."""
         part = self._ledger.find(slot.number)
         if part is not None and text:
-            self._ledger.add(slot.number, ("" if part.pieces else _CODE) + msgspec.json.encode(text).decode()[1:-1])
+            self._ledger.add(slot.number, ("" if part.pieces else _CODE) + as_json(text)[1:-1])
 
     def program(self, slot: Slot, code: str) -> None:
         """All of the program: the call is whole, its answer comes later."""
