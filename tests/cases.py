@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +69,12 @@ class Case:
     def book(self) -> Path:
         return self.path / "events.jsonl"
 
-    def expected(self) -> list[AnyEvent]:
+    @cached_property
+    def _expected(self) -> list[AnyEvent]:
         return [_read(line) for line in self.book.read_bytes().splitlines() if line.strip()]
+
+    def expected(self) -> list[AnyEvent]:
+        return list(self._expected)
 
     def decoded(self) -> list[AnyEvent]:
         if self.streamed:
@@ -90,7 +94,12 @@ def lines(events: Iterable[AnyEvent]) -> bytes:
     return b"".join(_write(event) + b"\n" for event in events)
 
 
+@cache
+def _cases(protocol: str) -> tuple[Case, ...]:
+    folder = FOLDER / protocol
+    return tuple(Case(path) for path in sorted(folder.iterdir())) if folder.is_dir() else ()
+
+
 def cases(protocol: str | None = None) -> list[Case]:
     """All cases of the protocols there are, in order."""
-    folders = [FOLDER / name for name in running.NAMES if protocol in {None, name}]
-    return [Case(path) for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
+    return [case for name in running.NAMES if protocol in {None, name} for case in _cases(name)]

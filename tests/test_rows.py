@@ -2,63 +2,77 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from collections import Counter
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests import request_cases
 from tests.cases import cases
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 HERE = Path(__file__).parent
 ROWS: dict[str, Any] = tomllib.loads((HERE / "data/rows.toml").read_text())
 PROVEN = [f"{letter}{number}" for letter, numbers in ROWS["proven"].items() for number in numbers]
 WAITING: dict[str, str] = ROWS["waiting"]
+MARK = re.compile(r"\bmark\.(row|finding)\(([^()]*)\)")
+COMMENT = re.compile(r"#.*")
 
 
-def _files() -> Iterator[Path]:
-    return (path for path in HERE.rglob("test_*.py") if "node_modules" not in path.parts)
+class Marks(NamedTuple):
+    """How often each id is marked in the files of a folder."""
+
+    rows: Counter[str]
+    findings: Counter[str]
 
 
-def _marks(path: Path, name: str = "row") -> Iterator[str]:
-    """The ids in `pytest.mark.row("…")`, or another mark, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(f"mark.{name}"):
-            yield from (str(arg.value) for arg in node.args if isinstance(arg, ast.Constant))
+@cache
+def marks(folder: str = "") -> Marks:
+    """The ids in `pytest.mark.row("…")` and `pytest.mark.finding("…")`, wherever they stand outside comments.
+
+    The text is searched: to parse all the files takes seconds.
+    """
+    found = Marks(Counter(), Counter())
+    for path in (HERE / folder).rglob("test_*.py"):
+        if "node_modules" in path.parts or path == Path(__file__):
+            continue
+        for name, ids in MARK.findall(COMMENT.sub("", path.read_text())):
+            (found.rows if name == "row" else found.findings).update(re.findall(r'"([^"]*)"', ids))
+    return found
 
 
-MARKED = Counter(mark for path in _files() for mark in _marks(path))
-MARKED.update(row for case in cases() for row in case.rows)
-MARKED.update(row for case in request_cases.cases() for row in case.about.get("rows", ()))
-FINDINGS = Counter(mark for path in _files() for mark in _marks(path, "finding"))
-PITFALLS = Counter(mark for path in _files() if path.parent.name == "pitfalls" for mark in _marks(path))
+@cache
+def marked() -> Counter[str]:
+    """How often each row is proven, by marked tests and by the cases of streams and requests."""
+    found = Counter(marks().rows)
+    found.update(row for case in cases() for row in case.rows)
+    found.update(row for case in request_cases.cases() for row in case.about.get("rows", ()))
+    return found
+
+
 TWICE = ("M1", "M2", "M3", "M4")
 """What is both a requirement of requests and a pitfall of streams."""
 
 
 @pytest.mark.parametrize("row", PROVEN)
 def test_a_row_has_a_test(row: str) -> None:
-    assert MARKED[row] > 0
+    assert marked()[row] > 0
 
 
 @pytest.mark.parametrize("row", TWICE)
 def test_a_row_of_two_lists_has_a_test_for_each(row: str) -> None:
-    assert 0 < PITFALLS[row] < MARKED[row]
+    assert 0 < marks("pitfalls").rows[row] < marked()[row]
 
 
 def test_a_fixed_finding_has_a_test() -> None:
-    assert [finding for finding in ROWS["findings"]["fixed"] if not FINDINGS[finding]] == []
+    assert [finding for finding in ROWS["findings"]["fixed"] if not marks().findings[finding]] == []
 
 
 def test_every_finding_mark_is_an_id() -> None:
-    assert [mark for mark in FINDINGS if not re.fullmatch(r"[A-Z]{3}-[0-9]+", mark)] == []
+    assert [mark for mark in marks().findings if not re.fullmatch(r"[A-Z]{3}-[0-9]+", mark)] == []
 
 
 def test_what_waits_says_what_for() -> None:
@@ -68,4 +82,4 @@ def test_what_waits_says_what_for() -> None:
 
 def test_every_mark_is_a_row() -> None:
     """Rows of later issues may be marked before their time; a letter and a number they have."""
-    assert [mark for mark in MARKED if not (mark[:1].isupper() and mark[1:2].isdigit())] == []
+    assert [mark for mark in marked() if not (mark[:1].isupper() and mark[1:2].isdigit())] == []

@@ -8,6 +8,7 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from penstock.cli import main
 
@@ -30,15 +31,18 @@ def inside(*words: str, given: bytes = b"", **more: str) -> subprocess.Completed
     """The same in this process, which is quicker: for commands that need nothing of a process of their own."""
     out, err = (TextIOWrapper(BytesIO(), "utf-8", write_through=True) for _ in range(2))
     kept, stdin = dict(os.environ), sys.stdin
-    sys.stdin = TextIOWrapper(BytesIO(given), "utf-8")
-    os.environ.clear()
-    os.environ.update(environment(**more))
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            code = main(words)
-    finally:
-        sys.stdin = stdin
+    with TemporaryFile("w+", encoding="utf-8") as file:  # some commands read the descriptor of standard input
+        file.buffer.write(given)
+        file.seek(0)
+        sys.stdin = file
         os.environ.clear()
-        os.environ.update(kept)
+        os.environ.update(environment(**more))
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                code = main(words)
+        finally:
+            sys.stdin = stdin
+            os.environ.clear()
+            os.environ.update(kept)
     said = [file.detach().getvalue() for file in (out, err)]
     return subprocess.CompletedProcess(words, code, *said)

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import __version__, cli
 from tests.cli.made import ANTHROPIC, CHAT_LONG
-from tests.cli.running import PROJECT, environment, penstock
+from tests.cli.running import PROJECT, environment, inside, penstock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ def test_an_escape_in_the_input_never_reaches_the_terminal() -> None:
     """What is found is told in words of the stream, which may be hostile."""
     given = b'event: \x1b[2Jwipe\ndata: {"type":"strange"}\n\n' + ANTHROPIC
     for words in (["translate", "--to", "openai-chat"], ["inspect", "--to", "openai-chat"]):
-        done = penstock(*words, "--from", "anthropic", given=given)
+        done = inside(*words, "--from", "anthropic", given=given)
         assert done.returncode == 0
         assert b"wipe" in done.stderr + done.stdout
         assert b"\x1b" not in done.stderr + done.stdout

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import cli
 from penstock.messages import convert
-from tests.cli.running import penstock
+from tests.cli.running import inside, penstock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +33,17 @@ def test_a_file_and_standard_input_say_the_same(tmp_path: Path) -> None:
 
 
 def test_findings_go_to_standard_error_unless_quiet() -> None:
-    told = penstock(*CALL, given=BODY).stderr.decode().splitlines()
+    told = inside(*CALL, given=BODY).stderr.decode().splitlines()
     assert told == ["penstock: loss-setting: responses: a setting without a word here is left out: seed"]
-    assert penstock(*CALL, "--quiet", given=BODY).stderr == b""
+    assert inside(*CALL, "--quiet", given=BODY).stderr == b""
 
 
 def test_the_output_may_be_a_file_but_not_the_input(tmp_path: Path) -> None:
     path, out = tmp_path / "request.json", tmp_path / "out.json"
     path.write_bytes(BODY)
-    assert penstock(*CALL, str(path), "-o", str(out)).stdout == b""
+    assert inside(*CALL, str(path), "-o", str(out)).stdout == b""
     assert json.loads(out.read_bytes())["instructions"] == "Be kind."
-    done = penstock(*CALL, str(path), "-o", str(path))
+    done = inside(*CALL, str(path), "-o", str(path))
     assert (done.returncode, path.read_bytes()) == (2, BODY)
     assert b"would overwrite the input" in done.stderr
 
@@ -76,7 +76,7 @@ def test_options_change_what_is_asked(capsys: pytest.CaptureFixture[str], tmp_pa
     ],
 )
 def test_what_cannot_be_used_is_one_line(words: tuple[str, ...], given: bytes, complaint: str) -> None:
-    done = penstock(*words, given=given)
+    done = inside(*words, given=given)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.startswith(b"penstock")
     assert done.stderr.count(b"\n") == 1

@@ -7,19 +7,19 @@ import re
 import pytest
 
 from penstock import protocols
-from tests.cli.running import PROJECT, penstock
+from tests.cli.running import PROJECT, inside
 
 PAGE = (PROJECT / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
 def test_the_picture_is_what_is_printed() -> None:
     columns, picture = re.findall(r"\$ COLUMNS=(\d+) penstock inspect examples/tides.sse\n(.*?)```", PAGE, re.DOTALL)[0]
-    done = penstock("inspect", str(PROJECT / "examples" / "tides.sse"), COLUMNS=columns)
+    done = inside("inspect", str(PROJECT / "examples" / "tides.sse"), COLUMNS=columns)
     assert done.stdout.decode() == picture
 
 
 def test_the_json_lines_are_what_is_printed() -> None:
-    done = penstock("inspect", "--json", str(PROJECT / "examples" / "tides.sse"))
+    done = inside("inspect", "--json", str(PROJECT / "examples" / "tides.sse"))
     printed = done.stdout.decode().splitlines()
     shown = re.findall(r'^\{"kind":"(?:event|output)".*$', PAGE, re.MULTILINE)
     assert shown
@@ -30,7 +30,7 @@ def test_the_json_lines_are_what_is_printed() -> None:
 def test_the_options_are_those_of_the_command(command: str) -> None:
     section = PAGE.partition(f"## penstock {command}\n")[2].partition("\n## ")[0]
     told = set(re.findall(r"^\| `(--?[a-z-]+)", section, re.MULTILINE))
-    there = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", penstock(command, "--help").stdout.decode()))
+    there = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", inside(command, "--help").stdout.decode()))
     assert told
     assert told <= there
 

@@ -12,7 +12,7 @@ import pytest
 from penstock import cli
 from tests import corpus
 from tests.cli.made import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
-from tests.cli.running import penstock
+from tests.cli.running import inside, penstock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,7 +138,7 @@ def test_a_terminal_of_few_characters_gets_question_marks() -> None:
 
 def test_the_width_is_the_terminal_s() -> None:
     for columns in ("70", "150"):
-        done = penstock("inspect", "--to", "events", given=CHAT_CALLS, COLUMNS=columns)
+        done = inside("inspect", "--to", "events", given=CHAT_CALLS, COLUMNS=columns)
         assert max(len(line) for line in done.stdout.decode().splitlines()) == int(columns)
 
 

@@ -23,7 +23,7 @@ LIMIT = 30.0
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
     path = tmp_path / "x.tape"
-    done = penstock("record", str(path), given=STREAM)
+    done = inside("record", str(path), given=STREAM)
     assert done.returncode == 0, done.stderr
     assert done.stdout == STREAM
     return path
@@ -40,7 +40,7 @@ def test_byte_for_byte(tape: Path) -> None:
 
 @pytest.mark.row("G6")
 def test_translated_on_the_way(tape: Path) -> None:
-    wanted = penstock("translate", "--from", "responses", "--to", "openai-chat", given=STREAM).stdout
+    wanted = inside("translate", "--from", "responses", "--to", "openai-chat", given=STREAM).stdout
     assert inside("replay", "--to", "openai-chat", "--full-speed", str(tape)).stdout == wanted
 
 
@@ -71,7 +71,7 @@ def test_what_makes_no_sense_is_one_line(tape: Path, tmp_path: Path) -> None:
         assert done.returncode == 2, words
         assert said in done.stderr.decode()
         assert done.stderr.count(b"\n") == 1
-    assert penstock("record", str(tape), "--force", "--quiet", given=b"data: {}\n\n").returncode == 0
+    assert inside("record", str(tape), "--force", "--quiet", given=b"data: {}\n\n").returncode == 0
     assert read(tape).data == b"data: {}\n\n"
 
 

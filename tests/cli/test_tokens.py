@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.running import penstock
+from tests.cli.running import inside, penstock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from subprocess import CompletedProcess
 
 CHAT: dict[str, Any] = {
     "model": "gpt-4o",
@@ -17,17 +21,15 @@ CHAT: dict[str, Any] = {
 GEMINI = {"contents": [{"role": "user", "parts": [{"text": "How high is the tide?"}]}]}
 
 
-def told(*words: str, given: Any) -> list[str]:
-    done = penstock(
-        "tokens", *words, given=given if isinstance(given, bytes) else json.dumps(given).encode(), COLUMNS="100"
-    )
+def told(*words: str, given: Any, run: Callable[..., CompletedProcess[bytes]] = inside) -> list[str]:
+    done = run("tokens", *words, given=given if isinstance(given, bytes) else json.dumps(given).encode(), COLUMNS="100")
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode().splitlines()
 
 
 @pytest.mark.row("G4")
 def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
-    lines = told(given=CHAT)
+    lines = told(given=CHAT, run=penstock)
     assert lines[0] == "gpt-4o, counted as gpt"
     assert [line.split()[0] for line in lines[2:]] == ["around", "system:", "user:", "total"]
     assert " to " in lines[4]
@@ -74,7 +76,7 @@ def test_a_warning_near_the_limit_and_exit_code_0() -> None:
     ],
 )
 def test_what_cannot_be_counted_is_one_line(words: tuple[str, ...], given: bytes, said: str) -> None:
-    done = penstock("tokens", *words, given=given)
+    done = inside("tokens", *words, given=given)
     assert (done.returncode, done.stdout) == (2, b"")
     assert said in done.stderr.decode()
     assert done.stderr.count(b"\n") == 1
@@ -88,7 +90,7 @@ def test_what_was_learned_here_can_be_used(tmp_path: Any) -> None:
     store.close()
     given = json.dumps(CHAT).encode()
     plain, more = (
-        json.loads(penstock("tokens", "--json", *words, given=given, PENSTOCK_DATA=str(tmp_path)).stdout)["total"][
+        json.loads(inside("tokens", "--json", *words, given=given, PENSTOCK_DATA=str(tmp_path)).stdout)["total"][
             "tokens"
         ]
         for words in ((), ("--learned",))

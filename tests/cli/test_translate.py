@@ -10,7 +10,7 @@ import pytest
 
 import penstock as library
 from tests.cli.made import ANTHROPIC, CHAT_CALLS
-from tests.cli.running import environment, penstock
+from tests.cli.running import environment, inside, penstock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def test_a_file_and_standard_input_say_the_same(tmp_path: Path) -> None:
 
 def test_the_output_may_be_a_file(tmp_path: Path) -> None:
     path = tmp_path / "out.sse"
-    done = penstock("translate", "--to", "anthropic", "-o", str(path), given=CHAT_CALLS)
+    done = inside("translate", "--to", "anthropic", "-o", str(path), given=CHAT_CALLS)
     assert (done.returncode, done.stdout) == (0, b"")
     assert path.read_bytes() == b"".join(library.translate(CHAT_CALLS, "openai-chat", "anthropic"))
 
@@ -36,15 +36,15 @@ def test_the_output_may_be_a_file(tmp_path: Path) -> None:
 def test_bad_input_leaves_the_output_file_alone(tmp_path: Path) -> None:
     path = tmp_path / "out.sse"
     path.write_bytes(b"mine")
-    assert penstock("translate", "--to", "anthropic", "-o", str(path), given=b"junk " * 200).returncode == 2
+    assert inside("translate", "--to", "anthropic", "-o", str(path), given=b"junk " * 200).returncode == 2
     assert path.read_bytes() == b"mine"
-    done = penstock("translate", "--to", "anthropic", "-o", str(path), str(path))
+    done = inside("translate", "--to", "anthropic", "-o", str(path), str(path))
     assert b"would overwrite the input" in done.stderr
     assert path.read_bytes() == b"mine"
 
 
 def test_options_are_typed_by_the_codec() -> None:
-    done = penstock(
+    done = inside(
         "translate", "--to", "openai-chat", "--option", "created=12", "--option", "include-usage=false", given=ANTHROPIC
     )
     assert b'"created":12' in done.stdout

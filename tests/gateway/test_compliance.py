@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ GAPS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+@cache
 def _functions(name: str) -> set[str]:
     tree = ast.parse((HERE / name).read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, cast
 
@@ -17,7 +18,7 @@ from penstock.engines.express import Run, express, told
 from penstock.engines.job import Job
 from penstock.engines.reading import Reading
 from penstock.errors import ProviderError
-from penstock.framing import LIMIT, WRITERS
+from penstock.framing import WRITERS
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.writing import Translation
 from penstock.grammar import Guard
@@ -169,11 +170,14 @@ def test_a_frame_between_others_ends_a_run() -> None:
     assert same_batches([OPENING * 100 + call + OPENING * 100]) >= 1
 
 
-def test_what_comes_before_broken_framing_is_told_first() -> None:
+def test_what_comes_before_broken_framing_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 50_000
+    monkeypatch.setattr("penstock.engines.reading.parser", partial(parser, limit=limit))
+
     async def read() -> list[Any]:
         job = chat_job()
         job.endpoint = replace(job.endpoint, framing="sse")
-        reading: Any = Reading(cast("Any", Said([OPENING * 100 + b"data: " + b"x" * LIMIT])), job)
+        reading: Any = Reading(cast("Any", Said([OPENING * 100 + b"data: " + b"x" * limit])), job)
         reading._incoming.close = lambda: None
         made = [await reading.read()]
         with pytest.raises(ProviderError, match="limit"):

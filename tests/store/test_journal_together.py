@@ -59,7 +59,11 @@ def test_a_value_that_no_column_takes_costs_its_own_row(rows: JournalRows) -> No
     rows.close()
 
 
-def test_rows_that_somebody_kept_from_being_written_are_tried_again(rows: JournalRows) -> None:
+def test_rows_that_somebody_kept_from_being_written_are_tried_again(
+    rows: JournalRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.store.held.SHORT", 0.05)
+    monkeypatch.setattr("penstock.store.writer.SHORT", 0.05)
     rows._writer.connection.execute("PRAGMA busy_timeout=1")
     other = sqlite3.connect(rows.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
