@@ -180,7 +180,7 @@ def check_packed_body(data: bytes) -> Verdict:
     """A packed body is unpacked up to the limit, or refused."""
     encoding, _, packed = data.partition(b"\n")
     try:
-        made = unpacked(packed, encoding.decode("latin-1"), 100_000)
+        made = event_loop().run_until_complete(unpacked(packed, encoding.decode("latin-1"), 100_000))
     except PenstockError as error:
         return False, str(error)[:30]
     promise(len(made) <= 100_000, "more is unpacked than is allowed")

@@ -20,6 +20,7 @@ Span: TypeAlias = tuple[int, int]
 MARK = "[secret]"
 DEEP = "[nested too deep]"
 _SHORT = 4  # a value of fewer letters is no secret, and would be found everywhere
+_PASSES = 8  # a mark is an edge of a word, so that what follows it may now look like a secret
 _LOOKAHEAD = 4096  # characters behind a cut that are searched too: a secret that crosses the cut is recognised
 # What keys begin with, before a dash.
 _MAKERS = (
@@ -66,7 +67,13 @@ _TELLING = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authoriz
 
 def hide(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with a mark in place of whatever is or looks like a secret."""
-    return _marked(text, _merged([*_form_spans(text, secrets), *_name_spans(text)]))
+    known = tuple(secrets)
+    for _ in range(_PASSES):
+        shown = _marked(text, _merged([*_form_spans(text, known), *_name_spans(text)]))
+        if shown == text:
+            break
+        text = shown
+    return text
 
 
 def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:

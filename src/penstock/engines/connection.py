@@ -21,6 +21,7 @@ PIECE = 2**18  # bytes that are unpacked at once: a little may hold a thousand t
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _EITHER = 47  # 32 + 15: gzip or zlib, whichever it is
 _GZIP = b"\x1f\x8b"  # what gzip begins with
+_LEAST = 100  # the smallest status there is
 _INFORMING = 200  # a status below it is not the answer yet
 
 
@@ -302,6 +303,8 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         self._size = self._lines = 0
+        if status < _LEAST:
+            raise ValueError("the status of the answer has fewer than three digits")
         if status < _INFORMING:
             self.headers = {}
             return

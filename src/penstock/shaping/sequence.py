@@ -6,6 +6,7 @@ A citation of the open part passes at once. Numbers are left as they are.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
@@ -23,7 +24,7 @@ class Sequence:
     def __init__(self) -> None:
         self._current: int | None = None
         self._delta: type | None = None
-        self._held: dict[int, list[Any]] = {}
+        self._held: OrderedDict[int, list[Any]] = OrderedDict()
         self._releasing = False
 
     def feed(self, events: Batch[Any], /) -> list[Any]:
@@ -84,7 +85,7 @@ class Sequence:
             return
         self._releasing = True
         while self._held and self._current is None:
-            for event in self._held.pop(next(iter(self._held))):
+            for event in self._held.popitem(last=False)[1]:
                 kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
                 self._place(kind, event, out)
         self._releasing = False

@@ -43,7 +43,7 @@ def head(data: str, most: int = HEAD) -> bytes:
     part = data[: most - most % 4]
     try:
         return binascii.a2b_base64(part + "=" * (-len(part) % 4))
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         return b""
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from penstock.growing_text import encode, grow
 from penstock.jsontext import decode_own
 from penstock.pick import as_object
 
@@ -32,13 +31,15 @@ def body(frames: Sequence[Frame]) -> bytes:
         whole.update(chunk)
     usage = whole.pop("usage", None)
     whole["choices"] = [choices[index] for index in sorted(choices)]
-    return msgspec.json.encode(whole if usage is None else {**whole, "usage": usage})
+    return encode(whole if usage is None else {**whole, "usage": usage})
 
 
 def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
     choice = choices.setdefault(more["index"], {**more, "text": "", "logprobs": None})
-    choice["text"] += more["text"]
+    grow(choice, "text", more["text"])
     choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
     if more["logprobs"]:
         said: dict[str, list[Any]] = choice["logprobs"] or {}
-        choice["logprobs"] = {key: [*said.get(key, ()), *values] for key, values in more["logprobs"].items()}
+        for key, values in more["logprobs"].items():
+            said.setdefault(key, []).extend(values)
+        choice["logprobs"] = {key: said[key] for key in more["logprobs"]}

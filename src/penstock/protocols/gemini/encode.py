@@ -6,6 +6,7 @@ The last chunk brings finish reason, usage and grounding; a fault ends the strea
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -60,7 +61,7 @@ class GeminiEncoder(Encoder):
         self._choice_of: dict[int, int] = {}
         # Open texts and thoughts by choice. Only the first one is written: nothing would mark where another begins.
         self._open_slots: dict[int, list[Slot]] = {}
-        self._waiting: dict[int, bytes] = {}
+        self._waiting: OrderedDict[int, bytes] = OrderedDict()  # a dict is slow to give its first row after many
         self._usage: dict[str, Any] | None = None
         self._steps: dict[int, ev.Usage] = {}
         self._silent = True
@@ -81,7 +82,8 @@ class GeminiEncoder(Encoder):
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
-        self._slots, self._choices, self._choice_of, self._open_slots, self._waiting = {}, {}, {}, {}, {}
+        self._slots, self._choices, self._choice_of, self._open_slots = {}, {}, {}, {}
+        self._waiting.clear()
         self._usage, self._steps, self._silent, self._called = None, {}, True, False
         self._turns += 1
         again = f"-{self._turns}" if self._turns > 1 else ""  # another id is what tells a reader of another answer
@@ -233,7 +235,7 @@ class GeminiEncoder(Encoder):
                 break
             self._send(self._choice_of[index], part)
             self._called = self._called or not self._choice_of[index]
-            del self._waiting[index]
+            self._waiting.popitem(last=False)
 
     def _result(self, event: ev.Result) -> None:
         self._ran(owned(event.extra).get("choice", 0), tools.result(event))

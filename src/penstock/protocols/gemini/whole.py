@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from penstock.growing_text import GrowingText, encode, grow
 from penstock.jsontext import decode_own
 from penstock.pick import as_object
 
@@ -28,7 +27,7 @@ def body(frames: Sequence[Frame]) -> bytes:
         whole.update(chunk)
     if candidates:
         whole = {"candidates": [candidates[index] for index in sorted(candidates)], **whole}
-    return msgspec.json.encode(whole)
+    return encode(whole)
 
 
 def _grow(candidates: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
@@ -42,10 +41,10 @@ def _grow(candidates: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
 def _add(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
     """Text goes on in the part before it until that is signed; an empty one only signs."""
     last = parts[-1] if parts else {}
-    both = isinstance(part.get("text"), str) and isinstance(last.get("text"), str)
+    both = isinstance(part.get("text"), str) and isinstance(last.get("text"), str | GrowingText)
     goes_on = both and part.get("thought") == last.get("thought")
     if goes_on and "thoughtSignature" not in last:
-        last["text"] += part["text"]
+        grow(last, "text", part["text"])
         last.update({key: value for key, value in part.items() if key != "text"})
     elif part != {"text": ""}:
         parts.append(part)

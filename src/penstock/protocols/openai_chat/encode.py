@@ -150,7 +150,7 @@ class ChatEncoder(Encoder):
         if kind is ev.TextStart:
             self._texts.add(event.index, slot)
         if kind is ev.ReasoningStart:
-            slot.head = next(iter(self._own(event.extra).get("reasoning_details") or ()), None)
+            slot.head = next(iter(pick.rows(self._own(event.extra), "reasoning_details")), None)
         elif event.extra:
             self.lose("text-state")
 
@@ -187,7 +187,7 @@ class ChatEncoder(Encoder):
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         slot = self._slots.pop(event.index)
         self._open_parts[slot.kind, slot.choice] -= 1
-        details = self._own(event.extra).get("reasoning_details")
+        details = pick.rows(self._own(event.extra), "reasoning_details")
         if details and slot.head is not None:
             details = unsaid(details, slot.head)
         if details:

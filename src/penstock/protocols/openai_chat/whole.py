@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from penstock.growing_text import GrowingText, encode, grow
 from penstock.jsontext import decode_own, is_json
 from penstock.pick import as_object
 
@@ -35,7 +34,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     whole.update(object="chat.completion", choices=[choices[index] for index in sorted(choices)])
     for choice in choices.values():
         _settle(choice["message"], cut=choice["finish_reason"] in ("length", "content_filter"))
-    return msgspec.json.encode(whole)
+    return encode(whole)
 
 
 def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
@@ -50,15 +49,15 @@ def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
         elif key == "reasoning_details":
             _details(message.setdefault(key, []), value)
         elif key in _LISTS:
-            message[key] = [*message.get(key, ()), *value]
+            message.setdefault(key, []).extend(value)
         elif key == "audio":
-            message["audio"] = {"data": message.get("audio", {}).get("data", "") + value["data"]}
+            grow(message.setdefault("audio", {}), "data", value["data"])
         elif key == "extra_content":
             message[key] = value
         elif key == "content" and (isinstance(value, list) or isinstance(message["content"], list)):
             message[key] = _content(message[key], value)
         elif key != "role":
-            message[key] = (message.get(key) or "") + value
+            grow(message, key, value)
     if more["logprobs"]:
         said: dict[str, Any] = choice["logprobs"] or {}
         known = {**dict.fromkeys(more["logprobs"]), **said}
@@ -68,20 +67,23 @@ def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
 
 def _content(before: Any, more: Any) -> list[dict[str, Any]]:
     """Thoughts and text in a row, each put together again."""
-    chunks: list[Any] = [] if isinstance(before, str | None) else before
+    chunks: list[Any] = [] if isinstance(before, GrowingText | None) else before
     rows: list[Any] = [{"type": "text", "text": more}] if isinstance(more, str) else more
     for one in rows:
         if not chunks or chunks[-1]["type"] != one["type"]:
             chunks.append(one)
         elif one["type"] == "text":
-            chunks[-1]["text"] += one["text"]
+            grow(chunks[-1], "text", one["text"])
         else:
-            chunks[-1]["thinking"][0]["text"] += one["thinking"][0]["text"]
+            grow(chunks[-1]["thinking"][0], "text", one["thinking"][0]["text"])
     return chunks
 
 
 def _joined(before: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
-    return more if before is None else [*before, *(more or ())]
+    if before is None:
+        return more
+    before.extend(more or ())
+    return before
 
 
 def _details(details: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
@@ -89,8 +91,10 @@ def _details(details: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
     for one in more:
         last = details[-1] if details else {}
         if details and all(last.get(key) == one.get(key) for key in ("type", "index", "id")):
-            words: dict[str, str] = {key: last.get(key, "") + one[key] for key in ("text", "summary") if key in one}
-            details[-1] = {**last, **one, **words}
+            for key in ("text", "summary"):
+                if key in one:
+                    grow(last, key, one.pop(key))
+            last.update(one)
         else:
             details.append(one)
 
@@ -102,12 +106,13 @@ def _call(calls: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
         return
     for kind, field in (("function", "arguments"), ("custom", "input")):
         if kind in more:
-            calls[index][kind][field] += more[kind][field]
+            grow(calls[index][kind], field, more[kind][field])
 
 
 def _settle(message: dict[str, Any], *, cut: bool) -> None:
     """Calls in a row; those cut off are left out, because a body has no way to say that they are not whole."""
-    if message["content"] == "" and (message.get("tool_calls") or message["refusal"]):
+    silent = isinstance(message["content"], GrowingText) and not str(message["content"])
+    if silent and (message.get("tool_calls") or message["refusal"]):
         message["content"] = None
     if "tool_calls" in message:
         kept = [call for call in message.pop("tool_calls").values() if _whole(call, cut=cut)]
@@ -117,5 +122,5 @@ def _settle(message: dict[str, Any], *, cut: bool) -> None:
 def _whole(call: dict[str, Any], *, cut: bool) -> bool:
     if "custom" in call:
         return not cut
-    given = call["function"]["arguments"]
+    given = str(call["function"]["arguments"])
     return is_json(given) if given else not cut

@@ -6,7 +6,7 @@ positions may be shared (bad proxies). So: the id if it is known, else the posit
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -63,7 +63,9 @@ class Items:
         self.slots: list[Slot] = []
         self._by_id: dict[str, Slot] = {}
         self._by_index: dict[int, Slot] = {}
-        self._unnamed: dict[int, Slot] = {}  # by number: pieces that named no item and still wait for one
+        self._unnamed: OrderedDict[int, Slot] = (
+            OrderedDict()
+        )  # by number: pieces that named no item and still wait for one
 
     def find(self, id: str, index: int | None, kinds: Sequence[str]) -> Slot | None:
         """The slot that an event means; one that names nothing means the last open item of a kind that suits."""
