@@ -36,7 +36,7 @@ test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode ## everything
 
 .PHONY: fast
 fast: .venv/.stamp-dev ## the tests that take less than a minute
-	$(PYTEST) -m "not slow and not corpus and not node and not exhaustive" $(ARGS)
+	$(PYTEST) --hypothesis-profile=fast -m "not slow and not corpus and not node and not exhaustive" $(ARGS)
 
 .PHONY: test-all
 test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode ## every test, the exhaustive ones too, in slices that resume; ARGS=--list

@@ -1,22 +1,33 @@
-"""What every test shares: the Hypothesis profiles, the strict mode of codecs, the tables that tests print at the end, and
-the rule that a continuous-integration run skips nothing.
+"""What every test shares: the Hypothesis profiles, the strict mode of codecs, the tables that tests print at the end, a
+quick collection, and the rule that a continuous-integration run skips nothing.
 
 A missing tool, package or host fails the run there, where it would otherwise hide a whole suite behind a green result.
 Only the recorded corpus, which is not part of the repository, may be absent.
 """
 
+from __future__ import annotations
+
+import gc
 import os
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from penstock import codec
+from tests.examples import FAST, USUAL
+from tests.mark_filter import is_left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
 
 CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 ABSENT = "corpus absent"
 
-hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
-hypothesis.settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=USUAL)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=USUAL, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=FAST, derandomize=CI, print_blob=CI)
 hypothesis.settings.load_profile("ci" if CI else "dev")
 
 
@@ -72,6 +83,25 @@ class Tables:
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """For well-formed streams: what a decoder could not read to its end is an exception, not a diagnostic."""
     monkeypatch.setattr(codec, "STRICT", True)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a module of which `-m` leaves out everything."""
+    expression: str = config.getoption("markexpr")
+    if not expression or not collection_path.match("test_*.py"):
+        return None
+    return is_left_out(collection_path.read_text(encoding="utf-8"), expression) or None  # None: pytest decides
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing that the modules hold is garbage: do not look for it while they are imported, nor among them later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

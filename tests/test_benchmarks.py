@@ -29,6 +29,7 @@ def test_the_sse_parsers_find_the_same_events(shape: str) -> None:
         assert sse.ours(chunks) == sse.httpx_sse(chunks) == 20
 
 
+@pytest.mark.slow  # imports the SDKs
 @pytest.mark.parametrize("name", peers.SDKS)
 def test_the_sdks_read_the_same_deltas(name: str) -> None:
     pair, make = peers.SDKS[name]

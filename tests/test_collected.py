@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.cases import Case
 
+pytestmark = pytest.mark.slow  # hundreds of tests, of memory rather than of behaviour
+
 STREAMED = [case for case in cases() if case.streamed]
 TARGETS = [name for name in protocols.MODULES if protocols.protocol(name).encoder is not None]
 
@@ -25,8 +27,7 @@ TARGETS = [name for name in protocols.MODULES if protocols.protocol(name).encode
 def by_hand() -> Iterator[None]:
     """The collector runs when it is told to, and looks at what is new alone."""
     gc.disable()
-    yield
-    gc.unfreeze()
+    yield  # what `left` froze stays so: to look at all that modules hold would slow down every later test
     gc.enable()
 
 

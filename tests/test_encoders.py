@@ -49,6 +49,7 @@ CLIENTS = [
 FIELDS = {"fault": "error", "cached": "usage", "written": "usage", "reasoned": "usage"}
 """A facet's name to that of the field of an outcome, where they differ."""
 BODIES = [name for name in running.targets() if running.row(name).body]
+CENTRAL = {"openai-chat", "anthropic", "responses", "gemini"}  # the other bodies are for `make test`
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2,3}=*)?")
 SAMPLE, LONGEST = 30, 15_000
 
@@ -149,7 +150,9 @@ UNWHOLE = {"cuts", "unknown", "spans", "steps"}
 """Half a call, an unknown payload and the steps on the way have no place in a body; a failed one is just an error."""
 
 
-@pytest.mark.parametrize("target", BODIES)
+@pytest.mark.parametrize(
+    "target", [pytest.param(name, marks=[] if name in CENTRAL else pytest.mark.slow) for name in BODIES]
+)
 @over(cases())
 def test_bodies_agree_with_streams(case: Case, target: str) -> None:
     for events in turns(case.expected()):

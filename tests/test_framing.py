@@ -248,6 +248,7 @@ def test_a_keep_alive_dispatches_nothing() -> None:
     assert_frames(SseParser, body, [(b"n", b"a"), (b"", b"b")])
 
 
+@pytest.mark.slow  # imports the SDK
 @pytest.mark.row("A6")
 def test_our_keep_alive_is_safe_for_the_openai_sdk() -> None:
     decoder = pytest.importorskip("openai._streaming").SSEDecoder()

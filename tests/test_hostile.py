@@ -19,6 +19,7 @@ from penstock.errors import InputError
 from penstock.jsontext import is_json, loose
 from tests import hostility, running
 from tests.cases import Case, cases
+from tests.examples import examples
 from tests.looping import over
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 SOURCES = [name for name in running.sources() if cases(name)]
 TARGETS = running.targets()
-quick = settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
+quick = settings(max_examples=examples(20), suppress_health_check=list(HealthCheck), deadline=None)
 thorough = settings(max_examples=600, suppress_health_check=list(HealthCheck), deadline=None)
 numbers = st.integers(0, 10**4)
 

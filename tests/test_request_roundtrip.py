@@ -21,6 +21,7 @@ import pytest
 
 from penstock.errors import BadRequest
 from tests import conversations, request_facets, requesting
+from tests.examples import examples
 from tests.requesting import MAIN, READERS, RECORDED, WRITERS
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def survives(target: str, request: Request) -> None:
 
 
 @pytest.mark.parametrize("target", WRITERS)
-@hypothesis.settings(max_examples=6, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=examples(6), suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_made_up_conversations_survive(target: str, request: Request) -> None:
     survives(target, request)

@@ -12,8 +12,6 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from openai.types.responses import ResponseStreamEvent
-from pydantic import TypeAdapter
 
 from penstock import events as ev
 from penstock import protocols
@@ -44,6 +42,9 @@ def payloads(case: Case) -> list[dict[str, Any]]:
 @cache
 def schemas() -> dict[str, jsonschema.Draft202012Validator]:
     """One validator for each event type of the SDK: a union of sixty would explain nothing."""
+    from openai.types.responses import ResponseStreamEvent
+    from pydantic import TypeAdapter
+
     whole = TypeAdapter(ResponseStreamEvent).json_schema()
     kinds = {
         rule["properties"]["type"]["const"]: name for name, rule in whole["$defs"].items() if _is_event(name, rule)

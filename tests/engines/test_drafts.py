@@ -19,8 +19,11 @@ from penstock.engines.prepare import Plan, plan, prepare
 from penstock.errors import PenstockError
 from penstock.providers.registry import providers
 from tests.engines.asking import asking
+from tests.examples import examples
 
 ROWS = [row for row in providers().values() if row.engine == "native" and row.endpoint("chat", "some-model")]
+CENTRAL = {"openai", "anthropic", "gemini", "bedrock", "cohere", "ollama"}
+"""One for each protocol; the others differ in their settings and fields, and are for `make test`."""
 SOURCES = ("openai-chat", "anthropic", "responses", "gemini", "vscode")
 WORDS = st.one_of(
     st.text(max_size=8), st.sampled_from(["json", "a\tb", " ", "", "<x>", "\\n", 'say "no"', "é", "\x00"])
@@ -54,9 +57,11 @@ def said(rows: list[tuple[str, str]], settings: rq.Settings) -> rq.Request:
     return rq.Request("x/some-model", messages, settings=settings, stream=True)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=row.name, marks=[] if row.name in CENTRAL else pytest.mark.slow) for row in ROWS]
+)
 @hypothesis.given(st.lists(MESSAGES, min_size=2, max_size=3), SETTINGS, st.sampled_from(SOURCES))
-@hypothesis.settings(deadline=None, max_examples=20)
+@hypothesis.settings(deadline=None, max_examples=examples(20))
 def test_from_a_draft(row: Any, several: list[list[tuple[str, str]]], settings: rq.Settings, source: str) -> None:
     shared = planned(row)
     for rows in [*several, [("user", "first")], [("user", "second")], [("system", "a"), ("user", "third")]]:

@@ -135,6 +135,7 @@ def test_a_label_holds_no_key() -> None:
     assert figure(page, "penstock_turns_total", model="[secret]") == 2
 
 
+@pytest.mark.slow  # hundreds of requests
 @pytest.mark.finding("SEC-13")
 def test_one_client_cannot_use_up_the_series() -> None:
     """Through a gateway: the upstream answers to any name."""

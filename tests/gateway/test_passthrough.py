@@ -25,6 +25,7 @@ from penstock.gateway.passthrough import Passthrough, client_stream
 from penstock.grammar import Guard
 from penstock.providers.registry import providers
 from penstock.request import Request
+from tests.examples import examples
 from tests.gateway import stream_frames
 from tests.gateway.stream_frames import (
     CHAT_OPENING,
@@ -43,7 +44,7 @@ from tests.gateway.test_gliding import client_gets
 pytestmark = pytest.mark.slow
 
 ENDS = (ev.Finish, ev.Fault)
-SETTINGS = hypothesis.settings(deadline=None, max_examples=60)
+SETTINGS = hypothesis.settings(deadline=None, max_examples=examples(60))
 
 
 class Reads:

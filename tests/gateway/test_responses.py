@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from penstock import events as ev
@@ -262,9 +261,12 @@ def test_tools_that_only_some_know_are_taken(http: httpx.Client) -> None:
 
 
 @pytest.mark.row("G1")
+@pytest.mark.slow  # imports the SDK
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
 def test_how_many_tokens_an_input_is(http: httpx.Client, provider: str) -> None:
     """By the provider's own count where it has one, with all that stands before the input."""
+    import openai
+
     first = whole(http, model=f"{provider}/text", input="How high is the water today, would you say?")
     with openai.OpenAI(base_url=str(http.base_url), api_key="any") as client:
         alone = client.responses.input_tokens.count(model=f"{provider}/text", input="And now?").input_tokens

@@ -7,15 +7,16 @@ import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import anthropic
 import httpx
-import openai
 import pytest
 
 from tests.gateway.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import anthropic
+    import openai
 
 ASK: Any = [{"role": "user", "content": "How long does the tank take to fill?"}]
 ANSWER = "Three minutes: 540 litres at 3 litres a second take 180 seconds."
@@ -27,14 +28,25 @@ def base() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def http(base: str) -> Iterator[httpx.Client]:
+    """One for all tests: each client reads the certificates of the machine, which takes 50 ms."""
+    with httpx.Client(base_url=base, trust_env=False) as client:
+        yield client
+
+
 @pytest.fixture
 def chat(base: str) -> Iterator[openai.OpenAI]:
+    import openai
+
     with openai.OpenAI(base_url=f"{base}/v1", api_key="any", max_retries=0) as client:
         yield client
 
 
 @pytest.fixture
 def claude(base: str) -> Iterator[anthropic.Anthropic]:
+    import anthropic
+
     with anthropic.Anthropic(base_url=base, api_key="any", max_retries=0) as client:
         yield client
 
@@ -102,8 +114,12 @@ def test_responses_stream_and_body_agree(chat: openai.OpenAI) -> None:
         assert response.status == "completed"
 
 
+@pytest.mark.slow
 @pytest.mark.row("I1")
 def test_a_fault_in_mid_stream_is_the_dialects_own(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+    import anthropic
+    import openai
+
     with pytest.raises(openai.APIError, match="overloaded"):
         list(chat.chat.completions.create(model="replay/error", messages=ASK, stream=True))
     with (
@@ -113,7 +129,11 @@ def test_a_fault_in_mid_stream_is_the_dialects_own(chat: openai.OpenAI, claude: 
         stream.get_final_message()
 
 
+@pytest.mark.slow
 def test_a_refused_request_says_why_in_the_dialect(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+    import anthropic
+    import openai
+
     with pytest.raises(openai.NotFoundError, match="replay/nothing"):
         chat.chat.completions.create(model="replay/nothing", messages=ASK)
     with pytest.raises(anthropic.NotFoundError, match="replay/nothing"):
@@ -128,28 +148,29 @@ def test_both_sdks_list_the_models(chat: openai.OpenAI, claude: anthropic.Anthro
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
-def test_a_body_that_is_not_json_is_a_400(base: str, path: str) -> None:
-    reply = httpx.post(f"{base}{path}", content=b"{")
+def test_a_body_that_is_not_json_is_a_400(http: httpx.Client, path: str) -> None:
+    reply = http.post(path, content=b"{")
     assert reply.status_code == 400
     assert "not JSON" in reply.text
 
 
-def test_the_ui_stream_has_its_header_and_its_end(base: str) -> None:
-    reply = httpx.post(f"{base}/api/chat", json={"id": "1", "model": "replay/text", "messages": []})
+def test_the_ui_stream_has_its_header_and_its_end(http: httpx.Client) -> None:
+    reply = http.post("/api/chat", json={"id": "1", "model": "replay/text", "messages": []})
     assert reply.headers["x-vercel-ai-ui-message-stream"] == "v1"
     assert reply.text.endswith("data: [DONE]\n\n")
 
 
-def test_there_is_a_front_page(base: str) -> None:
+def test_there_is_a_front_page(http: httpx.Client) -> None:
     """The inspector's, or where that is not built the one that says what to do (tests/inspector/test_static.py)."""
-    page = httpx.get(base)
+    page = http.get("/")
     assert page.status_code == 200
     assert "penstock" in page.text
-    assert httpx.get(f"{base}/healthz").json() == {"status": "ok"}
-    assert httpx.get(f"{base}/nothing").status_code == 404
-    assert httpx.get(f"{base}/v1/messages").status_code == 405
+    assert http.get("/healthz").json() == {"status": "ok"}
+    assert http.get("/nothing").status_code == 404
+    assert http.get("/v1/messages").status_code == 405
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_one_clear_line(base: str) -> None:
     import subprocess
     import sys

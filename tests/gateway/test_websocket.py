@@ -6,7 +6,6 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from penstock.testing import Reply
@@ -147,11 +146,14 @@ def test_a_warm_up_asks_nobody(made: tuple[Running, Upstream]) -> None:
     assert len(made[1].seen) == asked + 2
 
 
+@pytest.mark.slow  # imports the SDK
 @pytest.mark.row("G1")
 @pytest.mark.filterwarnings(
     "ignore:connect.. must be used as a context manager:DeprecationWarning"
 )  # the SDK's own way
 def test_the_official_sdk_chains_what_is_stored_nowhere(url: str) -> None:
+    import openai
+
     with openai.OpenAI(base_url=f"{url}/v1", api_key="any") as client, client.responses.connect() as connection:
         previous: Any = None
         for text in ("Hi.", "And?"):

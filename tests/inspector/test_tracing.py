@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 STREAMED = [case for case in cases() if case.streamed]
 WHOLE = [case for case in cases() if not case.streamed]
+CENTRAL = {"openai-chat", "anthropic", "events"}  # the other targets are for `make test`: a second for four of them
+TARGETS = [pytest.param(name, marks=[] if name in CENTRAL else pytest.mark.slow) for name in running.targets()]
 ORDER = {"frame": (None,), "event": ("frame", None), "output": ("event", "frame", None)}  # a kind → what may cause it
 
 
@@ -48,7 +50,7 @@ def written(target: str, frames: list[Any]) -> bytes:
 
 
 @pytest.mark.row("R7")
-@pytest.mark.parametrize("target", running.targets())
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_trace_says_what_a_bridge_does_and_why(target: str) -> None:
     for case in STREAMED:
         made = traced(case, target)

@@ -22,6 +22,7 @@ from penstock.messages.state import remember
 from penstock.stage import Pipe
 from penstock.stores import MemoryStore
 from tests.conversations import requests
+from tests.examples import examples
 from tests.messages.making import REQUESTS
 from tests.messages.test_pairing import lawful
 from tests.requesting import WRITERS, recorded_or_skip, write
@@ -77,7 +78,7 @@ def test_what_real_clients_send_is_taken_everywhere(source: str, target: str) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @pytest.mark.row("M1")
 @pytest.mark.parametrize("target", TARGETS)
 @given(st.one_of(REQUESTS, requests()), st.sampled_from(["openai-chat", "anthropic", "responses", "gemini"]))
@@ -87,7 +88,7 @@ def test_whatever_is_said_can_be_said_there(target: str, request_: rq.Request, s
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @pytest.mark.parametrize("name", TARGETS)
 @given(requests())
 def test_from_a_protocol_to_itself_nothing_is_mended(name: str, request_: rq.Request) -> None:

@@ -5,19 +5,22 @@ The beta reader is used where the body holds blocks that only it knows, or where
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
-
-import anthropic
+from typing import TYPE_CHECKING, Any
 
 from tests.oracles import wire
 from tests.oracles.outcome import Link, Outcome, sheltered
 from tests.oracles.replay import Replay, replay_for
+
+if TYPE_CHECKING:
+    import anthropic
 
 BETA = ("compaction", "mcp_tool_use", "mcp_tool_result", "advisor_tool_result", "fallback", "container_upload")
 
 
 @cache
 def _sdk() -> tuple[anthropic.Anthropic, Replay]:
+    import anthropic
+
     replay = replay_for(anthropic.DefaultHttpxClient)
     client = anthropic.Anthropic(
         api_key="none", base_url="http://upstream.test", http_client=replay.client, max_retries=0
@@ -43,6 +46,8 @@ def _needs_beta(body: bytes) -> bool:
 
 
 def _read(body: bytes, outcome: Outcome, *, beta: bool) -> None:
+    import anthropic
+
     client, replay = _sdk()
     replay.body = body
     messages: Any = client.beta.messages if beta else client.messages

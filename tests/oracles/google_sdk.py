@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.oracles.outcome import Outcome, sheltered
 from tests.oracles.replay import Replay, replay_for
 
-with warnings.catch_warnings():
-    # Compiled for the first time, the SDK warns about its own source, and warnings are errors in our tests.
-    warnings.simplefilter("ignore")
+if TYPE_CHECKING:
     from google import genai
-    from google.genai import errors, types
+    from google.genai import types
 
 
 class PartialArgumentsError(Exception):
@@ -25,6 +23,12 @@ class PartialArgumentsError(Exception):
 @cache
 def _sdk(*, vertex: bool) -> tuple[genai.Client, Replay]:
     import httpx
+
+    with warnings.catch_warnings():
+        # Compiled for the first time, the SDK warns about its own source, and warnings are errors in our tests.
+        warnings.simplefilter("ignore")
+        from google import genai
+        from google.genai import types
 
     replay = replay_for(httpx.Client)
     options = types.HttpOptions(base_url="http://upstream.test", httpx_client=replay.client)
@@ -40,6 +44,8 @@ def outcomes(body: bytes, *, vertex: bool = False) -> list[Outcome]:
 
 def _read(body: bytes, outcome: Outcome, *, vertex: bool) -> None:
     client, replay = _sdk(vertex=vertex)
+    from google.genai import errors, types
+
     replay.body = body
     quiet = types.GenerateContentConfig(
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),

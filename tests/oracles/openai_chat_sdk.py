@@ -5,17 +5,20 @@ What the SDK has no field for (reasoning, citations, a dialect's usage) is taken
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
-
-import openai
-from openai.lib.streaming.chat import ChatCompletionStreamState
+from typing import TYPE_CHECKING, Any
 
 from tests.oracles.outcome import Outcome, arguments, sheltered
 from tests.oracles.replay import Replay, replay_for
 
+if TYPE_CHECKING:
+    import openai
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
 
 @cache
 def _sdk() -> tuple[openai.OpenAI, Replay]:
+    import openai
+
     replay = replay_for(openai.DefaultHttpxClient)
     return openai.OpenAI(
         api_key="none", base_url="http://upstream.test/v1", http_client=replay.client, max_retries=0
@@ -30,6 +33,9 @@ def outcomes(body: bytes) -> list[Outcome]:
 
 
 def _read(body: bytes, outcome: Outcome) -> None:
+    import openai
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
     client, replay = _sdk()
     replay.body = body
     state: ChatCompletionStreamState[None] = ChatCompletionStreamState()

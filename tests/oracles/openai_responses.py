@@ -7,14 +7,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import openai
-
 from tests.oracles import wire
 from tests.oracles.outcome import Outcome, arguments, sheltered
 from tests.oracles.replay import Replay, replay_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import openai
 
 FINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 Item = dict[str, Any]
@@ -59,6 +59,8 @@ def _from_snapshot(body: bytes, outcome: Outcome) -> None:
 
 @cache
 def _sdk() -> tuple[openai.OpenAI, Replay]:
+    import openai
+
     replay = replay_for(openai.DefaultHttpxClient)
     return openai.OpenAI(
         api_key="none", base_url="http://upstream.test/v1", http_client=replay.client, max_retries=0
@@ -66,6 +68,8 @@ def _sdk() -> tuple[openai.OpenAI, Replay]:
 
 
 def _from_sdk(body: bytes, outcome: Outcome) -> None:
+    import openai
+
     client, replay = _sdk()
     replay.body = body
     final: Any = None

@@ -31,6 +31,7 @@ from penstock.request import (
 )  # fmt: skip
 from penstock.tokens import HybridTokenEstimator
 from tests.cli.running import environment
+from tests.examples import examples
 from tests.tokens.samples import ALONE, CHINESE, CODE, COMPOUND, EMOJI, JSON, PROSE, RUSSIAN
 
 ASKED = Message("user", [Text(text=PROSE)])
@@ -143,7 +144,7 @@ def test_bounds_hold_the_estimate_and_grow_with_what_is_unknown() -> None:
     assert unsure.confidence < estimator.estimate_conversation([Message("user", [PARTS["image"]])], "gpt-4o").confidence  # type: ignore[list-item]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(st.characters(), max_size=80), st.sampled_from(["gpt-4o", "x", "claude-3-opus", "qwen3"]))
 def test_any_text_can_be_counted(text: str, model: str) -> None:
     """Half surrogate pairs too: hosts written in other languages send them."""

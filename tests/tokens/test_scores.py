@@ -55,6 +55,7 @@ def folder_of(tmp_path: Path, number: int = 12) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_any_folder_laid_out_alike_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tokens.main(["--corpus", str(folder_of(tmp_path))]) == 0
     told = capsys.readouterr().out
