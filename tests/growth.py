@@ -52,7 +52,9 @@ def growth(make: Callable[[int], Callable[[], Any]], first: int = 2_000, largest
     return ratio, size
 
 
-def assert_linear(make: Callable[[int], Callable[[], Any]], what: str, first: int = 2_000) -> None:
+def assert_linear(
+    make: Callable[[int], Callable[[], Any]], what: str, first: int = 2_000, largest: int = LARGEST
+) -> None:
     """Fail where twice the input takes more than 2.5 times as long."""
-    ratio, size = growth(make, first)
+    ratio, size = growth(make, first, largest)
     assert ratio <= RATIO, f"{what}: {2 * size} takes {ratio:.1f} times as long as {size}"
