@@ -11,6 +11,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import protocols
@@ -90,7 +91,20 @@ TURNS: dict[str, Callable[[int], list[Any]]] = {
 
 
 def _turn(shape: str, count: int) -> list[Any]:
-    return [ev.Start(id="1", model="m"), *TURNS[shape](count), ev.Finish("calls" if "calls" in shape else "stop")]
+    events = _numbered(TURNS[shape](count))
+    return [ev.Start(id="1", model="m"), *events, ev.Finish("calls" if "calls" in shape else "stop")]
+
+
+def _numbered(events: list[Any]) -> list[Any]:
+    """Sources are numbered above as if there were no other parts; in a turn all parts are numbered together."""
+    numbers: dict[tuple[bool, int], int] = {}
+    made: list[Any] = []
+    for event in events:
+        is_source = isinstance(event, ev.Source)
+        number = numbers.setdefault((is_source, event.index), len(numbers))
+        of = {} if not is_source or event.of is None else {"of": numbers[False, event.of]}
+        made.append(replace(event, index=number, **of))
+    return made
 
 
 def _frames(protocol: str, shape: str, count: int) -> list[Frame]:
