@@ -16,7 +16,7 @@ from penstock import events as ev
 from penstock.errors import PenstockError
 from penstock.gateway import refusing
 from penstock.gateway.answers import Answer
-from penstock.gateway.bodies import read_into
+from penstock.gateway.bodies import read_into, read_small
 from penstock.gateway.cancel import Gone, Stoppable
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.doors import Visit
@@ -136,7 +136,7 @@ class App:
         self, door: Door, visit: Visit, refusal: Fault | None, receive: Receive, send: Send, line: Line | None
     ) -> None:
         serve = self.services.config.serve
-        fault = await self._came(door.protocol, visit, refusal, receive)
+        fault = await self._came(door.protocol, visit, refusal, receive, line)
         make = await visit.offload(partial(door.instead, visit)) if door.instead and fault is None else None
         if make is not None:
             await self._said(Answer(door.protocol, make), None, visit, receive, send)
@@ -156,23 +156,32 @@ class App:
         finally:
             gone.close()
 
-    async def _came(self, protocol: str, visit: Visit, refusal: Fault | None, receive: Receive) -> Fault | None:
+    async def _came(
+        self, protocol: str, visit: Visit, refusal: Fault | None, receive: Receive, line: Line | None = None
+    ) -> Fault | None:
         """Read the body of a visit that was let in; what is wrong with either, if anything is."""
         serve = self.services.config.serve
         if refusal is not None:
             self.services.away(visit, protocol, refusal)
             return refusal
-        reading = Stoppable()
-        self.services.answering.add(reading)
         try:
-            await read_into(visit, receive, reading, self.services.body_bytes, limit=serve.body, patience=serve.read)
+            if line is not None and line.has_small_body(serve.body) and "content-encoding" not in visit.headers:
+                await read_small(visit, receive, self.services.body_bytes)
+            else:
+                await self._read(visit, receive)
         except PenstockError as error:
             fault = refusing.fault_of(error)
             self.services.away(visit, protocol, fault)
             return fault
+        return None
+
+    async def _read(self, visit: Visit, receive: Receive) -> None:
+        serve, reading = self.services.config.serve, Stoppable()
+        self.services.answering.add(reading)
+        try:
+            await read_into(visit, receive, reading, self.services.body_bytes, limit=serve.body, patience=serve.read)
         finally:
             self.services.answering.discard(reading)
-        return None
 
     # ── what is no turn ───────────────────────────────────────────────────────────────────────────
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
 
 NAME = "penstock.line"  # in the scope
+SMALL = 2**16  # bytes of a body
 _HEAD = b"HTTP/1.1 "
 _INFORMING = b"HTTP/1.1 1"  # is no head of an answer
 _FINE = b"HTTP/1.1 200 OK\r\n"
@@ -41,6 +42,10 @@ class Line:
     def speaks(self, send: Any) -> bool:
         """Whether a `send` is uvicorn's own: what somebody has put around it must see the head and the end."""
         return getattr(send, "__self__", None) is self._cycle
+
+    def has_small_body(self, limit: int) -> bool:
+        """Whether the whole body has come, is small, and not over a limit: `receive` gives it without waiting."""
+        return not self._cycle.more_body and len(self._cycle.body) <= min(SMALL, limit)
 
     def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """The head of a stream, which leaves with what follows it. False: `send` it."""

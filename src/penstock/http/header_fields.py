@@ -8,6 +8,7 @@ position of what is wrong, never the value: it may be a key.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
@@ -22,7 +23,7 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++")
 _VALUE = re.compile(r"[\t -~]*+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OUTSIDE_ASCII = re.compile(r"[^\x00-\x7f]")
-_FIELD_LINES = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [\t -~\x80-\xff]*+\r\n)*+")
+_FIELD_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [\t -~\x80-\xff]*+\r\n")
 # Names in lower case, values without space around them.
 _GOOD_LINES = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9a-z]++: (?![ \t])[\t -~]*+(?<![ \t])\r\n)*+")
 _LINE_BREAKS = frozenset("\r\n")
@@ -117,11 +118,16 @@ def _plainly_good(headers: Mapping[str, str], lines: str) -> bool:
 
 def encode_response_headers(fields: Fields) -> bytes:
     """The lines of a response's headers. Raises for a field that would be read as something else."""
-    lines = [b"%b: %b\r\n" % pair for pair in fields]
-    made = b"".join(lines)
-    if made.count(b"\n") != len(lines) or not _FIELD_LINES.fullmatch(made):
-        raise InvalidHeaderError(f"a response header is not valid: {_first_invalid(lines)}")
-    return made
+    return b"".join([_response_line(name, value) for name, value in fields])
+
+
+@lru_cache(500)
+def _response_line(name: bytes, value: bytes) -> bytes:
+    """One line. Most responses have the same ones."""
+    line = b"%b: %b\r\n" % (name, value)
+    if not _FIELD_LINE.fullmatch(line):
+        raise InvalidHeaderError(f"a response header is not valid: {name[:40]!r}")
+    return line
 
 
 def response_header(name: str, value: str) -> tuple[bytes, bytes] | None:
@@ -129,11 +135,6 @@ def response_header(name: str, value: str) -> tuple[bytes, bytes] | None:
     if not value or len(value) > MAX_HEADER_VALUE or unsafe_character(value):
         return None
     return name.encode("ascii"), value.strip(" \t").encode("ascii")
-
-
-def _first_invalid(lines: list[bytes]) -> str:
-    found = next((line for line in lines if line.count(b"\n") != 1 or not _FIELD_LINES.fullmatch(line)), b"")
-    return repr(found.partition(b":")[0][:40])
 
 
 def _prefix(where: str) -> str:

@@ -27,7 +27,7 @@ from penstock.providers.clients import PLAIN
 from penstock.reading import read_deep
 
 if TYPE_CHECKING:
-    from penstock.gateway.byte_budget import ConnectionBytes
+    from penstock.gateway.byte_budget import ByteBudget, ConnectionBytes
     from penstock.gateway.conversion_thread import ConversionThread
     from penstock.pick import Object
     from penstock.providers.clients import Client
@@ -42,8 +42,8 @@ _ids = random.Random()  # noqa: S311 — names, no secrets: asking the system fo
 class Visit:
     """A request as it came. `params` are what the path says, `caller` is who was let in."""
 
-    __slots__ = ("account", "caller", "client", "errand", "headers", "id", "method", "params", "path", "query_string",
-                 "raw", "services", "started")  # fmt: skip
+    __slots__ = ("_counted", "account", "budget", "caller", "client", "errand", "headers", "id", "method", "params",
+                 "path", "query_string", "raw", "services", "started")  # fmt: skip
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope["method"]
@@ -52,7 +52,9 @@ class Visit:
         self.headers = read_headers(scope["headers"])
         self.params: dict[str, str] = {}
         self.raw = b""
-        self.account: ConnectionBytes | None = None  # which counts its bytes
+        self.account: ConnectionBytes | None = None  # which counts its bytes; of a small one,
+        self.budget: ByteBudget | None = None  # what counts them itself
+        self._counted = 0
         self.caller: Any = None
         self.client: Client = PLAIN
         self.services: Any = None  # of the gateway that let it in
@@ -65,8 +67,16 @@ class Visit:
         """What stands behind the question mark."""
         return dict(parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True))
 
+    def count_body(self, budget: ByteBudget) -> None:
+        """Count the body, which has come whole, among those that the gateway holds."""
+        self.budget, self._counted = budget, len(self.raw)
+        budget.change(self._counted)
+
     def forget_body(self) -> None:
         """The request is over: its body counts no more among those that the gateway holds."""
+        if self.budget is not None:
+            self.budget.change(-self._counted)
+            self.budget = None
         account, self.account = self.account, None
         if account is not None:
             account.close()

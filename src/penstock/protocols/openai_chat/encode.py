@@ -156,7 +156,7 @@ class ChatEncoder(Encoder):
 
     def _text(self, event: ev.TextDelta) -> None:
         slot = self._slots[event.index]
-        self._texts.say(slot, len(event.text))
+        slot.size += len(event.text)
         logprobs = b"null" if event.logprobs is None else _encode(event.logprobs)
         self._send(slot.choice, b'{"content":%b}' % _encode(event.text), logprobs=logprobs)
 
@@ -165,7 +165,7 @@ class ChatEncoder(Encoder):
             self.lose("text-state")
         slot = self._slots.pop(event.index)
         self._open_parts[slot.kind, slot.choice] -= 1
-        slot.done = True
+        self._texts.end(slot)
         for source in slot.cited:
             self._source(source)
 

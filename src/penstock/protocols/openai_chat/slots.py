@@ -22,7 +22,7 @@ class Slot:
         self.media = media
         self.pieces: list[str] = []
         self.size = 0
-        self.before = 0  # characters that texts of its choice had said when it began
+        self.before = 0  # characters of the texts of its choice that had ended when it began
         self.done = False
         self.cited: list[ev.Source] = []
         self.head: dict[str, Any] | None = None  # of a detail of reasoning, that each of its words is said with
@@ -34,17 +34,17 @@ class Texts:
     def __init__(self) -> None:
         self._slots: dict[int, Slot] = {}
         self._first: dict[int, Slot] = {}  # by choice
-        self._sizes: Counter[int] = Counter()  # by choice: characters said
+        self._sizes: Counter[int] = Counter()  # by choice: characters of texts that have ended
 
     def add(self, index: int, slot: Slot) -> None:
         self._slots[index] = slot
         self._first.setdefault(slot.choice, slot)
         slot.before = self._sizes[slot.choice]
 
-    def say(self, slot: Slot, size: int) -> None:
-        """Note how much more a text says."""
-        slot.size += size
-        self._sizes[slot.choice] += size
+    def end(self, slot: Slot) -> None:
+        """A text (or a refusal, which says nothing here) is whole."""
+        slot.done = True
+        self._sizes[slot.choice] += slot.size
 
     def find(self, index: int | None) -> Slot | None:
         return None if index is None else self._slots.get(index)
