@@ -15,7 +15,7 @@ from penstock.input_limits import MAX_TOML_BYTES, MAX_TOML_KEY_PARTS
 
 # As many parts with a dot behind each. A part begins where no other does, so that no text is searched twice.
 _LONG_KEY = re.compile(
-    r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % MAX_TOML_KEY_PARTS  # noqa: UP031
+    r"""(?<![\w-])(?:(?:[\w-]++|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % MAX_TOML_KEY_PARTS  # noqa: UP031
 )
 
 

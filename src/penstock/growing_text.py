@@ -18,6 +18,9 @@ class GrowingText:
     def add(self, text: str) -> None:
         self._pieces.append(text)
 
+    def __bool__(self) -> bool:
+        return any(self._pieces)
+
     def __str__(self) -> str:
         if len(self._pieces) > 1:
             self._pieces = ["".join(self._pieces)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.input_limits import MAX_JSON_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Span: TypeAlias = tuple[int, int]
 MARK = "[secret]"
@@ -68,12 +68,7 @@ _TELLING = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authoriz
 def hide(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with a mark in place of whatever is or looks like a secret."""
     known = tuple(secrets)
-    for _ in range(_PASSES):
-        shown = _marked(text, _merged([*_form_spans(text, known), *_name_spans(text)]))
-        if shown == text:
-            break
-        text = shown
-    return text
+    return _repeated(text, lambda piece: [*_form_spans(piece, known), *_name_spans(piece)])
 
 
 def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
@@ -87,7 +82,7 @@ def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
     window = text[: limit + max(_LOOKAHEAD, *map(len, known), 0)]
     spans = [*_form_spans(window, known), *_name_spans(window), *_open_end(window)]
     shown = [(first, min(last, limit)) for first, last in _merged(spans) if first < limit]
-    return f"{_marked(text[:limit], shown)} … [{len(text) - limit} more characters]"
+    return f"{hide(_marked(text[:limit], shown), known)} … [{len(text) - limit} more characters]"
 
 
 def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
@@ -97,8 +92,10 @@ def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
     tokens of a known form.
     """
     text = data.decode("latin-1")
-    found = find(text, _spellings(secrets))
-    return _marked(text, found).encode("latin-1") if found else data
+    known = tuple(_spellings(secrets))
+    if not find(text, known):
+        return data
+    return _repeated(text, lambda piece: _form_spans(piece, known)).encode("latin-1")
 
 
 def hide_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
@@ -229,6 +226,17 @@ def _merged(spans: list[Span]) -> list[Span]:
         else:
             merged.append((first, last))
     return merged
+
+
+def _repeated(text: str, spans: Callable[[str], list[Span]]) -> str:
+    """The text with marks, searched again while there are new ones. Marks themselves are not searched."""
+    for _ in range(_PASSES):
+        pieces = text.split(MARK)
+        shown = [_marked(piece, _merged(spans(piece))) for piece in pieces]
+        if shown == pieces:
+            break
+        text = MARK.join(shown)
+    return text
 
 
 def _marked(text: str, spans: list[Span]) -> str:

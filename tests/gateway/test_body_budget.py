@@ -45,6 +45,18 @@ def stalled(seen: Seen) -> Reply:
     return made.stall(after=len(made.data) // 2)
 
 
+def silent(seen: Seen) -> Reply:
+    """The head of an answer, and nothing of it."""
+    return answer(seen).stall()
+
+
+def asking(url: str, body: bytes, *more: str) -> socket.socket:
+    """A connection that has sent a whole request."""
+    made = begin(url, "/v1/chat/completions", len(body), 0, *more)
+    made.sendall(body)
+    return made
+
+
 def chat(size: int, **more: Any) -> bytes:
     said = {"role": "user", "content": "x" * size}
     return json.dumps({"model": "openai-chat/text", "messages": [said], **more}).encode()
@@ -111,19 +123,40 @@ def test_the_largest_unfinished_body_is_refused(path: str, *, plain: bool) -> No
 
 
 def test_a_whole_body_is_refused_if_nothing_can_be_given_up() -> None:
-    """Requests that are being answered go on; one more is refused, until one of them is over."""
-    with gateway(stalled, serve=SMALL) as (running, _), ExitStack() as stack:
+    """Requests that wait for their provider go on; one more is refused, until one of them is over."""
+    with gateway(silent, serve=SMALL) as (running, _), ExitStack() as stack:
         whole = chat(150_000, stream=True)
-        client = stack.enter_context(httpx.Client(base_url=running.url, timeout=LIMIT))
-        turns = [stack.enter_context(client.stream("POST", "/v1/chat/completions", content=whole)) for _ in range(3)]
-        assert [turn.status_code for turn in turns] == [200] * 3
-        assert used(running) == 3 * len(whole)
-        assert client.post("/v1/chat/completions", content=whole).status_code == 503
+        turns = [stack.enter_context(asking(running.url, whole)) for _ in range(3)]
+        until(lambda: used(running) == 3 * len(whole))
+        assert httpx.post(f"{running.url}/v1/chat/completions", content=whole, timeout=LIMIT).status_code == 503
         assert used(running) == 3 * len(whole)
         turns[0].close()
         until(lambda: used(running) == 2 * len(whole))
-        with client.stream("POST", "/v1/chat/completions", content=whole) as turn:
+        stack.enter_context(asking(running.url, whole))
+        until(lambda: used(running) == 3 * len(whole))
+
+
+def test_a_body_counts_no_more_once_its_provider_answers() -> None:
+    """Long answers do not keep others from asking."""
+    with gateway(stalled, serve=SMALL) as (running, _), ExitStack() as stack:
+        whole = chat(150_000, stream=True)
+        client = stack.enter_context(httpx.Client(base_url=running.url, timeout=LIMIT))
+        for _ in range(6):
+            turn = stack.enter_context(client.stream("POST", "/v1/chat/completions", content=whole))
             assert turn.status_code == 200
+            until(lambda: used(running) == 0)
+
+
+def test_small_requests_pass_beside_large_ones() -> None:
+    """However much the others hold: a small body that has come whole is never refused."""
+    with gateway(silent, serve=SMALL) as (running, _), ExitStack() as stack:
+        whole, small = chat(150_000, stream=True), chat(10, stream=True)
+        for _ in range(3):
+            stack.enter_context(asking(running.url, whole))
+        until(lambda: used(running) == 3 * len(whole))
+        for _ in range(3):
+            stack.enter_context(asking(running.url, small + b" " * 50_000))
+        until(lambda: used(running) == 3 * (len(whole) + len(small) + 50_000))
 
 
 def test_one_body_of_the_largest_size_always_fits() -> None:
@@ -134,14 +167,13 @@ def test_one_body_of_the_largest_size_always_fits() -> None:
 
 
 def test_a_packed_body_counts_as_what_it_is_unpacked() -> None:
-    packed = gzip.compress(chat(180_000))
-    with gateway(stalled, serve=SMALL) as (running, _), ExitStack() as stack:
+    packed = gzip.compress(chat(180_000, stream=True))
+    with gateway(silent, serve=SMALL) as (running, _), ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(asking(running.url, packed, "content-encoding: gzip"))
+        until(lambda: used(running) > 360_000)
         client = stack.enter_context(httpx.Client(base_url=running.url, timeout=LIMIT))
         client.headers["content-encoding"] = "gzip"
-        asked = gzip.compress(chat(180_000, stream=True))
-        turns = [stack.enter_context(client.stream("POST", "/v1/chat/completions", content=asked)) for _ in range(2)]
-        assert [turn.status_code for turn in turns] == [200] * 2
-        assert used(running) > 360_000
         assert client.post("/v1/chat/completions", content=packed).status_code == 503
         bomb = gzip.compress(b" " * 200_001)
         assert client.post("/v1/chat/completions", content=bomb).status_code in {413, 503}
@@ -227,14 +259,14 @@ def test_a_body_that_nobody_reads_yet_waits_outside() -> None:
         first = chat(0, stream=True).ljust(100)
         connection.sendall(first)
         assert connection.recv(1)
-        until(lambda: used(running) == len(first))
+        until(lambda: used(running) == 0)  # its provider answers
         head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % (30 * MB)
         connection.settimeout(0.3)
         with pytest.raises(TimeoutError):
             connection.sendall(head + b"x" * (30 * MB))
         size = until(_unread)
         assert size <= HIGH_WATER_LIMIT + READ_SIZE
-        assert used(running) == len(first)
+        assert used(running) == 0
 
 
 def _unread() -> int:

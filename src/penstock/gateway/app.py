@@ -137,14 +137,14 @@ class App:
     ) -> None:
         serve = self.services.config.serve
         fault = await self._came(door.protocol, visit, refusal, receive, line)
-        make = await visit.offload(partial(door.instead, visit)) if door.instead and fault is None else None
-        if make is not None:
-            await self._said(Answer(door.protocol, make), None, visit, receive, send)
-            return
-        gone = Gone(receive, line)
+        gone, make = Gone(receive, line), None
+        out = Outlet(send, gone, every=serve.ping, limit=serve.write, line=line)
         try:
-            out = Outlet(send, gone, every=serve.ping, limit=serve.write, line=line)
-            if fault is not None:
+            if fault is None and door.instead is not None:
+                make = await self._instead(door.instead, visit, gone)
+            if make is not None:
+                pass  # see below: an answer in one piece has a watch of its own
+            elif fault is not None:
                 status, body, headers = refusing.refusal(door.protocol, fault)
                 await out.whole(status, body, headers)
             else:
@@ -153,8 +153,20 @@ class App:
         except asyncio.CancelledError:
             if not gone.caught():
                 raise
+            if gone.fault is not None and not out.begun:
+                await end_with(out, door.protocol, gone.fault)
         finally:
             gone.close()
+        if make is not None:
+            await self._said(Answer(door.protocol, make), None, visit, receive, send)
+
+    async def _instead(self, find: Callable[[Visit], Any], visit: Visit, gone: Gone) -> Any:
+        """What answers a visit that wants no turn, if it is such a one."""
+        self.services.answering.add(gone)
+        try:
+            return await visit.offload(partial(find, visit))
+        finally:
+            self.services.answering.discard(gone)
 
     async def _came(
         self, protocol: str, visit: Visit, refusal: Fault | None, receive: Receive, line: Line | None = None

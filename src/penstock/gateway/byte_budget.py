@@ -18,10 +18,10 @@ FRAMING = 64 * 1024  # bytes beside the largest message: frame headers, and what
 
 
 class ByteBudget:
-    """The bytes of all connections: WebSockets, or requests over HTTP."""
+    """The bytes of all connections: WebSockets, or requests over HTTP. Whoever holds no more than `spared` goes on."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, spared: int = -1) -> None:
+        self.limit, self._spared = limit, spared
         self.used = 0
         self._connections: set[ConnectionBytes] = set()
 
@@ -41,7 +41,7 @@ class ByteBudget:
         while more > 0 and self.used > self.limit:
             before = self.used
             most = max(self._connections, key=_spare, default=None)
-            if most is None or most.give_up is None:
+            if most is None or most.give_up is None or most.spare <= self._spared:
                 return
             most.give_up()
             if self.used >= before:

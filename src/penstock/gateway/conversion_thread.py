@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+
+from penstock.gateway.struct_types import build_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +29,7 @@ class ConversionThread:
         self._pool: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slot = asyncio.Semaphore(1)
+        self._modules = 0  # that were loaded when types were built
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` gives or raises. It sees the context variables of the caller."""
@@ -33,11 +38,14 @@ class ConversionThread:
             self._loop, self._slot = loop, asyncio.Semaphore(1)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "penstock-conversion")
+        if len(sys.modules) != self._modules:
+            build_types()
+            self._modules = len(sys.modules)
         slot = self._slot
         # Not left to the pool's own queue, which would hold the bodies of cancelled requests.
         await slot.acquire()
         try:
-            running = loop.run_in_executor(self._pool, contextvars.copy_context().run, work)
+            running = loop.run_in_executor(self._pool, contextvars.copy_context().run, partial(_finished, work))
         except BaseException:
             slot.release()
             raise
@@ -49,3 +57,10 @@ class ConversionThread:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
+
+
+def _finished(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except StopIteration as error:  # a future cannot hold one, and would never be done
+        raise RuntimeError("the conversion of a request stopped early") from error

@@ -61,6 +61,7 @@ class Passthrough:
         "_decoder",
         "_irregular",
         "_last",
+        "_over",
         "_protocol",
         "_reply",
         "_start",
@@ -78,6 +79,7 @@ class Passthrough:
         self._irregular = 0  # as `Decoder.irregular` at the last look
         self._suspect = False  # a frame that was counted there may still wait in the buffer
         self._last = b""
+        self._over = False  # an end was written: an error, or the last frame of the protocol
         self._start: AnyEvent | None = None
         self.withheld = 0
 
@@ -109,6 +111,7 @@ class Passthrough:
 
     def fail(self, fault: Fault) -> bytes:
         """The fault in the protocol's error form, behind whatever the upstream has sent."""
+        self._over = True
         pipe = frames(self._asked)
         begun = self._start if isinstance(self._start, Start) else Start()
         pipe.feed([begun])
@@ -123,8 +126,14 @@ class Passthrough:
         found = split_frames(self._buffer.clear())  # blank lines may stand before it
         kept = [frame for frame in found if is_complete(frame) and not is_error_frame(frame)]  # errors: see `_ended`
         self.withheld += len(found) - len(kept)
-        missing = self._reply is not None and self._reply.end_frame_missing
-        return b"".join([*kept, self._protocol.end_frame] if missing else kept)
+        rest = b"".join(kept)
+        if self._over or self._reply is None or not self._reply.end_frame_missing:
+            return rest
+        self._over = True
+        if rest:  # what follows must not become part of it
+            rest = rest.rstrip(b"\r\n") + b"\n\n"
+        has_end = any(mark in rest for mark in self._protocol.end_marks)
+        return rest if has_end else rest + self._protocol.end_frame
 
     # ── frames ────────────────────────────────────────────────────────────────────────────────────
 

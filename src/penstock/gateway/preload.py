@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from penstock.engines.naming import known
 from penstock.gateway.doors import DOORS, METHODS
+from penstock.gateway.struct_types import build_types
 from penstock.protocols import MODULES
 
 if TYPE_CHECKING:
@@ -33,24 +31,6 @@ def preload(config: Config, env: Mapping[str, str]) -> None:
         except Exception as error:  # noqa: BLE001 — whoever needs the module says what is wrong, and to whom
             log.debug("%s could not be imported at start-up: %s", name, error)
     build_types()
-
-
-def build_types() -> None:
-    """Have msgspec build what it knows of every Struct that is loaded. It does so at first use, and may crash there.
-
-    Large requests are converted in a thread while others are converted on the event loop.
-    """
-    waiting: list[type[msgspec.Struct]] = [msgspec.Struct]
-    seen: set[type[msgspec.Struct]] = set()
-    while waiting:
-        for one in type.__subclasses__(waiting.pop()):
-            if one not in seen:
-                seen.add(one)
-                waiting.append(one)
-    for one in seen:
-        if one.__module__.partition(".")[0] == "penstock":
-            with suppress(Exception):  # what cannot be built is never read either
-                msgspec.json.Decoder(one)
 
 
 def modules(config: Config, env: Mapping[str, str]) -> Iterator[str]:

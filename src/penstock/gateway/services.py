@@ -31,6 +31,7 @@ from penstock.gateway.errands import turned_away
 from penstock.gateway.estimating import Estimates
 from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
+from penstock.gateway.lines import SMALL
 from penstock.gateway.noting import row_of
 from penstock.gateway.refusing import STOPPING, status_of
 from penstock.gateway.revocation import Revocations
@@ -79,7 +80,7 @@ class Services:
         self.access = Access(self.config, self.env)
         self.revocations = Revocations(self.access)
         self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
-        self.body_bytes = ByteBudget(_body_total(self.config))
+        self.body_bytes = ByteBudget(_body_total(self.config), SMALL)
         self.limits = Limits(time.time, self.config.serve.streams)
         self.kept = kept or Kept(self.config, self.env, lambda: self.secrets)
         self.journal, self.metrics, self.recorder = self.kept.journal, self.kept.metrics, self.kept.recorder

@@ -113,6 +113,7 @@ class Turn:
         if asked.request.stream:
             self._out.prepare(asked.framing, (*asked.headers, *self._named()))
         reply = self.reply = await services.open(visit, asked, self)
+        visit.forget_body()  # it is converted and sent: long answers must not keep others from asking
         if self.tape is not None:
             self.tape.answered(reply, asked.protocol)
         if self.tap is not None:

@@ -12,13 +12,14 @@ _MORE = re.compile(r"[\w/%#?&=~-]*+")  # what continues an address; before anyth
 
 
 class GivenAddresses:
-    """Fed a text piece by piece. Addresses are known by length and checksum."""
+    """Fed a text piece by piece. Addresses in whole words are known by length and checksum; the last word, which may go
+    on, is searched each time.
+    """
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []  # not searched yet
-        self._tail = ""  # the last word so far, which may go on
+        self._pieces: list[str] = []  # not looked at yet
+        self._tail = ""  # the last word so far
         self._known: set[tuple[int, int]] = set()
-        self._in_tail: set[tuple[int, int]] = set()
 
     def add(self, text: str) -> None:
         self._pieces.append(text)
@@ -26,24 +27,32 @@ class GivenAddresses:
     def has(self, url: str) -> bool:
         """Whether the text so far gives that very address, and not only one that begins like it."""
         if self._pieces:
-            self._search()
-        key = (len(url), _checksum(url))
-        return key in self._known or key in self._in_tail
+            self._look()
+        return (len(url), _checksum(url)) in self._known or _mentions(self._tail, url)
 
-    def _search(self) -> None:
+    def _look(self) -> None:
         text = self._tail + "".join(self._pieces)
         self._pieces.clear()
         last = "" if text[-1:].isspace() else "".join(text.rsplit(maxsplit=1)[-1:])
-        self._tail = last[-2 * LONGEST :]
-        self._known |= addresses(text[: len(text) - len(self._tail)])
-        self._in_tail = addresses(self._tail)
+        self._tail = last[-2 * LONGEST :]  # so long that an address that begins before it ends inside of it
+        self._known |= addresses(text, len(text) - len(self._tail))
 
 
-def addresses(text: str) -> set[tuple[int, int]]:
-    """The length and checksum of every address in a text. One with a dot inside may also end before the dot."""
+def _mentions(text: str, url: str) -> bool:
+    at = text.find(url)
+    while at >= 0:
+        after = at + len(url)
+        if _end(text, after, len(text)) == after:
+            return True
+        at = text.find(url, at + 1)
+    return False
+
+
+def addresses(text: str, stop: int) -> set[tuple[int, int]]:
+    """The length and checksum of every address that begins before a place. One with a dot may also end before it."""
     made: set[tuple[int, int]] = set()
     end = nested = 0
-    for found in _START.finditer(text):
+    for found in _START.finditer(text, 0, stop):
         start = found.start()
         nested = nested + 1 if start < end else 0
         if nested <= _NESTED:

@@ -64,7 +64,9 @@ class Voices:
         del self._speaking[voice]
         while self._next_up[voice]:
             index = self._next_up[voice].popleft()
-            held = self._held.pop(index)
+            held = self._held.pop(index, None)
+            if held is None:  # opened twice
+                continue
             out += held
             if type(held[-1]) not in _ENDS:
                 self._speaking[voice] = index

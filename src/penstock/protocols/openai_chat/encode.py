@@ -156,6 +156,8 @@ class ChatEncoder(Encoder):
 
     def _text(self, event: ev.TextDelta) -> None:
         slot = self._slots[event.index]
+        if not slot.size:
+            self._texts.begin(slot)
         slot.size += len(event.text)
         logprobs = b"null" if event.logprobs is None else _encode(event.logprobs)
         self._send(slot.choice, b'{"content":%b}' % _encode(event.text), logprobs=logprobs)

@@ -22,7 +22,7 @@ class Slot:
         self.media = media
         self.pieces: list[str] = []
         self.size = 0
-        self.before = 0  # characters of the texts of its choice that had ended when it began
+        self.before = 0  # characters of the texts of its choice that had ended when it said its first words
         self.done = False
         self.cited: list[ev.Source] = []
         self.head: dict[str, Any] | None = None  # of a detail of reasoning, that each of its words is said with
@@ -39,6 +39,9 @@ class Texts:
     def add(self, index: int, slot: Slot) -> None:
         self._slots[index] = slot
         self._first.setdefault(slot.choice, slot)
+
+    def begin(self, slot: Slot) -> None:
+        """A text says its first words."""
         slot.before = self._sizes[slot.choice]
 
     def end(self, slot: Slot) -> None:

@@ -151,7 +151,9 @@ class Output:
         ended, self._ended = self._ended, {}
         for index, entry in sorted(ended.items()):
             del self._waiting[index]
-            self._groups.pop((entry.item["type"], entry.group), None)
+            key = (entry.item["type"], entry.group)
+            if self._groups.get(key) is entry:
+                del self._groups[key]
             self.end(entry, **({"status": status} if "status" in entry.item else {}))
 
     def joinable(self, kind: str, group: str) -> Entry | None:
