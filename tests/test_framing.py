@@ -169,7 +169,9 @@ SSE_CASES: dict[str, tuple[bytes, list[Frame]]] = {
 }
 
 
-@pytest.mark.parametrize("case", SSE_CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=pytest.mark.slow if name == "many comments" else []) for name in SSE_CASES]
+)
 def test_sse(case: str) -> None:
     body, expected = SSE_CASES[case]
     assert reference(body)[0] == expected

@@ -20,7 +20,7 @@ def proving(case: Case, *more: str) -> object:
 
 CASES = cases()
 STREAMED = [case for case in CASES if case.streamed]
-MANY = 60  # places at which a case is cut in two in the fast suite; the slow one cuts at all
+MANY = 30  # places at which a case is cut in two in the fast suite; the slow one cuts at all
 OUTPUTS = [proving(case, target) for case in CASES for target in case.outputs()]
 
 
