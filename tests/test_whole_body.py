@@ -100,6 +100,34 @@ def test_what_anthropic_extras_may_be(events: list[Any]) -> None:
     assert body["stop_reason"] == "end_turn"
 
 
+@pytest.mark.parametrize(
+    "details",
+    [
+        1.5,
+        "a",
+        ["a"],
+        [None],
+        {"type": "reasoning.text"},
+        [{}],
+        [{"text": 5}],
+        [{"text": 5}, {"text": "a"}],
+        [{"text": None}],
+    ],
+)
+@pytest.mark.parametrize("place", ["start", "end", "both"])
+def test_what_reasoning_details_may_be(details: Any, place: str) -> None:
+    """Extras may hold anything. Details that are no objects are left out, in the stream as in the body."""
+    extra = {"openai-chat": {"reasoning_details": details}}
+    events = [
+        ev.Start(), ev.ReasoningStart(0, extra=extra if place != "end" else None), ev.ReasoningDelta(0, "thought"),
+        ev.ReasoningDelta(0, " twice"), ev.ReasoningEnd(0, extra=extra if place != "start" else None),
+        ev.TextStart(1), ev.TextDelta(1, "hi"), ev.TextEnd(1), ev.Finish("stop"),
+    ]  # fmt: skip
+    message = msgspec.json.decode(body_of("openai-chat", events))["choices"][0]["message"]
+    assert (message["content"], message["reasoning_content"]) == ("hi", "thought twice")
+    assert all(isinstance(detail, dict) for detail in message.get("reasoning_details", []))
+
+
 # ── whoever calls `body` gets a typed error ───────────────────────────────────────────────────────
 
 

@@ -92,7 +92,7 @@ def _details(details: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
         last = details[-1] if details else {}
         if details and all(last.get(key) == one.get(key) for key in ("type", "index", "id")):
             for key in ("text", "summary"):
-                if key in one:
+                if isinstance(one.get(key), str) and isinstance(last.get(key, ""), str | GrowingText):
                     grow(last, key, one.pop(key))
             last.update(one)
         else:
