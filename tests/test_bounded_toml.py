@@ -25,8 +25,9 @@ QUICK = 2.0  # seconds; tomllib takes twenty for the same
 
 @pytest.mark.parametrize(
     "text",
-    [f"\n{LONG} = 1\n", f"\n[{LONG}]\n", f"\n[[{LONG}]]\n", f"\nx = {{ {LONG} = 1 }}\n", "\n" + " . ".join(['"a"'] * 20_000) + " = 1"],
-    ids=["key", "table", "array of tables", "inline table", "quoted"],
+    [f"\n{LONG} = 1\n", f"\n[{LONG}]\n", f"\n[[{LONG}]]\n", f"\nx = {{ {LONG} = 1 }}\n", "\n" + " . ".join(['"a"'] * 20_000) + " = 1",
+     "\n" + ".".join(['"\\""'] * 20_000) + " = 1"],
+    ids=["key", "table", "array of tables", "inline table", "quoted", "escaped quotes"],
 )  # fmt: skip
 def test_a_key_of_many_parts_is_refused_at_once(text: str, tmp_path: Path) -> None:
     place = tmp_path / "penstock.toml"
@@ -42,7 +43,7 @@ def test_a_key_of_many_parts_is_refused_at_once(text: str, tmp_path: Path) -> No
     assert time.process_time() - began < QUICK
 
 
-@pytest.mark.parametrize("char", ["a", ".", '"', "'", "[", '"a".', "a. ", " ", "a.", '".'])
+@pytest.mark.parametrize("char", ["a", ".", '"', "'", "[", '"a".', "a. ", " ", "a.", '".', '\\"', '"\\"".'])
 def test_looking_at_a_text_takes_linear_time(char: str) -> None:
     text = "# " + char * (MAX_TOML_BYTES // len(char) - 2)
     began = time.process_time()

@@ -253,6 +253,7 @@ def test_many_unfinished_bodies_leave_memory_bounded(tmp_path: Path) -> None:
         assert httpx.post(f"{running.base}/v1/chat/completions", json=asked, timeout=LIMIT).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_body_that_nobody_reads_yet_waits_outside() -> None:
     """A second request on a connection whose first is being answered: the server reads only a little of its body."""
     with gateway(stalled) as (running, _), begin(running.url, "/v1/chat/completions", 100, 0) as connection:

@@ -104,6 +104,30 @@ def test_a_finished_answer_ends_though_the_connection_stays_open(protocol: str, 
         assert (row.status, row.finish) == ("finish", "stop")
 
 
+UNFINISHED = {
+    "openai-chat": [
+        b"data: [DONE]\n", b"data: [DONE]",
+        b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":9,"total_tokens":16}}\n',
+        b": a comment\n", b'data: {"id":"c","cho',
+    ],
+    "anthropic": [b'event: message_stop\ndata: {"type":"message_stop"}\n', b"event: message_stop\n", b": a comment"],
+}  # fmt: skip
+
+
+@pytest.mark.finding("REL-7")
+@pytest.mark.parametrize(("protocol", "tail"), [(name, tail) for name, row in UNFINISHED.items() for tail in row])
+def test_the_last_frame_is_no_part_of_the_one_before(protocol: str, tail: bytes) -> None:
+    """A provider stops in the middle of a frame after it has said how the answer ends."""
+    with open_socket(protocol, FINISHED[protocol] + tail) as (running, _):
+        text, _, _ = asyncio.run(asyncio.wait_for(_asked(running.url, protocol, f"{protocol}/text"), 8))
+    frames = [frame.splitlines() for frame in text.split("\n\n") if frame]
+    data = [[line for line in lines if line.startswith("data")] for lines in frames]
+    assert all(len(lines) <= 1 for lines in data)
+    assert [END_MARKS[protocol] in lines for lines in frames].count(True) == 1
+    for lines in data:
+        assert not lines or lines[0] == "data: [DONE]" or json.loads(lines[0][6:])
+
+
 @pytest.mark.finding("REL-7")
 def test_usage_that_comes_after_the_finish_is_counted() -> None:
     usage = sse({"id": "c", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 16}})

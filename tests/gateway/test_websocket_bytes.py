@@ -160,6 +160,7 @@ def test_more_than_may_wait_is_not_read(*, plain: bool) -> None:
         until(lambda: budget.used == 0)
 
 
+@pytest.mark.slow
 def test_too_much_on_all_connections_closes_the_largest() -> None:
     serve = Serve(pace=0.0, body=200_000, websocket_total=500_000)
     with gateway(stalled, serve=serve) as (running, _), ExitStack() as stack:
