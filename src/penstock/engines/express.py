@@ -99,11 +99,12 @@ class Express:
             return None
         if start:
             chunk = chunk[start:]
-        words = _as_they_stand(self._words(chunk.split(b"\n")[:-1:2], chunk))  # one byte is found faster than two
-        if not words:
+        words = self._words(chunk.split(b"\n")[:-1:2], chunk)  # one byte is found faster than two
+        texts = _texts(words)
+        if not texts:
             return None
-        size = sum(map(len, words)) + len(words) * len(self._between)
-        return Run(self._part.delta, self._part.index, _spelt(words)), start + size
+        size = sum(map(len, words[: len(texts)])) + len(texts) * len(self._between)
+        return Run(self._part.delta, self._part.index, texts), start + size
 
     def _words(self, lines: list[bytes], chunk: bytes) -> list[bytes]:
         """What the frames that a chunk begins with say. `lines` is every other line of it."""
@@ -148,25 +149,21 @@ def express(parser: Any, decoder: Decoder, after: Any) -> Express | None:
     return Express(parser, decoder, after) if isinstance(after, Guard) and hasattr(parser, "idle") else None
 
 
-def _as_they_stand(words: list[bytes]) -> list[bytes]:
-    """The texts, up to the first that is none: empty, or no inside of a JSON string."""
+def _texts(words: list[bytes]) -> list[bytes]:
+    """The texts in their shortest spelling, up to the first that is none: empty, or no inside of a JSON string."""
     joined = b"".join(words)
     if joined.isascii() and b"" not in words and plain(joined.decode()):
         return words  # mostly: one look at all of it is cheaper than one at each
-    for number, one in enumerate(words):
+    made: list[bytes] = []
+    for one in words:
         try:
-            if not _string(b'"%b"' % one):
-                return words[:number]
+            text = _string(b'"%b"' % one)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return words[:number]
-    return words
-
-
-def _spelt(words: list[bytes]) -> list[bytes]:
-    """The same, each letter written in the shortest way."""
-    if b"\\" not in b"".join(words):
-        return words
-    return [_encode(_string(b'"%b"' % one))[1:-1] if b"\\" in one else one for one in words]
+            break
+        if not text:
+            break
+        made.append(_encode(text)[1:-1] if b"\\" in one else one)
+    return made
 
 
 def _text(words: bytes) -> str:

@@ -6,6 +6,7 @@ Leans on the parsers it chooses from. The content of a stream decides; where it 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from penstock.framing.eventstream import PRELUDE, EventStreamParser, prelude_length
@@ -42,6 +43,7 @@ _FIRST_LINE = re.compile(rb"(?:data|event|id|retry|):|data[\r\n]")
 _LATER_LINE = re.compile(rb"[\r\n](?:data|event):")  # after a line we do not know, as in a stream joined midway
 
 
+@lru_cache(100)
 def named_framing(content_type: str) -> str | None:
     """The framing that a content type names; None for those that may be several."""
     return _TYPES.get(content_type.partition(";")[0].strip().lower())

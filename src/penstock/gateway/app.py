@@ -16,7 +16,7 @@ from penstock import events as ev
 from penstock.errors import PenstockError
 from penstock.gateway import refusing
 from penstock.gateway.answers import Answer
-from penstock.gateway.bodies import read_into, read_small
+from penstock.gateway.bodies import read_into
 from penstock.gateway.cancel import Gone, Stoppable
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.doors import Visit
@@ -148,8 +148,12 @@ class App:
                 status, body, headers = refusing.refusal(door.protocol, fault)
                 await out.whole(status, body, headers)
             else:
-                with self.services.revocations.guard(visit.caller, gone.end_with):
-                    await Turn(self.services, door, visit, out).run(gone)
+                turn = Turn(self.services, door, visit, out)
+                if visit.caller.key_hash:
+                    with self.services.revocations.guard(visit.caller, gone.end_with):
+                        await turn.run(gone)
+                else:  # there is no key that could be revoked
+                    await turn.run(gone)
         except asyncio.CancelledError:
             if not gone.caught():
                 raise
@@ -176,11 +180,13 @@ class App:
         if refusal is not None:
             self.services.away(visit, protocol, refusal)
             return refusal
+        small = line.take_body(serve.body) if line is not None and "content-encoding" not in visit.headers else None
+        if small is not None:
+            visit.raw = small
+            visit.count_body(self.services.body_bytes)
+            return None
         try:
-            if line is not None and line.has_small_body(serve.body) and "content-encoding" not in visit.headers:
-                await read_small(visit, receive, self.services.body_bytes)
-            else:
-                await self._read(visit, receive)
+            await self._read(visit, receive)
         except PenstockError as error:
             fault = refusing.fault_of(error)
             self.services.away(visit, protocol, fault)

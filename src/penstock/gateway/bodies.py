@@ -56,14 +56,6 @@ async def read_into(
         account.begin(len(visit.raw))
 
 
-async def read_small(visit: Visit, receive: Receive, budget: ByteBudget) -> None:
-    """Read the body of a visit that has come whole, and counts in the budget as those of `read_into` do."""
-    message = await receive()
-    _check_present(message)
-    visit.raw = message.get("body", b"")
-    visit.count_body(budget)
-
-
 def _limit_reading(account: ConnectionBytes, reading: Stoppable) -> None:
     """Have the current task stop reading, with `FULL`, when all bodies are too large and this is the largest."""
     task = asyncio.current_task()

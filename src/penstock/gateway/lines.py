@@ -43,9 +43,14 @@ class Line:
         """Whether a `send` is uvicorn's own: what somebody has put around it must see the head and the end."""
         return getattr(send, "__self__", None) is self._cycle
 
-    def has_small_body(self, limit: int) -> bool:
-        """Whether the whole body has come, is small, and not over a limit: `receive` gives it without waiting."""
-        return not self._cycle.more_body and len(self._cycle.body) <= min(SMALL, limit)
+    def take_body(self, limit: int) -> bytes | None:
+        """The body, where it has come whole, is small, and not over a limit; else None: `receive` it."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or len(cycle.body) > min(SMALL, limit):
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()  # as `receive` does
+        return body
 
     def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """The head of a stream, which leaves with what follows it. False: `send` it."""

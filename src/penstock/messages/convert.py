@@ -122,7 +122,7 @@ def state_keys(request: rq.Request, source: str, **options: Unpack[ConvertOption
 
     For stores that must not be read while a request is converted: `convert_request` then reads none.
     """
-    if not any(message.role == "assistant" for message in request.messages):
+    if not [message for message in request.messages if message.role == "assistant"]:
         return []  # nobody has answered yet
     return state.keys_of(_without_host_forms(request, source, options))
 
