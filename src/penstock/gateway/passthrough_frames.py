@@ -98,11 +98,10 @@ def split_frames(data: bytes) -> list[bytes]:
 
 def remove_usage_frames(data: bytes) -> bytes:
     """The data without Chat chunks that only report the usage. Frames that cannot be such are not looked at."""
-    many = sum(map(data.count, _NO_CHOICES))
-    if not many:
+    if not any(name in data for name in _NO_CHOICES):
         return data
     start, end = 0, len(data)
-    if many == 1:
+    if sum(map(data.count, _NO_CHOICES)) == 1:
         place = max(map(data.find, _NO_CHOICES))
         start, end = _last_end(data[:place]), _next_end(data, place)
     kept = [frame for frame in split_frames(data[start:end]) if not is_usage_frame(frame)]
