@@ -13,9 +13,10 @@ from typing import Any
 from penstock.errors import InputError
 from penstock.input_limits import MAX_TOML_BYTES, MAX_TOML_KEY_PARTS
 
-# What a line is made of. A quote that is never closed is the group `other`, and ends the look at its line.
+# What a line is made of. A quote that is never closed goes to the end of the line.
 _TOKEN = re.compile(
-    r"""(?P<part>[\w-]++|"[^"\\]*+(?:\\.[^"\\]*+)*"|'[^']*+')|(?P<dot>\.)|(?P<space>[ \t]++)|(?P<other>.)""", re.DOTALL
+    r"""(?P<part>[\w-]++|"[^"\\]*+(?:\\.[^"\\]*+)*"?|'[^']*+'?)|(?P<dot>\.)|(?P<space>[ \t]++)|(?P<other>.)""",
+    re.DOTALL,
 )
 
 
@@ -52,7 +53,7 @@ def _has_long_key(line: str) -> bool:
             if dots >= MAX_TOML_KEY_PARTS:
                 return True
         elif token.lastgroup == "other":
-            if token[0] in "\"'#":
+            if token[0] == "#":
                 return False
             dots = 0
     return False

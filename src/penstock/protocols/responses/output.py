@@ -151,7 +151,7 @@ class Output:
         ended, self._ended = self._ended, {}
         for index, entry in sorted(ended.items()):
             del self._waiting[index]
-            key = (entry.item["type"], entry.group)
+            key = (str(entry.item["type"]), entry.group)
             if self._groups.get(key) is entry:
                 del self._groups[key]
             self.end(entry, **({"status": status} if "status" in entry.item else {}))
@@ -170,7 +170,7 @@ class Output:
                 self.close(voice)
             entry.closed = len(entry.voices)
         if not entry.voices:
-            self._waiting[entry.index] = self._groups[entry.item["type"], entry.group] = entry
+            self._waiting[entry.index] = self._groups[str(entry.item["type"]), entry.group] = entry
         self._ended.pop(entry.index, None)
         entry.open += 1
         voice = Voice(entry, form)
