@@ -257,18 +257,10 @@ class Decoder:
             "wrong-shape", "a payload could not be read to its end: part of it has an unexpected shape"
         )
 
-    def _fitted(self, value: Any) -> tuple[Any, list[str]]:
-        """A payload of this protocol, and the paths of what was left out of it."""
-        shape = self.shape_of(value)
-        try:
-            return fit(value, shape) if self.prune else (msgspec.convert(value, shape), [])
-        except UnicodeEncodeError:  # half a character where nothing can be waited for
-            value = clean(value)
-            return fit(value, shape) if self.prune else (msgspec.convert(value, shape), [])
-
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:
-            payload, dropped = self._fitted(value)
+            shape = self.shape_of(value)
+            payload, dropped = fit(value, shape) if self.prune else (msgspec.convert(value, shape), [])
         except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
             kind = text(as_object(value), "type")
             self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or kind)

@@ -122,12 +122,18 @@ def _integer(digits: str) -> int | float:
 def fit(value: Any, shape: Any) -> tuple[Any, list[str]]:
     """Convert a loose value to a shape, leaving out the fields that do not fit; gives their paths too.
 
-    Raises `msgspec.ValidationError` when the value itself is of another shape.
+    Where half a character cannot be converted, all of them are replaced. Raises `msgspec.ValidationError` when the
+    value itself is of another shape.
     """
     dropped: list[str] = []
+    is_clean = False
     while True:
         try:
             return msgspec.convert(value, shape, strict=False), dropped
+        except UnicodeEncodeError:
+            if is_clean:
+                raise
+            value, is_clean = clean(value), True
         except msgspec.ValidationError as error:
             path = _PATH.search(str(error))
             if path is None or len(dropped) >= _TRIES or not _drop(value, path[1]):

@@ -140,20 +140,12 @@ class App:
         gone, make = Gone(receive, line), None
         out = Outlet(send, gone, every=serve.ping, limit=serve.write, line=line)
         try:
-            if fault is None and door.instead is not None:
-                make = await self._instead(door.instead, visit, gone)
-            if make is not None:
-                pass  # see below: an answer in one piece has a watch of its own
-            elif fault is not None:
+            if fault is not None:
                 status, body, headers = refusing.refusal(door.protocol, fault)
                 await out.whole(status, body, headers)
-            else:
-                turn = Turn(self.services, door, visit, out)
-                if visit.caller.key_hash:
-                    with self.services.revocations.guard(visit.caller, gone.end_with):
-                        await turn.run(gone)
-                else:  # there is no key that could be revoked
-                    await turn.run(gone)
+            elif door.instead is None or (make := await self._instead(door.instead, visit, gone)) is None:
+                with self.services.revocations.guard(visit.caller, gone.end_with):
+                    await Turn(self.services, door, visit, out).run(gone)
         except asyncio.CancelledError:
             if not gone.caught():
                 raise
@@ -161,7 +153,7 @@ class App:
                 await end_with(out, door.protocol, gone.fault)
         finally:
             gone.close()
-        if make is not None:
+        if make is not None:  # an answer in one piece, which watches over its client itself
             await self._said(Answer(door.protocol, make), None, visit, receive, send)
 
     async def _instead(self, find: Callable[[Visit], Any], visit: Visit, gone: Gone) -> Any:

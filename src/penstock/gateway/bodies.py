@@ -35,11 +35,11 @@ PIECE = 2**18  # bytes that are unpacked at once, so that other requests go on m
 async def read_into(
     visit: Visit, receive: Receive, reading: Stoppable, budget: ByteBudget, *, limit: int, patience: float
 ) -> None:
-    """Read the body of a visit. It counts in the budget from its first byte until `visit.forget_body` is called.
+    """Read the body of a visit. It counts in the budget from its first byte until `Visit.forget_body` is called.
 
     `reading` ends it, from outside or when the budget is used up.
     """
-    account = visit.account = budget.connect(limit, limit)
+    account = budget.connect(limit, limit)
     _limit_reading(account, reading)
     try:
         raw = await body_of(receive, limit, patience, account)
@@ -51,9 +51,8 @@ async def read_into(
             raise
         raise StreamFault(reading.fault or STOPPING) from None
     finally:
-        account.give_up = None
-        account.deliver(len(visit.raw))
-        account.begin(len(visit.raw))
+        account.close()
+    visit.count_body(budget)
 
 
 def _limit_reading(account: ConnectionBytes, reading: Stoppable) -> None:

@@ -159,7 +159,7 @@ class CitationLinks:
             if self._due:
                 pieces += (text[at:cut], " ", self._links(), "" if text[cut : cut + 1].isspace() else " ")
                 at = cut
-        self._hear(text)
+        self._add_text(text)
         self._sizes[part] = before + len(text)
         self._fall_due(part, self._sizes[part])
         return ev.TextDelta(part, "".join((*pieces, text[at:])), delta.logprobs) if pieces else delta
@@ -257,9 +257,9 @@ class CitationLinks:
             for delta in self._unread:
                 self._sizes[delta.index] = self._sizes.get(delta.index, 0) + len(delta.text)
             self._unread.clear()
-            self._hear(text)
+            self._add_text(text)
             self._prose.read(text)
 
-    def _hear(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         self._spoken = True
         self._given.add(text)

@@ -56,12 +56,12 @@ def addresses(text: str, stop: int) -> set[tuple[int, int]]:
         start = found.start()
         nested = nested + 1 if start < end else 0
         if nested <= _NESTED:
-            end = max(end, _note(text, start, made))
+            end = max(end, _add_beginning_at(start, text, made))
     return made
 
 
-def _note(text: str, start: int, made: set[tuple[int, int]]) -> int:
-    """Note the addresses that begin there, and give the end of the longest."""
+def _add_beginning_at(start: int, text: str, made: set[tuple[int, int]]) -> int:
+    """Add the addresses that begin there, and give the end of the longest."""
     limit = min(start + LONGEST, len(text))
     at, checksum = start, 0
     while at < limit:

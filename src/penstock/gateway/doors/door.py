@@ -9,6 +9,7 @@ import random
 import time
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl
 
@@ -27,7 +28,7 @@ from penstock.providers.clients import PLAIN
 from penstock.reading import read_deep
 
 if TYPE_CHECKING:
-    from penstock.gateway.byte_budget import ByteBudget, ConnectionBytes
+    from penstock.gateway.byte_budget import ByteBudget
     from penstock.gateway.conversion_thread import ConversionThread
     from penstock.pick import Object
     from penstock.providers.clients import Client
@@ -42,8 +43,8 @@ _ids = random.Random()  # noqa: S311 — names, no secrets: asking the system fo
 class Visit:
     """A request as it came. `params` are what the path says, `caller` is who was let in."""
 
-    __slots__ = ("_counted", "account", "budget", "caller", "client", "errand", "headers", "id", "method", "params",
-                 "path", "query_string", "raw", "services", "started")  # fmt: skip
+    __slots__ = ("_stop_counting", "caller", "client", "errand", "headers", "id", "method", "params", "path",
+                 "query_string", "raw", "services", "started")  # fmt: skip
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope["method"]
@@ -52,9 +53,7 @@ class Visit:
         self.headers = read_headers(scope["headers"])
         self.params: dict[str, str] = {}
         self.raw = b""
-        self.account: ConnectionBytes | None = None  # which counts its bytes; of a small one,
-        self.budget: ByteBudget | None = None  # what counts them itself
-        self._counted = 0
+        self._stop_counting: Callable[[], None] | None = None  # of its body
         self.caller: Any = None
         self.client: Client = PLAIN
         self.services: Any = None  # of the gateway that let it in
@@ -69,17 +68,18 @@ class Visit:
 
     def count_body(self, budget: ByteBudget) -> None:
         """Count the body, which has come whole, among those that the gateway holds."""
-        self.budget, self._counted = budget, len(self.raw)
-        budget.change(self._counted)
+        size = len(self.raw)
+        budget.change(size)
+        self._stop_counting = partial(budget.change, -size)
 
     def forget_body(self) -> None:
-        """The request is over: its body counts no more among those that the gateway holds."""
-        if self.budget is not None:
-            self.budget.change(-self._counted)
-            self.budget = None
-        account, self.account = self.account, None
-        if account is not None:
-            account.close()
+        """The body counts no more among those that the gateway holds."""
+        self.hand_over_body()()
+
+    def hand_over_body(self) -> Callable[[], None]:
+        """What has the body count no more: for work that goes on when the request is over."""
+        stop, self._stop_counting = self._stop_counting, None
+        return stop or _nothing
 
     async def offload(self, work: Callable[[], T]) -> T:
         """Have something done with the body: at once if it is small, in a thread if it is large."""
@@ -108,6 +108,10 @@ class Visit:
         if value is None:
             raise InputError(f"the body is not JSON: {_shown(self.raw)}")
         return value
+
+
+def _nothing() -> None:
+    pass
 
 
 class Asked(msgspec.Struct):

@@ -173,15 +173,14 @@ async def begun(services: Services, visit: Visit) -> bytes | Flow:
         raise StreamFault(unknown_model(ValueError(f"{asked.request.model!r} is no model that is known here")))
     keep(shell(asked, "queued"))
 
-    account, visit.account = visit.account, None  # its body is held longer than the client's own request
+    forget_body = visit.hand_over_body()  # it is held longer than the client's own request
 
     async def work(live: Live) -> None:
         live.response = {**live.response, "status": "in_progress"}
         try:
             await inside.run(Door("responses", lambda _: asked), visit, live.send, live.off, begun=True)
         finally:
-            if account is not None:
-                account.close()
+            forget_body()
         if live.response["status"] in _BEGUN:
             lost = {"status": "failed", "error": _LOST} if services.stopped else {"status": "cancelled"}
             keep({**live.response, **lost})
