@@ -8,7 +8,6 @@ Both are started several times, because where a process happens to put its memor
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import provider_streams
 from benchmarks.against_traffic import AT_ONCE, HOST, PAIRS, Pair, ask, run
 from benchmarks.gateway import Process, port
+from benchmarks.reading_cost import SIZE, nanoseconds
 from benchmarks.timing import Section, Times, table
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS, STREAMS = 24, 100
 STARTS = 4  # of both gateways; the rounds are divided among them
+FRAME_ROUNDS = 3  # of each start of the gateways that count what frames cost
 LIMIT = 0.05
 OLD, NEW = "old", "new"
 CONFIG = """
@@ -83,9 +84,10 @@ def _pin(pid: int, core: int) -> None:
 
 @dataclass
 class Gateways:
-    """Both, running: side → its process and its port."""
+    """Both, running: side → its process and its port. `counts`: side → where it counts what frames cost, if it does."""
 
     sides: dict[str, tuple[Process, int]]
+    counts: dict[str, Path]
 
     def measure(self, side: str, pair: Pair, shape: str, streams: int) -> float:
         """CPU seconds for each stream of a round."""
@@ -94,10 +96,16 @@ class Gateways:
         run(ask(at, pair, shape, streams))
         return (cpu(process.pid) - before) / streams
 
+    def measure_frames(self, side: str, pair: Pair, shape: str, streams: int) -> float:
+        """CPU µs for the frames of each stream of a round."""
+        before = nanoseconds(self.counts[side])
+        self.measure(side, pair, shape, streams)
+        return (nanoseconds(self.counts[side]) - before) / streams / 1000
+
 
 @contextmanager
-def gateways(old_tree: Path) -> Iterator[Gateways]:
-    """The upstream and both gateways, started and stopped."""
+def gateways(old_tree: Path, *, counting: bool = False) -> Iterator[Gateways]:
+    """The upstream and both gateways, started and stopped. `counting`: they count what frames cost."""
     with ExitStack() as stack:
 
         def started(*words: str, **more: Any) -> Process:
@@ -108,16 +116,22 @@ def gateways(old_tree: Path) -> Iterator[Gateways]:
         up = port()
         _pin(started("-m", "benchmarks.against_traffic", str(up)).pid, 1)
         sides: dict[str, tuple[Process, int]] = {}
+        counts: dict[str, Path] = {}
         for side, tree in ((OLD, old_tree), (NEW, ROOT)):
             data = stack.enter_context(tempfile.TemporaryDirectory())
             file, at = Path(data, "penstock.toml"), port()
             file.write_text(CONFIG.format(base=f"http://{HOST}:{up}/v1"))
             env = {"PENSTOCK_DATA": data, "PYTHONPATH": str(tree / "src"), "PYTHONHASHSEED": "0"}
-            words = ("-m", "penstock", "serve", "--config", str(file), "--port", str(at))
+            program = ["penstock"]
+            if counting:
+                counts[side] = Path(data, "frames")
+                counts[side].write_bytes(bytes(SIZE))
+                program = ["benchmarks.reading_cost", str(counts[side])]
+            words = ("-m", *program, "serve", "--config", str(file), "--port", str(at))
             made = started(*words, said="listening", env=env)
             _pin(made.pid, 0)
             sides[side] = (made, at)
-        yield Gateways(sides)
+        yield Gateways(sides, counts)
 
 
 @contextmanager
@@ -153,7 +167,7 @@ class Figures:
     def __init__(self, keys: list[Key]) -> None:
         self.keys = keys
         self.starts: list[dict[Key, Times]] = []
-        self.frame_costs: dict[str, float] = {}
+        self.frame_costs: dict[Key, float] = {}
 
     def ratio(self, key: Key) -> float:
         """How many times the CPU of the old one: the median of each start's calmest quarter."""
@@ -176,18 +190,16 @@ class Figures:
         self.starts.append({key: Times(found) for key, found in spent.items()})
 
 
-def frame_costs(old_tree: Path) -> dict[str, float]:
-    """By dialect and shape, how many µs more the new one spends on the frames of a stream that it passes through."""
-    spent: dict[str, list[dict[str, float]]] = {OLD: [], NEW: []}
-    for _ in range(STARTS):
-        for side, tree in ((OLD, old_tree), (NEW, ROOT)):
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.reading_cost"], cwd=ROOT, capture_output=True, check=True,
-                env={**os.environ, "PYTHONPATH": str(tree / "src")},
-            )  # fmt: skip
-            spent[side].append(json.loads(done.stdout))
-    best = {side: {key: min(one[key] for one in found) for key in found[0]} for side, found in spent.items()}
-    return {key: best[NEW][key] - best[OLD][key] for key in best[NEW]}
+def frame_costs(old_tree: Path, keys: list[Key], streams: int) -> dict[Key, float]:
+    """How many µs more the new gateway spends on the frames of a stream that it passes through."""
+    keys = [(name, shape) for name, shape in keys if PAIRS[name].passed_through]
+    spent: dict[Key, dict[str, list[float]]] = {key: {OLD: [], NEW: []} for key in keys}
+    for _ in range(STARTS if keys else 0):
+        with gateways(old_tree, counting=True) as made:
+            for name, shape in keys * (1 + FRAME_ROUNDS):
+                for side in (OLD, NEW):
+                    spent[name, shape][side].append(made.measure_frames(side, PAIRS[name], shape, streams))
+    return {key: min(found[NEW]) - min(found[OLD]) for key, found in spent.items()}
 
 
 class Progress:
@@ -209,7 +221,7 @@ def measured(revision: str, keys: list[Key], rounds: int, streams: int) -> Figur
     """All figures: several starts, each with its share of the rounds."""
     made, progress = Figures(keys), Progress(rounds)
     with checked_out(revision) as tree, own_core():
-        made.frame_costs = frame_costs(tree)
+        made.frame_costs = frame_costs(tree, keys, streams)
         for number in range(min(STARTS, rounds)):
             share = rounds // STARTS + (number < rounds % STARTS)
             with gateways(tree) as both:
@@ -227,8 +239,8 @@ def report(
     for name, shape in keys:
         ratio, (old, new) = found.ratio((name, shape)), (found.micros((name, shape), side) for side in (OLD, NEW))
         assert math.isfinite(ratio)
-        # What the frames cost was measured apart, so it is taken off the ratio as a share of the old gateway's time.
-        frames = found.frame_costs[f"{PAIRS[name].provider}-{shape}"] if PAIRS[name].passed_through else 0.0
+        # What the frames cost was counted in other runs: it is taken off the ratio as a share of the old one's time.
+        frames = found.frame_costs.get((name, shape), 0.0)
         rest = ratio - frames / old
         slower = rest > 1 + limit
         figures = [f"{old:.0f}", f"{new:.0f}", f"{ratio:.3f}", f"{frames:+.0f}" if frames else "", f"{rest:.3f}"]
@@ -243,7 +255,7 @@ def report(
 CPU µs for a stream of {provider_streams.DELTAS} deltas (best round); ratio: median of the calmest quarter of
 {rounds} rounds of {streams} streams, {AT_ONCE} at once, in turn. `python -m benchmarks.gateway --against {revision}`.
 *frames*: what the new one spends more on reading the frames that it passes through, and on choosing their bytes
-(`python -m benchmarks.reading_cost` with either revision); *without them*: the ratio but for that, which has the limit.
+(counted in running gateways by `benchmarks.reading_cost`); *without them*: the ratio but for that, which has the limit.
 
 {table(head, rows)}
 

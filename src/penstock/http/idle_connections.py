@@ -1,6 +1,7 @@
 """Idle upstream connections of one event loop: reused newest first, closed when they are too old or too many.
 
-One timer for all of them. There is none while nothing is idle.
+One timer for all of them. It may run on for a while when nothing is idle: to stop and start one for every request would
+cost more than anything else here.
 """
 
 from __future__ import annotations
@@ -71,13 +72,14 @@ class IdleConnections(Generic[C]):
         del found[connection]
         if not found:
             del self._by_address[address]
-        if not self._oldest_first:
-            self._stop()
 
     def close(self) -> None:
         """Close every connection."""
         for connection in list(self._oldest_first):
             self._drop(connection)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _drop(self, connection: C) -> None:
         self.discard(connection)
@@ -91,8 +93,3 @@ class IdleConnections(Generic[C]):
                 self._timer = self._loop.call_at(connection.since + self._seconds, self._expire)
                 return
             self._drop(connection)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
