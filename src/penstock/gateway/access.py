@@ -95,6 +95,8 @@ class Access:
         self._familiar: set[str] = set()  # values of Host that were looked at
         self._hosts = frozenset(name.lower() for name in (*config.access.hosts, config.serve.host))
         self._origins = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
+        self._anonymous_caller = Caller(limits=config.limits)
+        self._local_caller = Caller(limits=config.limits, sees="all")
 
     @property
     def keyed(self) -> bool:
@@ -261,9 +263,10 @@ class Access:
                 "proxy, are served; `penstock keys add NAME` makes a key"
             )
             raise refused(401, "auth", said, code="invalid_api_key")
-        tenant = f"{ANONYMOUS}:{digest(own['secret'])[7:23]}" if own else ANONYMOUS
-        sees: Literal["own", "all"] = "all" if local else "own"
-        return Caller(tenant=tenant, limits=config.limits, sees=sees, **own)
+        if not own:
+            return self._local_caller if local else self._anonymous_caller
+        tenant = f"{ANONYMOUS}:{digest(own['secret'])[7:23]}"
+        return Caller(tenant=tenant, limits=config.limits, sees="all" if local else "own", **own)
 
     def _local(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
         """Whether a program on this machine asks. With a proxy in front nobody can tell."""
@@ -271,8 +274,10 @@ class Access:
 
     def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
         """What is passed on to the provider. `x-penstock-key` never is: what stands there is meant for the gateway."""
+        if not given or not self._config.forward:
+            return {}
         theirs = {place: value for place, value in given.items() if place != OWN}
-        if not self._config.forward or not theirs:
+        if not theirs:
             return {}
         place, secret = next(iter(theirs.items()))
         _check_key(place, secret, ascii_only=True)
@@ -309,15 +314,17 @@ def _check_repeated(scope: MutableMapping[str, Any]) -> None:
 
 def _given(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
     """The keys of a request by where they stand, in the order in which they are tried."""
+    query = scope.get("query_string") or b""
+    if not query and _NAMES.isdisjoint(headers):
+        return {}
     made: dict[str, str] = {}
-    for name in () if _NAMES.isdisjoint(headers) else NAMES:
+    for name in NAMES:
         value = headers.get(name, "").strip()
         if name == BEARER:
             scheme, _, value = value.partition(" ")
             value = value.strip() if scheme.lower() == "bearer" else ""
         if value:
             made[name] = value
-    query = scope.get("query_string") or b""
     if b"key" in query or b"%" in query:  # its name may be percent-encoded
         asked = [value for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if name == "key"]
         if len(asked) > 1:

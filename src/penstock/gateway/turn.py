@@ -101,7 +101,7 @@ class Turn:
 
     async def _answer(self) -> None:
         services, visit = self._services, self.visit
-        read = await visit.offload(lambda: self.door.read(visit))
+        read = self.door.read(visit) if visit.is_small else await visit.offload(lambda: self.door.read(visit))
         asked = self.asked = read if isinstance(read, Asked) else await read
         if asked.over is not None:
             self._out.around(asked.over)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TRIM = 256  # rows between two looks at the bounds
-# Rows to a statement: while one runs, nobody waits for the interpreter. Older SQLites take 999 values.
-TOGETHER = (25, 5, 1)
+# Rows to a statement. SQLite runs one without the interpreter's lock; to give that up and get it back is what costs.
+TOGETHER = (100, 20, 5, 1)
 log = logging.getLogger("penstock.store")
 Status: TypeAlias = Literal["finish", "fault", "refused", "cancelled"]
 
@@ -141,6 +141,8 @@ class JournalRows:
         self._writer = Writer(path, create=not read_only)
         self._clock, self._age, self._size = clock, age, size
         self._added = self._refused = 0
+        values = self._writer.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # 999 before SQLite 3.32
+        self._together = [many for many in TOGETHER if many * len(_FIELDS) <= values]
         try:
             self._prepare(create=not read_only)
         except BaseException:
@@ -273,7 +275,7 @@ class JournalRows:
         """Some rows, as many to a statement as it takes, and a look at the bounds from time to time."""
         self._taken += rows
         start = 0
-        for many in TOGETHER:
+        for many in self._together:
             for at in range(start, len(rows) - many + 1, many):
                 self._put(database, rows[at : at + many])
                 start = at + many

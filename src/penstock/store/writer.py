@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PAUSE = 0.25  # seconds within which a job is committed, unless the database cannot be written: the documented bound
-GATHER = 0.1  # seconds of it that jobs gather for; the rest is for the transaction itself
+GATHER = 0.15  # seconds of it that jobs gather for; the rest is for the transaction itself
 BATCH = 500  # jobs to a transaction
 WAITING = 100_000  # jobs that wait at most; beyond it the disk has been stuck for long, and new ones are refused
 PATIENCE = 10.0  # seconds that a close or flush waits

@@ -43,7 +43,7 @@ _ids = random.Random()  # noqa: S311 — names, no secrets: asking the system fo
 class Visit:
     """A request as it came. `params` are what the path says, `caller` is who was let in."""
 
-    __slots__ = ("_stop_counting", "caller", "client", "errand", "headers", "id", "method", "params", "path",
+    __slots__ = ("_budget", "_counted", "caller", "client", "errand", "headers", "id", "method", "params", "path",
                  "query_string", "raw", "services", "started")  # fmt: skip
 
     def __init__(self, scope: Any) -> None:
@@ -53,7 +53,8 @@ class Visit:
         self.headers = read_headers(scope["headers"])
         self.params: dict[str, str] = {}
         self.raw = b""
-        self._stop_counting: Callable[[], None] | None = None  # of its body
+        self._budget: ByteBudget | None = None  # where its body counts,
+        self._counted = 0  # and with how many bytes
         self.caller: Any = None
         self.client: Client = PLAIN
         self.services: Any = None  # of the gateway that let it in
@@ -68,22 +69,28 @@ class Visit:
 
     def count_body(self, budget: ByteBudget) -> None:
         """Count the body, which has come whole, among those that the gateway holds."""
-        size = len(self.raw)
-        budget.change(size)
-        self._stop_counting = partial(budget.change, -size)
+        budget.change(len(self.raw))
+        self._budget, self._counted = budget, len(self.raw)
 
     def forget_body(self) -> None:
         """The body counts no more among those that the gateway holds."""
-        self.hand_over_body()()
+        if self._budget is not None:
+            self._budget.change(-self._counted)
+            self._budget = None
 
     def hand_over_body(self) -> Callable[[], None]:
         """What has the body count no more: for work that goes on when the request is over."""
-        stop, self._stop_counting = self._stop_counting, None
-        return stop or _nothing
+        budget, self._budget = self._budget, None
+        return partial(budget.change, -self._counted) if budget is not None else _nothing
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its body is read and converted at once."""
+        return len(self.raw) <= LARGE
 
     async def offload(self, work: Callable[[], T]) -> T:
         """Have something done with the body: at once if it is small, in a thread if it is large."""
-        if len(self.raw) <= LARGE or self.services is None:
+        if self.is_small or self.services is None:
             return work()
         return await cast("ConversionThread", self.services.conversions).run(work)
 
