@@ -17,6 +17,7 @@ from tests.cases import cases
 HERE = Path(__file__).parent
 ROWS: dict[str, Any] = tomllib.loads((HERE / "data/rows.toml").read_text())
 PROVEN = [f"{letter}{number}" for letter, numbers in ROWS["proven"].items() for number in numbers]
+PARTS = [f"{row}:{part}" for row, parts in ROWS["parts"].items() for part in parts]
 WAITING: dict[str, str] = ROWS["waiting"]
 MARK = re.compile(r"\bmark\.(row|finding)\(([^()]*)\)")
 COMMENT = re.compile(r"#.*")
@@ -50,6 +51,10 @@ def marked() -> Counter[str]:
     found = Counter(marks().rows)
     found.update(row for case in cases() for row in case.rows)
     found.update(row for case in request_cases.cases() for row in case.about.get("rows", ()))
+    for mark, times in list(found.items()):
+        row, colon, _ = mark.partition(":")
+        if colon:  # a test of a part is a test of its row
+            found[row] += times
     return found
 
 
@@ -60,6 +65,15 @@ TWICE = ("M1", "M2", "M3", "M4")
 @pytest.mark.parametrize("row", PROVEN)
 def test_a_row_has_a_test(row: str) -> None:
     assert marked()[row] > 0
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_a_row_has_a_test(part: str) -> None:
+    assert marked()[part] > 0
+
+
+def test_every_marked_part_is_known() -> None:
+    assert [mark for mark in marked() if ":" in mark and mark not in PARTS] == []
 
 
 @pytest.mark.parametrize("row", TWICE)

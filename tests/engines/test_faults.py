@@ -70,7 +70,7 @@ def cells() -> Iterator[Any]:
                 yield pytest.param(fault, stream, engine, id=name, marks=[pytest.mark.slow] if long else [])
 
 
-@pytest.mark.row("P5", "I11")
+@pytest.mark.row("P5:retry", "I11")
 @pytest.mark.parametrize(("fault", "stream", "engine"), list(cells()))
 def test_before_the_first_content(fault: str, stream: bool, engine: str) -> None:
     make, error, again = BEFORE[fault]
@@ -114,7 +114,7 @@ def later() -> Iterator[Any]:
                 yield pytest.param(fault, provider, engine, id=f"{fault}-{provider}-{engine}", marks=marks)
 
 
-@pytest.mark.row("P5", "I11")
+@pytest.mark.row("P5:never-after-content", "I11")
 @pytest.mark.parametrize(("fault", "provider", "engine"), list(later()))
 def test_after_the_first_content(fault: str, provider: str, engine: str) -> None:
     """Never asked again: what came is kept, whole parts closed, and the fault says why it ended."""

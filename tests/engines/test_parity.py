@@ -32,7 +32,7 @@ LANGUAGES = {
 
 
 @pytest.mark.slow
-@pytest.mark.row("P4")
+@pytest.mark.row("P4:parity")
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("protocol", LANGUAGES)
 def test_packaged_answers_are_equal(protocol: str, stream: bool) -> None:
@@ -62,7 +62,7 @@ REFUSED = {
 
 
 @pytest.mark.slow
-@pytest.mark.row("P4", "P6")
+@pytest.mark.row("P4:parity", "P6")
 @pytest.mark.parametrize("case", REFUSED)
 @pytest.mark.parametrize("provider", VENDORS)
 def test_errors_are_equal(provider: str, case: str) -> None:
@@ -100,7 +100,7 @@ def test_a_network_that_is_gone_is_told_alike(provider: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.row("P4")
+@pytest.mark.row("P4:flag")
 def test_a_flag_flips_without_a_restart() -> None:
     env: dict[str, str] = {}
 
@@ -123,7 +123,7 @@ def test_a_flag_flips_without_a_restart() -> None:
     run(scene)
 
 
-@pytest.mark.row("P4")
+@pytest.mark.row("P4:default")
 def test_the_default_is_native() -> None:
     async def scene() -> None:
         async with Upstream(Reply.of("openai-chat", play("text"))) as up:
@@ -136,7 +136,7 @@ def test_the_default_is_native() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.row("P5")
+@pytest.mark.row("P5:engine")
 def test_what_an_sdk_lacks_is_done_by_the_native_engine_and_said(caplog: pytest.LogCaptureFixture) -> None:
     """Cohere has no SDK here, and no SDK reranks: each goes on, with its reason in record and log."""
 

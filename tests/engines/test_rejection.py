@@ -44,7 +44,7 @@ SAID: dict[str, tuple[int, Any, str, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:fields")
 @pytest.mark.parametrize("case", SAID)
 def test_a_no_is_understood(case: str) -> None:
     status, body, kind, code, words = SAID[case]
@@ -105,7 +105,7 @@ PLANTED = (
 )  # fmt: skip
 
 
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:secrets")
 @pytest.mark.parametrize("text", PLANTED)
 def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
     made = hide(text)
@@ -140,7 +140,7 @@ def test_headers_that_carry_secrets() -> None:
 # ── explaining ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:explain")
 def test_an_error_is_explained_with_all_that_was_said() -> None:
     first = provider_error(Fault("overloaded", "busy", 529), provider="anthropic", model="m")
     fault = Fault("rate-limit", f"slow down, {KEY}", 429, "rate_limit_error", "req_7", 2.5)

@@ -33,7 +33,7 @@ def models_of(names: str) -> Request:
 # ── retries and fallbacks ─────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("P5")
+@pytest.mark.row("P5:next-provider")
 def test_the_next_provider_is_asked_and_the_record_says_why(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Decision] = []
 
