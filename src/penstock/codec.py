@@ -56,6 +56,7 @@ class Protocol(msgspec.Struct, frozen=True):
     body: Callable[[Sequence[Frame]], bytes] | None = None  # an encoder's frames as one non-stream body
     end_marks: tuple[bytes, ...] = ()  # one of them is in the last frame of a stream; in a text, quotes are escaped
     end_frame: bytes = b""  # the last frame of a stream, where it is always the same
+    requires_limit: bool = False  # a request without an output limit is refused
 
 
 class Decoder:

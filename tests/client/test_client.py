@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock import events as ev
 from penstock.client import Client, LlmApi, SyncClient
-from penstock.errors import BadRequest, InputError, ProviderError, explain
+from penstock.errors import AuthError, BadRequest, InputError, ProviderError, explain
 from penstock.replay import play
 from penstock.request import Message, Request, Settings, Text
 from penstock.stores import MemoryStore
@@ -269,12 +269,29 @@ def test_a_planted_key_is_seen_nowhere(engine: str, caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.row("G5")
+@pytest.mark.finding("DEF-1")
+def test_a_model_without_a_key_is_never_played() -> None:
+    schema = {"type": "object", "properties": {"fraud": {"type": "boolean"}}, "required": ["fraud"]}
+    form = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
+
+    async def scene() -> None:
+        async with Client(env={}) as client:
+            with pytest.raises(AuthError, match="ANTHROPIC_API_KEY"):
+                await client.chat("claude-sonnet-4-5", "Classify", response_format=form)
+            with pytest.raises(InputError, match="no provider is configured"):
+                await client.chat("team", "hi")
+
+    asyncio.run(scene())
+
+
+@pytest.mark.row("G5")
 def test_with_nothing_configured_packaged_streams_answer() -> None:
     async def scene() -> None:
         async with Client(env={}) as client:
-            answer = await client.chat("claude-sonnet-4-5", "hello")
-            assert answer.text
-            assert answer.provider == "replay"
+            for asked in ("replay/text", {"messages": [{"role": "user", "content": "hello"}]}):
+                answer = await client.chat(asked, "hello") if isinstance(asked, str) else await client.chat(asked)
+                assert answer.text
+                assert answer.provider == "replay"
             assert "text" in [one.id for one in await client.list_models()]
 
     asyncio.run(scene())

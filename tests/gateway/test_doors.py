@@ -107,7 +107,7 @@ def test_mistrals_client_gets_whole_calls(base: str) -> None:
         ({}, {"id", "object", "created", "owned_by"}),
         ({"anthropic-version": "2023-06-01"}, {"id", "type", "display_name", "created_at"}),
         ({"user-agent": "mistral-client-python/3"}, {"id", "type", "capabilities", "object"}),
-        ({"x-goog-api-client": "gl-python/3"}, {"name", "displayName", "inputTokenLimit", "outputTokenLimit"}),
+        ({"x-goog-api-client": "gl-python/3"}, {"name", "displayName", "supportedGenerationMethods"}),
         ({"user-agent": "ollama-python/0.5"}, {"name", "model", "details", "modified_at"}),
     ],
 )

@@ -16,9 +16,8 @@ from tests.messages.making import codes
     [
         (None, None, 0, None, []),
         (None, None, 16, None, []),
-        (None, 8192, 0, 4096, []),
-        (None, 20, 16, 16, []),
-        (None, 9, 16, 16, []),
+        (None, 8192, 0, None, []),
+        (None, 20, 16, None, []),
         (1000, 8192, 0, 1000, []),
         (1000, None, 0, 1000, []),
         (5, 8192, 16, 16, ["output-limit"]),
@@ -26,7 +25,7 @@ from tests.messages.making import codes
         (0, 8192, 16, 16, ["output-limit"]),
     ],
 )
-def test_the_callers_else_half_of_the_models(
+def test_only_the_callers_limit_is_sent(
     asked: int | None, maximum: int | None, minimum: int, limit: int | None, found: list[str]
 ) -> None:
     notes = Diagnostics()
@@ -35,6 +34,18 @@ def test_the_callers_else_half_of_the_models(
     assert made.settings.max_output == limit
     assert codes(notes) == found
     assert request.settings.max_output == asked
+
+
+@pytest.mark.row("M7")
+@pytest.mark.finding("DEF-2")
+@pytest.mark.parametrize(("maximum", "minimum", "limit"), [(8192, 0, 4096), (20, 16, 16), (9, 16, 16)])
+def test_a_required_limit_that_is_not_given_is_half_of_the_models(maximum: int, minimum: int, limit: int) -> None:
+    notes = Diagnostics()
+    made = limit_output(rq.Request(), notes, maximum=maximum, minimum=minimum, required=True)
+    assert made.settings.max_output == limit
+    (said,) = notes
+    assert said.code == "output-limit"
+    assert said.message.endswith(f"was not given; using {limit} of the model's {maximum}")
 
 
 @pytest.mark.row("M7")

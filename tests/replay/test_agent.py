@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from penstock import request as rq
+from penstock.errors import InputError
 from penstock.fold import fold
 from penstock.messages.convert import reader, writer
 from penstock.replay import NATURAL, answer, named, paced, play
@@ -102,12 +103,15 @@ def test_without_tools_it_talks() -> None:
 
 
 def test_scripts_close_the_loop() -> None:
-    """The other packaged models answer a result too, and any other name plays plain text."""
+    """The other packaged models answer a result too, and other names are refused."""
     result = rq.Message("tool", [rq.Result("c", "read_gauge", [rq.Text("3 m")])])
     said = rq.Message("assistant", [rq.Call("c", "read_gauge", "{}")])
     turn = fold(answer(rq.Request("replay/tools", [said, result])))[0]
     assert turn.text.startswith("Thank you: the result arrived")
-    assert named("gpt-5") == "text"
+    assert named("") == "text"
+    for name in ("gpt-5", "replay/gpt-5"):
+        with pytest.raises(InputError, match="no packaged model"):
+            named(name)
 
 
 SCHEMAS: st.SearchStrategy[Any] = st.deferred(

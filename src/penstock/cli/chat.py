@@ -8,11 +8,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.config_option import add_config_option, load_config
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from penstock.cli.speech import Speech
     from penstock.client import Client, Stream
+    from penstock.engines.config import Config
 
 EPILOG = """\
 examples:
@@ -20,8 +23,8 @@ examples:
   penstock chat anthropic/claude-sonnet-4-5 --system "Answer in verse."
   git diff | penstock chat openai/gpt-5 "Review this." --max-output 500
 
-Without a question it asks for one after the other until an empty line or Ctrl-D. With nothing configured, packaged
-streams answer: no key, no network. Exit code: 0; 1 where the model could not be asked; 2 for input that is no use.
+Without a question it asks for one after the other until an empty line or Ctrl-D. replay/… are packaged streams: no key,
+no network. Exit code: 0; 1 where the model could not be asked; 2 for input that is no use.
 """
 FAILED = 1
 
@@ -36,7 +39,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--temperature", metavar="T", type=float, help="how freely to choose words")
     parser.add_argument("--effort", metavar="WORD", default="", help="how hard to think: low, medium, high …")
     parser.add_argument("--engine", choices=("native", "sdk"), default="", help="in place of what the flags say")
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with providers, aliases and fallbacks")
+    add_config_option(parser)
     parser.add_argument("--json", action="store_true", help="the canonical events, one a line")
     parser.add_argument("-v", "--verbose", action="store_true", help="show how the answer came to be")
 
@@ -51,17 +54,25 @@ def run(options: Namespace) -> int:
 async def _run(options: Namespace) -> int:
     from penstock.cli.speech import Speech
     from penstock.client import Client
-    from penstock.engines.config import Account, Config
 
-    # Packaged streams are played to a person at the pace of a model.
-    natural = {"replay": Account(settings={"pace": "natural"})} if sys.stdout.isatty() else {}
-    config = Config.read(options.config) if options.config else Config(providers=natural)
     speech = Speech(sys.stdout, json=options.json)
-    async with Client(config) as client:
+    async with Client(_config(options)) as client:
         question = _question(options)
         if question:
             return await _asked(client, options, speech, [*_system(options), _user(question)])
         return await _talk(client, options, speech)
+
+
+def _config(options: Namespace) -> Config:
+    """The configuration. Packaged streams are played to a person at the pace of a model."""
+    from msgspec.structs import replace
+
+    from penstock.engines.config import Account
+
+    config = load_config(options).engine
+    if not sys.stdout.isatty() or "replay" in config.providers:
+        return config
+    return replace(config, providers={**config.providers, "replay": Account(settings={"pace": "natural"})})
 
 
 def _question(options: Namespace) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.config_option import add_config_option, load_config
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
@@ -32,7 +34,7 @@ _PATIENCE = 10.0
 def arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with providers, aliases and fallbacks")
+    add_config_option(parser)
     parser.add_argument("--offline", action="store_true", help="ask nobody")
     parser.add_argument("--json", action="store_true", help="the findings as JSON")
     parser.add_argument("--error", metavar="FILE", help="explain a saved error, - is standard input, and do no more")
@@ -44,10 +46,9 @@ def run(options: Namespace) -> int:
         return _explained(options.error)
     import asyncio
 
-    from penstock.engines.config import Config
     from penstock.engines.routing import Router
 
-    router = Router(Config.read(options.config) if options.config else None)
+    router = Router(load_config(options).engine)
     rows = asyncio.run(_found(router, offline=options.offline))
     if options.json:
         import msgspec
@@ -149,7 +150,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     if found["aliases"]:
         yield "aliases: " + ", ".join(found["aliases"])
     if not found["providers"]:
-        yield "no provider is configured: packaged streams answer (replay/…); set a key, such as OPENAI_API_KEY"
+        yield "no provider is configured: only packaged streams answer (replay/…); set a key, such as OPENAI_API_KEY"
     for row in found["providers"]:
         mark = {True: "ok  ", False: "FAIL", None: "?   "}[row.get("ok")]
         yield f"{mark} {row['name']}: key {row['key']}, engine {row['engine']}, {row.get('said', 'not asked')}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from penstock.cli.config_option import add_config_option, load_config
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -33,7 +33,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("action", choices=("add", "list", "revoke", "reset"), help="what to do")
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the key's name")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="the gateway's configuration")
+    add_config_option(parser)
     parser.add_argument(
         "--model", metavar="PATTERN", action="append", dest="models", help="what it may use (default: everything)"
     )
@@ -53,10 +53,9 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Do one of the four."""
     from penstock.errors import InputError
-    from penstock.gateway.config import load
     from penstock.gateway.keys import file_of
 
-    config = load(options.config, os.environ)
+    config = load_config(options)
     file = file_of(config)
     if file is None:
         raise InputError('access.keys_file: "memory" keeps no keys; name a file')

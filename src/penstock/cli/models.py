@@ -8,10 +8,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.config_option import add_config_option, load_config
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
 
-    from penstock.providers import Model, Policy
+    from penstock.engines.config import Config
+    from penstock.providers import Model, Policy, Provider
 
 EPILOG = """\
 examples:
@@ -32,10 +36,10 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="also models that are not for chat")
     parser.add_argument("--live", action="store_true", help="ask the providers for their own lists")
     parser.add_argument(
-        "--policy", metavar="WORD", default="reserve-output",
-        help="how long a prompt may be: context-window, reserve-output (the default) or a fraction such as 0.8",
+        "--policy", metavar="WORD", default="",
+        help="how long a prompt may be: context-window, reserve-output or a fraction such as 0.8 (or as configured)",
     )  # fmt: skip
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with providers of your own (for --live)")
+    add_config_option(parser)
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
 
 
@@ -44,17 +48,23 @@ def run(options: Namespace) -> int:
     import msgspec
 
     from penstock.cli.columns import show
-    from penstock.providers import detail, max_input_tokens
+    from penstock.providers import detail
 
-    policy = policy_of(options.policy)
+    config = load_config(options)
+    policy = policy_of(options.policy) if options.policy else config.features.max_input
     word = options.search.lower()
-    found = [row for row in _found(options) if (options.all or row.chat) and word in f"{row.id} {row.name}".lower()]
+    found = [
+        row
+        for row in _found(options, config.engine)
+        if (options.all or row.chat) and word in f"{row.id} {row.name}".lower()
+    ]
     if options.json:
-        listed = [described(row, policy) for row in found]
+        listed = [described(row, policy, _provider(row, config.engine)) for row in found]
         print(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return 0
     rows = [
-        (f"{row.provider}/{row.id}", _count(max_input_tokens(row, policy)), detail(row) or row.name) for row in found
+        (f"{row.provider}/{row.id}", _count(_prompt(row, policy, config.engine)), detail(row) or row.name)
+        for row in found
     ]
     show(("model", "prompt", "detail"), rows, ("bold", "", "dim"))
     return 0
@@ -72,29 +82,49 @@ def policy_of(word: str) -> Policy:
     return policy  # type: ignore[no-any-return]
 
 
-def described(row: Model, policy: Policy) -> dict[str, Any]:
-    """A model as JSON: the names are those of the hosts that read it."""
+def described(row: Model, policy: Policy, provider: Provider | None = None) -> dict[str, Any]:
+    """A model as JSON: the names are those of the hosts that read it. A limit that nobody knows is left out."""
     import msgspec
 
     from penstock.providers import detail, max_input_tokens
 
     made: dict[str, Any] = msgspec.to_builtins(row)
-    limits = {"max_input_tokens": max_input_tokens(row, policy), "max_output_tokens": row.max_output}
+    limits = {"max_input_tokens": max_input_tokens(row, policy, provider), "max_output_tokens": row.max_output}
     made["capabilities"] = sorted(row.capabilities)
-    return {**made, **limits, "detail": detail(row)}
+    return {**made, **{name: limit for name, limit in limits.items() if limit}, "detail": detail(row)}
+
+
+def _prompt(row: Model, policy: Policy, config: Config) -> int:
+    from penstock.providers import max_input_tokens
+
+    return max_input_tokens(row, policy, _provider(row, config))
+
+
+def _provider(row: Model, config: Config) -> Provider | None:
+    return config.provider(row.provider) if config.has(row.provider) else None
 
 
 def _count(tokens: int) -> str:
     return f"{tokens:,}" if tokens else "?"
 
 
-def _found(options: Namespace) -> list[Model]:
-    from penstock.providers import models, providers
+def _found(options: Namespace, config: Config) -> list[Model]:
+    """The models of the providers that are named or configured, as far as they are known without asking."""
+    from penstock.engines.naming import known
 
-    if options.live or options.config:
-        return _asked(options)
-    names = options.providers or [row.name for row in providers().values() if row.configured(os.environ)]
-    return [row for name in names for row in models(name)] if names else _packaged()
+    if options.live:
+        return _asked(options, config)
+    rows = [config.provider(name) for name in options.providers] or known(config, os.environ)
+    return [model for row in rows for model in _known(row, config)] if rows else _packaged()
+
+
+def _known(row: Provider, config: Config) -> Sequence[Model]:
+    from penstock.providers import model, models
+
+    said = config.account(row.name).models
+    if said and not isinstance(said, dict):
+        return [model(row, name) for name in said]
+    return models(row)
 
 
 def _packaged() -> list[Model]:
@@ -106,14 +136,12 @@ def _packaged() -> list[Model]:
     return [Model(id=name, provider="replay", name=about, capabilities=can) for name, about in offered().items()]
 
 
-def _asked(options: Namespace) -> list[Model]:
+def _asked(options: Namespace, config: Config) -> list[Model]:
     import asyncio
 
     from penstock.client import Client
-    from penstock.engines.config import Config
 
     async def work() -> list[Model]:
-        config = Config.read(options.config) if options.config else None
         async with Client(config) as client:
             lists = [await client.list_models(name) for name in options.providers or [""]]
         return [row for rows in lists for row in rows]

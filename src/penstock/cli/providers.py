@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.config_option import add_config_option, load_config
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping
 
+    from penstock.engines.config import Config
     from penstock.providers import Provider
 
 EPILOG = """\
@@ -18,7 +21,7 @@ examples:
   penstock providers azure bedrock
   penstock providers --json | jq '.[] | select(.endpoints.rerank)'
 
-A provider is ready when its key is in the environment, or when it needs none. No key is ever printed.
+A provider is ready when its key is in the environment or the configuration, or when it needs none. No key is printed.
 """
 
 
@@ -26,6 +29,7 @@ def arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
     parser.add_argument("names", metavar="NAME", nargs="*", help="only these, with all that is known of them")
+    add_config_option(parser)
     parser.add_argument("--ready", action="store_true", help="only those that can be asked as things are")
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
 
@@ -33,31 +37,45 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Print the table."""
     from penstock.cli.columns import show
-    from penstock.providers import provider, providers
+    from penstock.providers import providers
 
-    chosen = [provider(name) for name in options.names] or list(providers().values())
-    rows = [row for row in chosen if not options.ready or ready(row, os.environ)]
+    config = load_config(options).engine
+    names = options.names or dict.fromkeys([*providers(), *config.providers])
+    chosen = {row.name: row for row in map(config.provider, names)}.values()
+    rows = [row for row in chosen if not options.ready or ready(row, os.environ, config)]
     if options.json:
-        _print_json([described(row, os.environ) for row in rows])
+        _print_json([described(row, os.environ, config) for row in rows])
     elif options.names:
         for row in rows:
-            _print_row(row)
+            _print_row(row, config)
     else:
         show(
             ("name", "speaks", "key", "has", "title"),
-            [(row.name, row.protocol, key_of(row, os.environ), " ".join(row.endpoints), row.title) for row in rows],
+            [
+                (row.name, row.protocol, key_of(row, os.environ, config), " ".join(row.endpoints), row.title)
+                for row in rows
+            ],
             ("bold", "", "dim", "", "dim"),
         )
     return 0
 
 
-def ready(row: Provider, env: Mapping[str, str]) -> bool:
+def ready(row: Provider, env: Mapping[str, str], config: Config) -> bool:
     """Whether it can be asked as things are."""
+    from penstock.engines.config_problems import missing_key
+
+    if row.name in config.providers:
+        return not missing_key(row, config, env)
     return row.configured(env) or row.credentials[0].scheme == "none"
 
 
-def key_of(row: Provider, env: Mapping[str, str]) -> str:
+def key_of(row: Provider, env: Mapping[str, str], config: Config) -> str:
     """Where its key is, or which variable is missing; never the key."""
+    account = config.account(row.name)
+    if account.key:
+        return "in the configuration"
+    if account.env:
+        return f"{account.env} is set" if env.get(account.env) else f"needs {account.env}"
     there = next((name for name in row.env if env.get(name)), "")
     if there:
         return f"{there} is set"
@@ -66,22 +84,23 @@ def key_of(row: Provider, env: Mapping[str, str]) -> str:
     return f"needs {row.env[0]}" if row.env else "needs a key"
 
 
-def described(row: Provider, env: Mapping[str, str]) -> dict[str, Any]:
+def described(row: Provider, env: Mapping[str, str], config: Config) -> dict[str, Any]:
     """All of a row as JSON, and whether it is ready."""
     import msgspec
 
     made: dict[str, Any] = msgspec.to_builtins(row)
-    return {**made, "ready": ready(row, env), "key": key_of(row, env), "auth": row.auth, "env": list(row.env)}
+    key, auth = key_of(row, env, config), row.auth
+    return {**made, "ready": ready(row, env, config), "key": key, "auth": auth, "env": list(row.env)}
 
 
-def _print_row(row: Provider) -> None:
+def _print_row(row: Provider, config: Config) -> None:
     from penstock.cli.ink import ink, wanted
 
     put = ink(colour=wanted(refused=False))
     put([(row.name, "bold"), (f"  {row.title}", "")])
     facts = {
         "address": row.base_url, "speaks": row.protocol, "auth": ", ".join(one.scheme for one in row.credentials),
-        "key": key_of(row, os.environ), "also called": ", ".join(row.names), "sdk": row.sdk,
+        "key": key_of(row, os.environ, config), "also called": ", ".join(row.names), "sdk": row.sdk,
         "responses only": ", ".join(row.responses_only), "refuses": ", ".join(row.refuses),
     }  # fmt: skip
     for name, value in facts.items():

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.config_option import add_config_option, load_config
 from penstock.gateway import HOST, PORT
 
 if TYPE_CHECKING:
@@ -36,24 +36,25 @@ touched. Ctrl-C or SIGTERM lets streams finish, for as long as serve.drain says.
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EXAMPLES
-    parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (default: ./penstock.toml)")
+    add_config_option(parser)
     parser.add_argument("--host", help=f"address to listen on (default: {HOST}, this machine only)")
     parser.add_argument("--port", type=int, help=f"port to listen on (default: {PORT}; 0 picks one)")
     parser.add_argument("--full-speed", action="store_true", help="play streams without the pauses of a real model")
     parser.add_argument("--record", metavar="DIR", help="save every stream to this folder, secrets removed")
     parser.add_argument("--log", choices=("debug", "info", "warning", "error"), help="what to tell on standard error")
     parser.add_argument("--log-json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--check", action="store_true", help="read the configuration, say what is wrong, and stop")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="say what is wrong with the configuration, and stop: exit code 1 if anything is",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Listen until interrupted."""
-    from penstock.gateway.config import load
-
-    config = _told(args)(load(args.config, os.environ))
+    config = _told(args)(load_config(args))
     if args.check:
-        print(f"{config.path or 'no file'}: nothing is wrong with it", file=sys.stderr)
-        return 0
+        return _check(config)
     from penstock.gateway import logs
     from penstock.gateway.app import App
     from penstock.gateway.sockets import listen
@@ -63,6 +64,16 @@ def run(args: argparse.Namespace) -> int:
     logs.setup(config.log, lambda: app.services.secrets)
     listen(Inspector(app), config.serve, lambda port, server: _ready(app, args, port, server))
     return 0
+
+
+def _check(config: GatewayConfig) -> int:
+    """Print what cannot work: exit code 1 if there is anything."""
+    from penstock.gateway.config_report import report_problems
+
+    found = report_problems(config, os.environ)
+    for line in found or [f"{config.path or 'no file'}: nothing is wrong with it"]:
+        print(line, file=sys.stderr)
+    return int(bool(found))
 
 
 def _told(args: argparse.Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
@@ -88,6 +99,7 @@ def _told(args: argparse.Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
 def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> None:
     from penstock.cli.welcome import models, welcome
     from penstock.gateway import logs
+    from penstock.gateway.config_report import log_problems
     from penstock.gateway.reload import Reloader
 
     config = app.services.config
@@ -96,7 +108,9 @@ def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> Non
     def apply(config: GatewayConfig) -> None:
         app.services.reload(config)
         logs.setup(config.log, lambda: app.services.secrets)
+        log_problems(config, os.environ)
 
+    log_problems(config, os.environ)
     reloader = Reloader(args.config, os.environ, apply, _told(args))
     hung_up = _hung_up()
 

@@ -9,6 +9,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import ink, reading
+from penstock.cli.config_option import add_config_option, load_config
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -53,8 +54,10 @@ def arguments(parser: ArgumentParser) -> None:
         help=f"whose request it is: {names}; text for none; auto finds out (default)",
     )  # fmt: skip
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=0, help="the model's input limit: warn from 90%% of it"
-    )
+        "--limit", metavar="N", type=int, default=0,
+        help="the model's input limit, instead of the known one: warn from 90%% of it",
+    )  # fmt: skip
+    add_config_option(parser)
     parser.add_argument("--learned", action="store_true", help="use what was learned from actual usage on this machine")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--no-color", action="store_true", help="no colours, also in a terminal")
@@ -67,15 +70,15 @@ def run(options: Namespace) -> int:
     with reading.opened(options.file) as file:
         data = b"".join(reading.chunks(file))
     request = _request(data, options.source)
-    model = options.model or request.model
+    model, provider, limit = _resolve(options, options.model or request.model)
     estimator = HybridTokenEstimator(learned=_learned() if options.learned else None)
-    found = estimator.breakdown(request, model, options.provider)
+    found = estimator.breakdown(request, model, provider)
     if not request.messages or request.messages[0].extra == TEXT:
         # A text by itself has no framing.
-        found = _bare(estimator.estimate_text(_text(request), model, options.provider), found.family)
-    near = warning(found.total, options.limit)
+        found = _bare(estimator.estimate_text(_text(request), model, provider), found.family)
+    near = warning(found.total, limit)
     if options.json:
-        _print_json(found, model, options.provider, near.message if near else None)
+        _print_json(found, model, provider, near.message if near else None)
         return 0
     ink.forgive()
     show = ink.ink(colour=ink.wanted(refused=options.no_color))
@@ -84,6 +87,31 @@ def run(options: Namespace) -> int:
     if near is not None:
         show([(f"{near.code}: {near.message}", "yellow")])
     return 0
+
+
+def _resolve(options: Namespace, name: str) -> tuple[str, str, int]:
+    """The model's name, who serves it, and how long a prompt may be; aliases are replaced by the first they mean."""
+    import os
+
+    from penstock.engines.alias_patterns import find_alias
+    from penstock.engines.naming import targets
+    from penstock.errors import InputError
+    from penstock.providers import max_input_tokens, model
+
+    config = load_config(options)
+    if not name:
+        return name, options.provider, options.limit
+    try:
+        asked = f"{options.provider}/{name}" if options.provider else name
+        target = targets(asked, config.engine, os.environ)[0]
+    except InputError:
+        return name, options.provider, options.limit  # nobody who can be asked: its name still tells how to count
+    limit = options.limit or max_input_tokens(
+        model(target.provider, target.model), config.features.max_input, target.provider
+    )
+    if find_alias(name, config.engine.aliases) is None:
+        return name, options.provider, limit
+    return target.model, target.provider.name, limit
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,12 +5,13 @@ Leans on `store.journal` for the sums and `cli.plot` for the bars. Reads the fil
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from penstock.cli.config_option import add_config_option, load_config
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -50,7 +51,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--last", metavar="N", type=int, default=0, help="the last N turns instead, one a line")
     for name in FILTERS:
         parser.add_argument(f"--{name}", metavar="NAME", help=f"only turns of this {name}")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="the gateway's configuration")
+    add_config_option(parser)
     parser.add_argument(
         "--journal", metavar="FILE", type=Path, help="the journal itself, in place of the configured one"
     )
@@ -72,11 +73,13 @@ def run(options: Namespace) -> int:
 
 def _file(options: Namespace) -> Path:
     from penstock.errors import InputError
-    from penstock.gateway.config import load, place_of
+    from penstock.gateway.config import place_of
     from penstock.gateway.journal import FILE
 
-    config = load(options.config, os.environ)
-    path: Path = options.journal or place_of(config.journal.path, config.data, FILE)
+    path: Path | None = options.journal
+    if path is None:
+        config = load_config(options)
+        path = place_of(config.journal.path, config.data, FILE)
     if not path.is_file():
         raise InputError(f"{path}: there is no journal yet; `penstock serve` writes one")
     return path

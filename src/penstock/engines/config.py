@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.bounded_toml import read_toml
 from penstock.engines.breaker import Policy
@@ -22,11 +23,12 @@ from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
 from penstock.http.header_fields import check_headers, check_key, check_text
 from penstock.http.request_head import check_url
+from penstock.providers.own_models import OwnModel
 from penstock.providers.registry import COMPATIBLE, Provider, custom, provider, providers
 from penstock.secrecy import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 GATEWAY = frozenset({"serve", "keys", "limits", "access", "journal", "record", "state", "features", "log"})
@@ -36,7 +38,8 @@ GATEWAY = frozenset({"serve", "keys", "limits", "access", "journal", "record", "
 class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One's own terms with a provider; with `base_url` and a new name, a provider of one's own.
 
-    `key` is the key itself; `env` a variable that holds it. `models` are those it is known to have.
+    `key` is the key itself; `env` a variable that holds it. `models`: a list of names means exactly these; a table
+    gives facts about some, beside those that the provider lists.
     """
 
     key: str = ""
@@ -44,7 +47,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     base_url: str = ""
     like: str = ""
     settings: dict[str, str] = {}
-    models: tuple[str, ...] = ()
+    models: tuple[str, ...] | dict[str, OwnModel] = ()
     engine: str = ""
     options: dict[str, Any] = {}
     fields: dict[str, Any] = {}  # of the provider's row, for one of one's own
@@ -103,9 +106,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def provider(self, name: str) -> Provider:
         """A provider by name: one's own, or one of the table."""
         own = self.providers.get(name)
-        if own is not None and own.base_url and (own.like or name not in providers()):
+        if own is None:
+            return provider(name)
+        if own.base_url and (own.like or name not in providers()):
             return _own(name, own)
-        return provider(name)
+        return _with_models(provider(name), own.models) if isinstance(own.models, dict) else provider(name)
 
     def has(self, name: str) -> bool:
         """Whether that is the name of a provider at all."""
@@ -144,10 +149,26 @@ _MOST = 1000
 
 def _own(name: str, own: Account) -> Provider:
     """A provider of one's own. It is asked for several times in every request, and dear to make."""
-    key = (name, own.base_url, own.like, msgspec.json.encode(own.fields) if own.fields else b"")
+    models = own.models if isinstance(own.models, dict) else {}
+    fields = {**own.fields, "models": models} if models else own.fields
+    key = (name, own.base_url, own.like, msgspec.json.encode(fields) if fields else b"")
+
+    def make() -> Provider:
+        made = custom(name, own.base_url, like=own.like or COMPATIBLE, **own.fields)
+        return replace(made, models=models) if models else made
+
+    return _remembered(key, make)
+
+
+def _with_models(row: Provider, models: dict[str, OwnModel]) -> Provider:
+    """A provider of the table with facts of one's own about its models."""
+    return _remembered((row.name, "", "", msgspec.json.encode(models)), lambda: replace(row, models=models))
+
+
+def _remembered(key: tuple[str, str, str, bytes], make: Callable[[], Provider]) -> Provider:
     found = _made.get(key)
     if found is None:
         if len(_made) >= _MOST:
             _made.clear()
-        found = _made[key] = custom(name, own.base_url, like=own.like or COMPATIBLE, **own.fields)
+        found = _made[key] = make()
     return found

@@ -6,6 +6,7 @@ things back at once, whatever a file says.
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("native", "sdk")
 FLAG = "PENSTOCK_ENGINE"
+log = logging.getLogger("penstock.engines")
 
 
 @lru_cache(1000)
@@ -28,18 +30,43 @@ def variable(provider: str) -> str:
 
 
 def wished(provider: str, config: Config, env: Mapping[str, str], said: str = "") -> tuple[str, str]:
-    """The engine, and who wished for it."""
-    for value, who in _wishes(provider, config, env, said):
+    """The engine, and who wished for it.
+
+    A wrong value in a call is the caller's error. A wrong flag is not: it is logged, and native is used.
+    """
+    if said:
+        return _checked(said, "the call"), "the call"
+    for value, who in _wishes(provider, config, env):
         if value:
-            found = value.strip().lower()
-            if found not in ENGINES:
-                raise InputError(f"{who}: expected {' or '.join(ENGINES)}, found {value!r}")
-            return found, who
+            if not valid(value):
+                _warn(who, value)
+                return ENGINES[0], f"the default, because {who} is neither {' nor '.join(ENGINES)}"
+            return _cleaned(value), who
     return ENGINES[0], "the default"
 
 
-def _wishes(provider: str, config: Config, env: Mapping[str, str], said: str) -> Iterable[tuple[str, str]]:
-    yield said, "the call"
+def valid(value: str) -> bool:
+    """Whether a flag names an engine."""
+    return _cleaned(value) in ENGINES
+
+
+def _checked(value: str, who: str) -> str:
+    if not valid(value):
+        raise InputError(f"{who}: expected {' or '.join(ENGINES)}, found {value!r}")
+    return _cleaned(value)
+
+
+def _cleaned(value: str) -> str:
+    return value.strip().lower()
+
+
+@lru_cache(1000)
+def _warn(who: str, value: str) -> None:
+    """Log a wrong flag, each value once."""
+    log.warning("%s: expected %s, found %r; native is used", who, " or ".join(ENGINES), value)
+
+
+def _wishes(provider: str, config: Config, env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     yield env.get(variable(provider), ""), variable(provider)
     yield env.get(FLAG, ""), FLAG
     yield config.account(provider).engine, f"providers.{provider}.engine"

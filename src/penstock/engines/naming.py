@@ -1,7 +1,7 @@
-"""Whom a model's name means: an alias, `provider/model`, or the one configured provider that lists a bare name.
+"""Which providers a model's name means: an alias, `provider/model`, or the one configured provider that lists it.
 
-With nothing configured a bare name is played by the replay provider; one with a slash that names nobody is an error.
-Fallbacks follow the first that is meant.
+The replay provider answers only `replay/…`, and requests that name no model while nothing is configured. Fallbacks
+follow the first target.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.engines.alias_patterns import find_alias
 from penstock.errors import InputError
 from penstock.http.header_fields import check_text
 from penstock.input_limits import MAX_MODEL_NAME
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.engines.config import Config
 
 REPLAY = "replay"
+DEFAULT_STREAM = "text"  # the packaged stream for requests that name no model
 _DEEP = 8  # aliases of aliases
 
 
@@ -38,7 +40,7 @@ class Target(msgspec.Struct, frozen=True):
 def targets(name: str, config: Config, env: Mapping[str, str]) -> list[Target]:
     """Everyone to ask, in order. Never empty: a name that means nothing is an error that says what would."""
     if not name:
-        raise InputError("model: expected the name of a model, such as 'openai/gpt-5', found nothing")
+        return [_unnamed(config, env)]
     check_text(name, "model: the name", ascii_only=False, limit=MAX_MODEL_NAME)
     made: dict[tuple[str, str], Target] = {}
     for one in _spread(name, config, _DEEP):
@@ -51,24 +53,34 @@ def _spread(name: str, config: Config, depth: int) -> Iterable[str]:
     """A name, its aliases put in their places, and its fallbacks behind it."""
     if depth == 0:
         raise InputError(f"aliases: {name!r} leads round in a circle")
-    meant = config.aliases.get(name, [name])
-    for one in [meant] if isinstance(meant, str) else meant:
+    found = find_alias(name, config.aliases)
+    for one in [name] if found is None else found:
+        # A target is looked up among exact names only: `"*" = "up/m"` must not match its own target.
         if one == name or one not in config.aliases:
             yield one
         else:
             yield from _spread(one, config, depth - 1)
-    for one in config.fallbacks.get(name, ()):
+    for one in find_alias(name, config.fallbacks) or ():
         # The fallbacks of a fallback are its own business, unless it is an alias.
         yield from _spread(one, config, depth - 1) if one in config.aliases else (one,)
+
+
+def _unnamed(config: Config, env: Mapping[str, str]) -> Target:
+    """Who answers a request that names no model: packaged streams, while nothing is configured."""
+    if config.aliases or known(config, env):
+        raise InputError("model: expected the name of a model, such as 'openai/gpt-5', found nothing")
+    return Target(config.provider(REPLAY), DEFAULT_STREAM, "no model is named and nothing is configured")
 
 
 def _meant(name: str, config: Config, env: Mapping[str, str]) -> Target:
     who, slash, rest = name.partition("/")
     if slash and rest and config.has(who):
         row = config.provider(who)
+        if row.engine == REPLAY:
+            _check_packaged(rest)
         if row.local or configured(row, config, env) or any(one.optional for one in row.credentials):
             return Target(row, rest, f"{name} names the provider {row.name}")
-        listing = [one for one in known(config, env) if name in _names(one, config)]
+        listing = [one for one in known(config, env) if name in model_names(one, config)]
         if len(listing) == 1:
             return Target(listing[0], name, f"{row.name} has no key, and {listing[0].name} lists it")
         return Target(row, rest, f"{name} names the provider {row.name}")
@@ -77,14 +89,12 @@ def _meant(name: str, config: Config, env: Mapping[str, str]) -> Target:
 
 def _bare(name: str, config: Config, env: Mapping[str, str]) -> Target:
     here = known(config, env)
-    if not here and "/" in name:
-        raise InputError(_nobody(name))
     if not here:
-        return Target(config.provider(REPLAY), name, "nothing is configured: packaged streams are played")
-    listing = [row for row in here if name in _names(row, config)]
+        return _unconfigured(name, config)
+    listing = [row for row in here if name in model_names(row, config)]
     if len(listing) == 1:
         return Target(listing[0], name, f"{listing[0].name} is the one configured provider that lists it")
-    maker = identify(name).provider
+    maker = identify(name).provider if _is_makers(name) else ""
     own = [row for row in listing or here if maker and maker in {row.name, row.facts, *row.names}]
     if len(own) == 1:
         return Target(own[0], name, f"{own[0].name} makes it")
@@ -92,21 +102,51 @@ def _bare(name: str, config: Config, env: Mapping[str, str]) -> Target:
         choices = ", ".join(f"{row.name}/{name}" for row in listing)
         raise InputError(f"model {name!r} is listed by several providers; say which: {choices}")
     choices = ", ".join(row.name for row in here)
+    row = _maker(name) if _is_makers(name) else None
+    key = f"; {row.title} makes it, and {row.env[0]} is not set" if row is not None else ""
     raise InputError(
         f"model {name!r} is listed by no configured provider ({choices}): "
-        "write provider/model; `penstock models` lists them"
+        f"write provider/model; `penstock models` lists them{key}"
     )
 
 
+def _unconfigured(name: str, config: Config) -> Target:
+    """The provider that makes a model, where no provider has a key: asking it fails, and names the missing variable."""
+    row = None if "/" in name else _maker(name)
+    if row is None:
+        raise InputError(_nobody(name))
+    return Target(config.provider(row.name), name, f"{row.name} makes it; no provider is configured")
+
+
+def _is_makers(name: str) -> bool:
+    """Whether what stands before a name's last slash, if anything does, is called like one who makes models."""
+    head, slash, _ = name.rpartition("/")
+    return not slash or bool(identify(f"{head}/-").maker)
+
+
+def _maker(name: str) -> Provider | None:
+    """The provider that makes a model, if it is known and needs a key."""
+    row = providers().get(identify(name).provider)
+    return row if row is not None and row.env and not row.local else None
+
+
+def _check_packaged(model: str) -> None:
+    from penstock.replay import named  # noqa: PLC0415 — it reads the packaged streams
+
+    named(f"{REPLAY}/{model}")
+
+
 def _nobody(name: str) -> str:
-    """What to say of `whoever/model` where nothing is configured: it is no bare name, and names nobody."""
+    """The message for a name that means no provider while none is configured."""
     from penstock.replay import offered  # noqa: PLC0415 — it reads the packaged streams
 
     played = ", ".join(f"{REPLAY}/{one}" for one in offered())
+    who, slash, _ = name.partition("/")
+    unknown = f"no provider is called {who!r}, and none is configured" if slash else "no provider is configured"
     return (
-        f"model {name!r}: no provider is called {name.partition('/')[0]!r}, and none is configured. Without a key "
-        f"these are played: {played}. To ask a provider set its key (OPENAI_API_KEY …; `penstock providers` lists "
-        "them), or give one of your own a base_url under [providers] in penstock.toml"
+        f"model {name!r}: {unknown}. To ask a provider set its key (OPENAI_API_KEY …; `penstock providers` lists "
+        "them), or give one of your own a base_url under [providers] in penstock.toml. Without a key these are "
+        f"played: {played}"
     )
 
 
@@ -122,9 +162,10 @@ def configured(row: Provider, config: Config, env: Mapping[str, str]) -> bool:
     return row.name in config.providers or row.configured(env)
 
 
-def _names(row: Provider, config: Config) -> frozenset[str]:
+def model_names(row: Provider, config: Config) -> frozenset[str]:
+    """The models that a provider is known to have without asking it."""
     said = config.account(row.name).models
-    if said:
+    if said and not isinstance(said, dict):
         return frozenset(said)
     return _listed(row)
 

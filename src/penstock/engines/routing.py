@@ -308,6 +308,9 @@ class Router:
     def _auth(self, job: Job) -> Auth:
         row, account = job.provider, self.config.account(job.provider.name)
         key = job.options.key or account.key or (self.env.get(account.env, "") if account.env else "")
+        if account.env and not key:
+            said = f"{row.name} needs a key: {account.env}, which providers.{row.name}.env names, is not set"
+            raise provider_error(Fault("auth", said), provider=row.name, model=job.model)
         known = (row.name, row.base_url, key, *(self.env.get(name, "") for name in row.env))
         auth = self._auths.get(known)
         if auth is None:

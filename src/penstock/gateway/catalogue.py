@@ -6,16 +6,18 @@ Leans on the client for lists, and on the table of facts where a provider cannot
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
+from penstock.engines.alias_patterns import is_pattern
 from penstock.engines.naming import REPLAY, known, targets
 from penstock.errors import InputError, ProviderError
 from penstock.gateway.access import refused
-from penstock.providers.models import Model
+from penstock.providers.models import Model, max_input_tokens, output_limit
 from penstock.providers.models import model as facts_of
 from penstock.providers.models import models as table
 from penstock.replay import offered
@@ -26,16 +28,19 @@ if TYPE_CHECKING:
     from penstock.gateway.services import Services
     from penstock.providers.registry import Provider
 
+log = logging.getLogger("penstock.catalogue")
 FRESH = 300.0  # seconds that a list is good for
 PATIENCE = 5.0  # seconds that a provider has to give its list
 _PLAYED = frozenset({"chat", "tools", "reasoning", "images", "temperature"})
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A name to ask for, and the model that it means."""
+    """A name to ask for, and the model that it means. Limits of requests that set none; 0 unknown."""
 
     name: str
     model: Model
+    max_input: int = 0
+    max_output: int = 0
 
 
 class Catalogue:
@@ -62,7 +67,7 @@ class Catalogue:
         """What is known without asking anybody."""
         config = self._services.router.config
         named = (
-            Entry(f"{row.name}/{name}", facts_of(row, name))
+            self._entry(f"{row.name}/{name}", facts_of(row, name), row)
             for row in known(config, self._services.router.env)
             for name in config.account(row.name).models
         )
@@ -83,7 +88,11 @@ class Catalogue:
             if entry.name == name:
                 return entry
         target = self.target(name)
-        return Entry(name, facts_of(target.provider, target.model))
+        return self._entry(name, facts_of(target.provider, target.model), target.provider)
+
+    def _entry(self, name: str, model: Model, row: Provider) -> Entry:
+        policy = self._services.config.features.max_input
+        return Entry(name, model, max_input_tokens(model, policy, row) or model.max_input, output_limit(model, row))
 
     def target(self, name: str) -> Target:
         """Who is asked first for a name; one that means nobody is not found."""
@@ -102,24 +111,31 @@ class Catalogue:
     def _aliases(self) -> list[Entry]:
         made: list[Entry] = []
         for name in self._services.router.config.aliases:
-            target = self.target(name)
-            made.append(Entry(name, facts_of(target.provider, target.model)))
+            if is_pattern(name):
+                continue  # it stands for names that clients have of their own
+            try:
+                target = targets(name, self._services.router.config, self._services.env)[0]
+            except InputError as error:
+                log.warning("the alias %s is not listed: %s", name, error)
+            else:
+                made.append(self._entry(name, facts_of(target.provider, target.model), target.provider))
         return made
 
     async def _list(self, row: Provider) -> list[Entry]:
         said = self._services.router.config.account(row.name).models
-        if said:
-            return [Entry(f"{row.name}/{name}", facts_of(row, name)) for name in said]
+        if said and not isinstance(said, dict):
+            return [self._entry(f"{row.name}/{name}", facts_of(row, name), row) for name in said]
         try:
             async with asyncio.timeout(PATIENCE):
                 found = await self._services.client.list_models(row.name, chat=False)
         except (ProviderError, InputError, TimeoutError):
             found = list(table(row))
-        return [Entry(f"{row.name}/{model.id}", model) for model in found]
+        return [self._entry(f"{row.name}/{model.id}", model, row) for model in found]
 
     def _played(self) -> list[Entry]:
+        row = self._services.router.config.provider(REPLAY)
         plain = Model(id="", provider=REPLAY, context=200_000, max_output=32_000, capabilities=_PLAYED, version="1")
         return [
-            Entry(f"{REPLAY}/{name}", replace(plain, id=name, name=f"Replay: {name}", family="replay"))
+            self._entry(f"{REPLAY}/{name}", replace(plain, id=name, name=f"Replay: {name}", family="replay"), row)
             for name in offered()
         ]

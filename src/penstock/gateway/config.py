@@ -21,6 +21,7 @@ from penstock.gateway import HOST, PORT
 from penstock.gateway.config_trust import TrustStore, check_trust
 from penstock.gateway.places import Place, found
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
+from penstock.providers.models import Model, Policy, max_input_tokens
 from penstock.store.sqlite import ABSENT, folder
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ class Features(_Table, frozen=True):
     prompt_caching: bool = False
     context_management: bool = False
     estimates: bool = True  # a sample of turns is estimated afterwards, to learn how far off that is
+    max_input: Policy = "reserve-output"  # how long a prompt may be, as lists of models say it
+    assumed_context: int = 128_000  # of models whose window is unknown, for editors that need a number
 
 
 class Log(_Table, frozen=True):
@@ -279,6 +282,8 @@ def _check(config: GatewayConfig, place: Place) -> None:
             check_account(account, engine.provider(name))
         with place.at("providers", name, "options"):
             RequestOptions.read(account.options)
+    with place.at("features", "max_input"):
+        max_input_tokens(Model(id="", provider=""), config.features.max_input)
     for name, key in config.keys.items():
         with place.at("keys", name):
             if bool(key.hash) == bool(key.env):
@@ -289,7 +294,7 @@ def _check(config: GatewayConfig, place: Place) -> None:
     with place.at("serve", "port"):
         if not 0 <= config.serve.port <= 65_535:  # noqa: PLR2004
             raise InputError(f"expected a port from 0 to 65535, found {config.serve.port}")
-    for table in ("serve", "limits", "journal", "record", "state", "log"):
+    for table in ("serve", "limits", "journal", "record", "state", "features", "log"):
         for name, value in msgspec.structs.asdict(getattr(config, table)).items():
             with place.at(table, name):
                 if isinstance(value, int | float) and not 0 <= value < math.inf:  # nan is neither

@@ -30,6 +30,10 @@ HARMLESS: frozenset[tuple[str, ...]] = frozenset(
     for path in (
         # Names for models and the order in which they are tried. Who they mean is decided by `providers`.
         "aliases.*", "fallbacks.*", "providers.*.models", "providers.*.engine", "engine", "retries",
+        "providers.*.models.*.name", "providers.*.models.*.context", "providers.*.models.*.max_input",
+        "providers.*.models.*.max_output", "providers.*.models.*.vision", "providers.*.models.*.tools",
+        "providers.*.models.*.thinking", "providers.*.models.*.prices.input", "providers.*.models.*.prices.output",
+        "providers.*.models.*.prices.cached", "providers.*.models.*.prices.written",
         "breaker.failures", "breaker.first", "breaker.cool", "breaker.share", "breaker.reserve",
         # Times and sizes of this process.
         "options.timeouts.connect", "options.timeouts.first_byte", "options.timeouts.between_bytes",
@@ -40,7 +44,8 @@ HARMLESS: frozenset[tuple[str, ...]] = frozenset(
         "serve.websocket_total", "serve.websocket_age",
         "limits.requests", "limits.tokens", "limits.concurrent", "limits.day_requests", "limits.day_tokens",
         "limits.day_cost",
-        "features.prompt_caching", "features.context_management", "features.estimates", "log.blocked", "log.level",
+        "features.prompt_caching", "features.context_management", "features.estimates",
+        "features.max_input", "features.assumed_context", "log.blocked", "log.level",
         "log.form",
     )
 )  # fmt: skip

@@ -16,7 +16,6 @@ from msgspec.structs import fields, replace
 
 from penstock.errors import InputError
 from penstock.gateway.config import place_of
-from penstock.providers.models import Prices
 from penstock.providers.models import model as model_of
 from penstock.secrecy import hide, redact_cut
 from penstock.store.journal import JournalRows, Turn
@@ -25,8 +24,11 @@ from penstock.store.sqlite import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.engines.config import Config
     from penstock.events import Usage
     from penstock.gateway.config import GatewayConfig
+    from penstock.providers.own_models import Prices
+    from penstock.providers.registry import Provider
 
 FILE = "journal.sqlite"
 DAY = 86_400.0
@@ -120,17 +122,19 @@ def _redacted(told: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @lru_cache(1000)
-def _prices(provider: str, model: str) -> Prices | None:
-    try:
-        return model_of(provider, model).prices
-    except InputError:  # a provider of one's own
-        return None
+def _prices(provider: Provider, model: str) -> Prices | None:
+    return model_of(provider, model).prices
 
 
-def cost(provider: str, model: str, usage: Usage | None) -> float | None:
+def cost(config: Config, provider: str, model: str, usage: Usage | None) -> float | None:
     """Dollars, where the price is known. What is read from or put into a cache has its own, or that of the input."""
-    prices = _prices(provider, model) if usage is not None and model else None
-    if prices is None or prices.input is None or prices.output is None or usage is None:
+    if usage is None or not model:
+        return None
+    try:
+        prices = _prices(config.provider(provider), model)
+    except InputError:  # a provider that a reload has taken out of the configuration
+        return None
+    if prices is None or prices.input is None or prices.output is None:
         return None
     cached, written = usage.cached or 0, usage.written or 0
     plain = max((usage.input or 0) - cached - written, 0)

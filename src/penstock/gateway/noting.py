@@ -10,6 +10,7 @@ from penstock.gateway.journal import Turn as Row
 from penstock.gateway.journal import cost
 
 if TYPE_CHECKING:
+    from penstock.engines.reply import Reply
     from penstock.gateway.turn import Turn
     from penstock.store.journal import Status
 
@@ -37,9 +38,13 @@ def row_of(turn: Turn) -> Row:
         engine=reply.engine if reply else "", upstream=reply.protocol if reply else "",
         tries=reply.record.tries if reply else 0, decisions="\n".join(reply.record.lines()) if reply else "",
         input=used.input, output=used.output, cached=used.cached, written=used.written, reasoning=used.reasoning,
-        exact=used.exact, cost=cost(reply.provider, reply.model, reply.usage) if reply else None,
+        exact=used.exact, cost=_cost(turn, reply) if reply else None,
         malformed=turn.malformed,
     )  # fmt: skip
+
+
+def _cost(turn: Turn, reply: Reply) -> float | None:
+    return cost(turn.visit.services.router.config, reply.provider, reply.model, reply.usage)
 
 
 _ENDLESS = ev.Fault("truncated", "the turn has no end")

@@ -57,7 +57,7 @@ def _made(services: Services, visit: Visit, scope: MutableMapping[str, Any]) -> 
     if visit.path == "/healthz":
         return 200, b'{"status":"ok"}', _JSON
     if visit.path == "/readyz":
-        return (200, b'{"status":"ready"}', _JSON) if services.ready else (503, b'{"status":"stopping"}', _JSON)
+        return _readiness(services)
     if visit.path == "/metrics":
         services.access.watch(scope)
         return 200, services.metrics.render(), ((b"content-type", TYPE),)
@@ -67,6 +67,20 @@ def _made(services: Services, visit: Visit, scope: MutableMapping[str, Any]) -> 
     if visit.path == "/api/version":  # what Ollama's clients look for first
         return 200, b'{"version":"0.13.0"}', _JSON
     return None
+
+
+def _readiness(services: Services) -> tuple[int, bytes, Headers]:
+    """Not ready while the server stops, or while a provider that is configured has no key. No name of either is told:
+    the page needs no gateway key. The log at the start and `penstock serve --check` name them.
+    """
+    if not services.ready:
+        return 503, b'{"status":"stopping"}', _JSON
+    if services.lacks_keys():
+        said = (
+            b'{"status":"misconfigured","reason":"a configured provider has no key; penstock serve --check names it"}'
+        )
+        return 503, said, _JSON
+    return 200, b'{"status":"ready"}', _JSON
 
 
 def _home(host: str) -> str:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock.client.api import Client
+from penstock.engines.alias_patterns import is_pattern
 from penstock.engines.config import Account, Config
-from penstock.engines.naming import REPLAY, targets
+from penstock.engines.config_problems import find_missing_keys
+from penstock.engines.naming import DEFAULT_STREAM, REPLAY, known, targets
 from penstock.engines.options import RequestOptions
 from penstock.engines.routing import Router
 from penstock.errors import InputError, StreamFault
@@ -36,7 +38,6 @@ from penstock.gateway.noting import row_of
 from penstock.gateway.refusing import STOPPING, status_of
 from penstock.gateway.revocation import Revocations
 from penstock.providers.clients import client, clients
-from penstock.replay import named
 from penstock.secrecy import telling
 from penstock.store.recordings import Header
 from penstock.store.responses import Responses
@@ -193,7 +194,6 @@ class Services:
     async def open(self, visit: Visit, asked: Asked, watch: Watch | None = None) -> Reply:
         """The answer, once it has begun. `watch` is told what goes on before that."""
         caller: Caller = visit.caller
-        self.played(asked.request.model)
         convert: ConvertOptions = {**self._convert, "tenant": caller.tenant}
         source = asked.source or asked.protocol
         return await self.router.open(
@@ -224,28 +224,35 @@ class Services:
         """The estimator for a count that `visit.offload` makes."""
         return self._thread_estimator if len(visit.raw) > LARGE else self.estimator
 
-    def played(self, model: str) -> None:
-        """Raise where a packaged stream is named that there is none of."""
-        if model.partition("/")[0] == REPLAY:
-            named(model)
-
     @property
     def default(self) -> str:
-        """The model of a request that names none: the alias of that name, else the first alias or model there is."""
+        """The model of a request that names none: the alias `default`, else the first alias or model there is.
+
+        With nothing configured a packaged stream is played.
+        """
         config = self.router.config
-        if DEFAULT in config.aliases or not (config.aliases or config.providers):
+        if DEFAULT in config.aliases:
             return DEFAULT
         said = (f"{name}/{one}" for name, account in config.providers.items() for one in account.models)
-        return next(iter([*config.aliases, *said]), DEFAULT)
+        first = next(iter([*(name for name in config.aliases if not is_pattern(name)), *said]), "")
+        if first or config.aliases or known(config, self.env):
+            return first or DEFAULT
+        return f"{REPLAY}/{DEFAULT_STREAM}"
 
     def means(self, model: str) -> bool:
         """Whether a name means anybody."""
         try:
-            self.played(model)
             targets(model, self.router.config, self.env)
         except InputError:
             return False
         return True
+
+    def lacks_keys(self) -> bool:
+        """Whether a provider or alias of the configuration cannot be asked because its key is missing.
+
+        A gateway with nothing configured lacks none: it plays packaged streams. Callers may bring keys of their own.
+        """
+        return not self.config.forward and bool(find_missing_keys(self.router.config, self.env))
 
     def _configured(self, provider: str, model: str) -> bool:
         """Whether a model is named in the configuration: listed under its provider, or meant by an alias."""

@@ -21,7 +21,7 @@ from penstock.messages import caching, context, ids, images, limits, names, pair
 from penstock.messages.profile import profile_of
 from penstock.messages.survey import survey
 from penstock.pick import as_object
-from penstock.protocols import MODULES
+from penstock.protocols import MODULES, protocol
 from penstock.reading import parse_value, read_deep
 from penstock.shaping.names import Name, RestoreNames
 from penstock.shaping.namespace import Namespace
@@ -144,6 +144,7 @@ class _Run:
         self._source, self._options = source, options
         self._mends = given is not None or source.partition("@")[0] != target.partition("@")[0]
         self.profile = given or profile_of(target)
+        self._requires_limit = protocol(target).requires_limit
         self.notes = Diagnostics("messages")
         self._strict = False  # read by the strict parser, which lets no half characters through
         self.restore = Restore(source)
@@ -229,8 +230,9 @@ class _Run:
         maximum = options.get("max_output")
         if self._mends or maximum:
             request = limits.limit_output(
-                request, notes, maximum=maximum, minimum=profile.min_output, inside=profile.inside
-            )
+                request, notes, maximum=maximum, minimum=profile.min_output, inside=profile.inside,
+                required=self._requires_limit,
+            )  # fmt: skip
         if options.get("context_management"):
             request = self._managed(request)
         if options.get("prompt_caching"):

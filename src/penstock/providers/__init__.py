@@ -4,7 +4,8 @@ from penstock.providers.address import endpoint_url, filled, url
 from penstock.providers.clients import Client, client, clients
 from penstock.providers.identity import Identity, identify
 from penstock.providers.listing import listed
-from penstock.providers.models import Model, Policy, Prices, detail, max_input_tokens, model, models
+from penstock.providers.models import Model, Policy, detail, max_input_tokens, model, models, output_limit
+from penstock.providers.own_models import OwnModel, Prices
 from penstock.providers.registry import (
     Credential,
     Endpoint,
@@ -25,6 +26,7 @@ __all__ = [
     "Identity",
     "Model",
     "Operation",
+    "OwnModel",
     "Policy",
     "Prices",
     "Provider",
@@ -42,6 +44,7 @@ __all__ = [
     "max_input_tokens",
     "model",
     "models",
+    "output_limit",
     "provider",
     "providers",
     "url",

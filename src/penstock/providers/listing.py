@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from penstock.pick import as_object
 from penstock.providers.identity import kind
-from penstock.providers.models import NAME, PROVIDER, Model, Prices, model
+from penstock.providers.models import NAME, PROVIDER, Model, model, with_own
+from penstock.providers.own_models import Prices
 from penstock.reading import parse_value
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def listed(provider: Provider, body: bytes | Any, *, chat: bool = True) -> list[
     place = provider.endpoints.get("models")
     ids = _IDS.get(place.protocol if place else "", _ID)
     read = [_read(provider, row, ids) for row in _rows(value) if _first(row, ids)]
-    return [row for row in read if row.chat or not chat]
+    ids_read = {row.id for row in read}
+    own = [model(provider, name) for name in provider.models if name not in ids_read]
+    return [row for row in (*read, *own) if row.chat or not chat]
 
 
 def _rows(value: Any) -> Iterator[Object]:
@@ -100,7 +103,7 @@ def _read(provider: Provider, row: Object, ids: tuple[str, ...]) -> Model:
     said["capabilities"], source["capabilities"] = _capable(row, known)
     title = _first(row, ("display_name", "displayName", "title"))
     name = title if isinstance(title, str) else known.name
-    return replace(known, **said, name=name, source=source)
+    return with_own(replace(known, **said, name=name, source=source), provider.models.get(id))
 
 
 def _capable(row: Object, known: Model) -> tuple[frozenset[str], str]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock.errors import InputError
+from penstock.protocols import protocol
 from penstock.providers.identity import Identity, identify, kind
+from penstock.providers.own_models import OwnModel, Prices
 from penstock.providers.registry import provider as provider_of
 from penstock.providers.registry import providers
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
     from penstock.providers.registry import Provider
 
-FACTS, NAME, PROVIDER = "models.dev 2026-07", "its name", "the provider"  # who may have told
+# who may have told
+FACTS, NAME, PROVIDER, CONFIGURATION = "models.dev 2026-07", "its name", "the provider", "the configuration"
 SAID = ("context", "max_input", "max_output", "prices", "capabilities")
 _RAW = dict[str, msgspec.Raw]
 Policy: TypeAlias = Literal["context-window", "reserve-output"] | float
@@ -33,17 +36,11 @@ Capability: TypeAlias = Literal[
 ]  # fmt: skip
 
 
-class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Dollars for a million tokens; None is unknown. `cached` and `written`: read from, and put into, the cache."""
-
-    input: float | None = None
-    output: float | None = None
-    cached: float | None = None
-    written: float | None = None
-
-
 class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model as one provider offers it. Limits in tokens, 0 unknown; `source`: which field was told by whom."""
+    """A model as one provider offers it. Limits in tokens, 0 unknown; `source`: which field was told by whom.
+
+    `thinking`: the form of its reasoning settings, see `own_models.Thinking`; empty if unknown.
+    """
 
     id: str
     provider: str
@@ -55,6 +52,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_output: int = 0
     prices: Prices | None = None
     capabilities: frozenset[str] = frozenset()
+    thinking: str = ""
     source: dict[str, str] = {}
 
     @property
@@ -83,16 +81,42 @@ LETTERS: dict[str, Capability] = {
 
 
 def models(provider: Provider | str) -> Sequence[Model]:
-    """The models of a provider that the table knows; none for one whose models are anybody's guess."""
+    """The models of a provider that are known: those of the table of facts, and those of the configuration."""
     row = provider_of(provider) if isinstance(provider, str) else provider
-    return tuple(_known(row.name, row.facts or row.name).values())
+    known = _known(row.name, row.facts or row.name)
+    if not row.models:
+        return tuple(known.values())
+    return tuple(model(row, name) for name in dict.fromkeys([*known, *row.models]))
 
 
 def model(provider: Provider | str, id: str) -> Model:
     """What is known of a model, which may be nothing but its name: an unknown model is no error."""
     row = provider_of(provider) if isinstance(provider, str) else provider
     found = _known(row.name, row.facts or row.name).get(id)
-    return found if found is not None else _elsewhere(row.name, id)
+    made = found if found is not None else _elsewhere(row.name, id)
+    return with_own(made, row.models.get(id))
+
+
+def with_own(known: Model, own: OwnModel | None) -> Model:
+    """A model with the facts that the configuration gives of it."""
+    if own is None:
+        return known
+    limits = {name: getattr(own, name) for name in ("context", "max_input", "max_output", "prices")}
+    given: dict[str, Any] = {name: value for name, value in limits.items() if value}
+    switches = {"images": own.vision, "tools": own.tools, "reasoning": own.thinking != "none" if own.thinking else None}
+    if any(value is not None for value in switches.values()):
+        given["capabilities"] = _switched(known, switches)
+    return replace(
+        known, **given, name=own.name or known.name, thinking=own.thinking or known.thinking,
+        source={**known.source, **dict.fromkeys(given, CONFIGURATION)},
+    )  # fmt: skip
+
+
+def _switched(known: Model, switches: Mapping[str, bool | None]) -> frozenset[str]:
+    """Capabilities with some of them put on or off. A model known by its name only may well call tools."""
+    guessed = {"tools"} if known.source.get("capabilities") == NAME and known.chat else set[str]()
+    off = {name for name, value in switches.items() if value is False}
+    return (known.capabilities | guessed | {name for name, value in switches.items() if value}) - off
 
 
 @lru_cache(1000)
@@ -114,8 +138,28 @@ def _spellings(who: Identity) -> tuple[str, ...]:
     return (who.name, f"{who.family}-{who.version}", who.family, who.name.lower().replace(".", "-"))
 
 
-def max_input_tokens(model: Model, policy: Policy = "reserve-output") -> int:
-    """How long a prompt may be. A fraction is of the context window; 0 where nothing is known."""
+def default_limit(maximum: int) -> int:
+    """The output limit that is sent where the protocol requires one and the caller gives none."""
+    return maximum // 2
+
+
+def output_limit(model: Model, provider: Provider | None = None) -> int:
+    """The output limit of a request that sets none: what is sent for it, else the model's maximum; 0 unknown.
+
+    `provider` for one that is not in the table.
+    """
+    row = provider or providers().get(model.provider)
+    endpoint = row.endpoint("chat", model.id) if row is not None else None
+    if endpoint is None or not protocol(endpoint.protocol).requires_limit:
+        return model.max_output
+    return default_limit(model.max_output)
+
+
+def max_input_tokens(model: Model, policy: Policy = "reserve-output", provider: Provider | None = None) -> int:
+    """How long a prompt may be. A fraction is of the context window; 0 where nothing is known.
+
+    `reserve-output` leaves room for the `output_limit`, and at least half of the window for the prompt.
+    """
     if isinstance(policy, int | float) and not isinstance(policy, bool):
         if not 0 < policy <= 1:
             raise InputError(f"a fraction of the context window is over 0 and at most 1, not {policy!r}")
@@ -124,7 +168,7 @@ def max_input_tokens(model: Model, policy: Policy = "reserve-output") -> int:
         return model.context
     if policy != "reserve-output":
         raise InputError(f"unknown policy {policy!r}; known are: context-window, reserve-output, or a fraction")
-    reserved = max(model.context - model.max_output, model.context // 2)
+    reserved = max(model.context - output_limit(model, provider), model.context // 2)
     return min(model.max_input or reserved, reserved) if model.context else model.max_input
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from penstock.errors import InputError
+from penstock.providers.own_models import OwnModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,6 +119,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     local: bool = False  # runs on one's own machine
     facts: str = ""  # its name in the table of models, where that is another
     names: tuple[str, ...] = ()  # what else it is called
+    models: dict[str, OwnModel] = {}  # facts that a configuration gives of some of its models
 
     def __hash__(self) -> int:
         """A row holds tables, so it is told apart by its name and place."""

@@ -20,14 +20,14 @@ AGENT = "agent"
 _DEFAULT = "text"
 
 
-def named(model: str, *, strict: bool = False) -> str:
-    """The script that a model's name means. Any other provider's name is played the plain text, unless `strict`."""
+def named(model: str) -> str:
+    """The script that a model's name means, with or without `replay/`; the plain text for no name."""
     name = model.removeprefix(PREFIX)
     if name in offered():
         return name
-    if strict or model.startswith(PREFIX):
-        raise InputError(f"no packaged model {model!r}; there are: {', '.join(PREFIX + one for one in offered())}")
-    return _DEFAULT
+    if not model:
+        return _DEFAULT
+    raise InputError(f"no packaged model {model!r}; there are: {', '.join(PREFIX + one for one in offered())}")
 
 
 def answer(request: Request, *, id: str = "replay", created: int = 0, asked: int = 0) -> list[AnyEvent]:
@@ -46,7 +46,7 @@ def answer(request: Request, *, id: str = "replay", created: int = 0, asked: int
 
 def wire(name: str, protocol: str, *, stream: bool = True) -> bytes:
     """A script's bytes, as a provider of that protocol would send them."""
-    return b"".join(speak(protocol, play(named(name, strict=True)), stream=stream))
+    return b"".join(speak(protocol, play(named(name)), stream=stream))
 
 
 def cases(protocol: str) -> Iterator[tuple[str, bytes, list[AnyEvent]]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.engines.naming import REPLAY, known
 from penstock.gateway.doors import ollama_models
-from penstock.providers.models import NAME, detail, max_input_tokens
+from penstock.providers.models import NAME, detail
 from penstock.tokens.pictures import USUAL, cost
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WHEN = "2026-01-01T00:00:00Z"
 _CREATED = 1_767_225_600
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
-_WINDOW, _OUTPUT = 128_000, 16_000  # of a model that nothing is known of: an editor wants numbers
+_OUTPUT = 16_000  # of a model that nothing is known of: an editor wants a number
 
 
 # ── one model ─────────────────────────────────────────────────────────────────────────────────────
@@ -47,19 +47,18 @@ def mistral(entry: Entry) -> Object:
         "completion_chat": "chat" in can, "completion_fim": "fim" in can, "function_calling": "tools" in can,
         "fine_tuning": False, "vision": "images" in can,
     }  # fmt: skip
-    return {
-        **openai(entry), "type": "base", "capabilities": abilities, "name": _title(entry),
-        "max_context_length": entry.model.context or _WINDOW,
-    }  # fmt: skip
+    made = {**openai(entry), "type": "base", "capabilities": abilities, "name": _title(entry)}
+    return made | ({"max_context_length": entry.model.context} if entry.model.context else {})
 
 
 def gemini(entry: Entry) -> Object:
-    """As Google does."""
+    """As Google does. Limits that nobody knows are left out."""
     model = entry.model
+    limits = {"inputTokenLimit": entry.max_input, "outputTokenLimit": model.max_output}
     return {
         "name": f"models/{entry.name}", "baseModelId": entry.name, "version": model.version or "1",
-        "displayName": _title(entry), "description": detail(model), "inputTokenLimit": _input(entry),
-        "outputTokenLimit": model.max_output or _OUTPUT, "supportedGenerationMethods": _METHODS,
+        "displayName": _title(entry), "description": detail(model), "supportedGenerationMethods": _METHODS,
+        **{name: limit for name, limit in limits.items() if limit},
     }  # fmt: skip
 
 
@@ -110,13 +109,14 @@ async def editors(services: Services, visit: Visit) -> bytes:
 
 
 def _editor(services: Services, entry: Entry, row: Provider | None) -> Object:
-    model = entry.model
+    model, assumed = entry.model, services.config.features.assumed_context
     provider = _short(row.title) if row else _PLAYED.get(model.provider, model.provider)
     made: dict[str, Any] = {
         "id": entry.name, "name": _title(entry), "family": model.family or model.id.rpartition("/")[2],
-        "version": model.version or "1", "maxInputTokens": _input(entry),
-        "maxOutputTokens": model.max_output or _OUTPUT, "capabilities": _abilities(entry), "detail": provider,
-        "tooltip": _tooltip(entry), "isUserSelectable": True, "isBYOK": True, "counting": _counting(services, entry),
+        "version": model.version or "1", "maxInputTokens": entry.max_input or assumed,
+        "maxOutputTokens": entry.max_output or _OUTPUT, "capabilities": _abilities(entry), "detail": provider,
+        "tooltip": _tooltip(entry, assumed), "isUserSelectable": True, "isBYOK": True,
+        "counting": _counting(services, entry),
     }  # fmt: skip
     if model.context:
         made["maxContextWindowTokens"] = model.context
@@ -165,12 +165,12 @@ def _pricing(given: float, made: float, told: str) -> str:
     return f"${given:g} in · ${made:g} out per million tokens{f' (prices and limits: {told})' if told else ''}"
 
 
-def _tooltip(entry: Entry) -> str:
+def _tooltip(entry: Entry, assumed: int) -> str:
     """What is known of a model, and who says so."""
     told = entry.model.source.get("context")
     if entry.model.context:
         return f"{detail(entry.model)}{f' (limits: {told})' if told else ''}"
-    return f"{entry.name}: its limits are not known, {_WINDOW // 1000}K of context are assumed"
+    return f"{entry.name}: its limits are not known, {assumed // 1000}K of context are assumed"
 
 
 def _counting(services: Services, entry: Entry) -> Object:
@@ -182,10 +182,6 @@ def _counting(services: Services, entry: Entry) -> Object:
     of_text = {name: round(found.constants[name] / (text or 1.0), 4) for name in ("reasoning", "schema")}
     image = round(cost(found.picture, *USUAL))
     return {"factors": factors, **said, **of_text, "image": image, "rendering": found.rendering}
-
-
-def _input(entry: Entry) -> int:
-    return max_input_tokens(entry.model) or entry.model.max_input or _WINDOW
 
 
 def _title(entry: Entry) -> str:

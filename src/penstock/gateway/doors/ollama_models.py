@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 SPOKEN = "0.12.6"  # the version of Ollama whose API this is: clients look for what they need
 WHEN = "2026-01-01T00:00:00Z"
-_WINDOW = 128_000
 # What a model can do, in Ollama's words.
 WORDS = {
     "chat": "completion", "tools": "tools", "images": "vision", "reasoning": "thinking", "embeddings": "embedding",
@@ -57,10 +56,9 @@ async def shown(services: Services, visit: Visit) -> bytes:
     visit.caller.check(name)
     model = entry.model
     family = model.family or model.provider
-    info: Object = {
-        "general.architecture": family, "general.basename": model.name or name,
-        f"{family}.context_length": model.context or model.max_input or _WINDOW,
-    }  # fmt: skip
+    info: Object = {"general.architecture": family, "general.basename": model.name or name}
+    if model.context or model.max_input:
+        info[f"{family}.context_length"] = model.context or model.max_input
     made = {
         "license": "", "modelfile": f"FROM {name}\n", "parameters": "", "template": "{{ .Prompt }}",
         "details": _details(entry), "model_info": info, "modified_at": WHEN,
@@ -116,7 +114,6 @@ async def loaded(services: Services, visit: Visit) -> bytes:
     name = name_of(body)
     visit.caller.check(name)
     services.catalogue.target(name)
-    services.played(name)
     gone = body.get("keep_alive") in (0, "0", "0s", "0m")
     said: dict[str, Any] = {"response": ""} if visit.path.endswith("generate") else {}
     if not said:

@@ -19,4 +19,5 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 PROTOCOL = Protocol(
     "anthropic", looks, AnthropicDecoder, AnthropicEncoder, sequential=True, body=body, end_marks=(b'"message_stop"',),
     end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    requires_limit=True,  # max_tokens: https://docs.claude.com/en/api/messages
 )  # fmt: skip
