@@ -33,7 +33,8 @@ def test_every_client_is_told_how() -> None:
 
 def test_models_are_those_that_can_be_asked_for() -> None:
     engine = Config(
-        aliases={"fast": "lab/small"}, providers={"lab": Account(base_url="http://x/v1", models=("small",))}
+        aliases={"claude-*": "lab/small", "fast": "lab/small"},
+        providers={"lab": Account(base_url="http://x/v1", models=("small",))},
     )
     config = GatewayConfig(engine=engine)
     assert models(config, {})[:2] == ["fast", "lab/small"]

@@ -284,6 +284,22 @@ def test_a_model_without_a_key_is_never_played() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.row("M7:diagnostic")
+@pytest.mark.finding("DEF-2")
+def test_a_limit_that_the_protocol_requires_is_said() -> None:
+    async def scene() -> None:
+        async with Upstream(Reply.of("anthropic", play("text")), Reply.of("anthropic", play("text"))) as up:
+            config = {"providers": {"anthropic": {"base_url": f"{up.url}/v1", "key": "k"}}}
+            async with Client(config, env={}) as client:
+                for more, said in (({}, ["output-limit"]), ({"max_tokens": 99}, [])):
+                    stream = client.chat_stream("anthropic/claude-sonnet-4-5", "hello", **more)
+                    await stream.turn()
+                    assert [row.code for row in stream.diagnostics if row.code == "output-limit"] == said
+            assert [seen.json["max_tokens"] for seen in up.seen] == [32_000, 99]
+
+    asyncio.run(scene())
+
+
 @pytest.mark.row("G5")
 def test_with_nothing_configured_packaged_streams_answer() -> None:
     async def scene() -> None:

@@ -46,7 +46,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any], dict[str, str], str, str]] = {
 
 
 @pytest.mark.finding("DEF-10")
-@pytest.mark.row("P4", "P5")
+@pytest.mark.row("P4:flag")
 @pytest.mark.parametrize("case", PROBLEMS)
 def test_a_problem_names_its_place_and_the_fix(case: str) -> None:
     config, env, place, words = PROBLEMS[case]
@@ -79,7 +79,7 @@ def test_callers_may_bring_the_keys() -> None:
 
 
 @pytest.mark.finding("DEF-11")
-@pytest.mark.row("P4")
+@pytest.mark.row("P4:flag")
 @pytest.mark.parametrize("where", ["environment", "provider", "file"])
 def test_a_wrong_flag_warns_and_is_native(where: str, caplog: pytest.LogCaptureFixture) -> None:
     value = f"wrong-{where}"  # each is logged once

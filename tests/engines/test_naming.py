@@ -106,7 +106,7 @@ def test_an_account_does_not_show_its_key() -> None:
     assert KEY not in f"{account!r} {list(account.__rich_repr__())} {Config(providers={'openai': account})!r}"
 
 
-@pytest.mark.row("G5")
+@pytest.mark.row("G5:missing-key-library")
 @pytest.mark.finding("DEF-1")
 @pytest.mark.parametrize(
     ("model", "config", "variable"),

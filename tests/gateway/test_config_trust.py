@@ -322,11 +322,17 @@ def test_every_command_that_finds_the_file_asks_for_trust(here: Path, words: lis
     assert b"is not trusted" not in run(*words).stderr
 
 
-@pytest.mark.parametrize("words", [["doctor"], ["models"], ["providers"]], ids=lambda words: words[0])
-def test_other_commands_do_not_look_for_it(here: Path, words: list[str]) -> None:
+@pytest.mark.finding("DEF-9")
+@pytest.mark.parametrize(
+    "words",
+    [["doctor"], ["models"], ["providers"], ["chat", "planted/m", "hi"], ["tokens", "--model", "m"]],
+    ids=lambda words: words[0],
+)
+def test_every_command_that_looks_for_it_asks_for_trust(here: Path, words: list[str]) -> None:
     (here / "penstock.toml").write_text('[providers.planted]\nbase_url = "http://127.0.0.1:9/v1"\n')
     done = run(*words)
-    assert b"planted" not in done.stdout + done.stderr
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"is not trusted" in done.stderr
 
 
 def test_a_client_of_the_library_does_not_look_for_it(here: Path) -> None:

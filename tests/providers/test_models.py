@@ -26,7 +26,7 @@ MODEL = Model(
 )
 
 
-@pytest.mark.row("M7")
+@pytest.mark.row("M7:policy-library")
 @pytest.mark.parametrize(
     ("policy", "tokens"),
     [("context-window", 200_000), ("reserve-output", 136_000), (0.8, 160_000), (1, 200_000)],

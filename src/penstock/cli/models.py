@@ -5,7 +5,6 @@ Leans on the table of facts; `--live` asks the providers themselves, and only th
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.config_option import add_config_option, load_config
@@ -111,10 +110,11 @@ def _count(tokens: int) -> str:
 def _found(options: Namespace, config: Config) -> list[Model]:
     """The models of the providers that are named or configured, as far as they are known without asking."""
     from penstock.engines.naming import known
+    from penstock.engines.surroundings import LIVE
 
     if options.live:
         return _asked(options, config)
-    rows = [config.provider(name) for name in options.providers] or known(config, os.environ)
+    rows = [config.provider(name) for name in options.providers] or known(config, LIVE)
     return [model for row in rows for model in _known(row, config)] if rows else _packaged()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.config_option import add_config_option, load_config
+from penstock.engines.surroundings import LIVE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -42,19 +42,16 @@ def run(options: Namespace) -> int:
     config = load_config(options).engine
     names = options.names or dict.fromkeys([*providers(), *config.providers])
     chosen = {row.name: row for row in map(config.provider, names)}.values()
-    rows = [row for row in chosen if not options.ready or ready(row, os.environ, config)]
+    rows = [row for row in chosen if not options.ready or ready(row, LIVE, config)]
     if options.json:
-        _print_json([described(row, os.environ, config) for row in rows])
+        _print_json([described(row, LIVE, config) for row in rows])
     elif options.names:
         for row in rows:
             _print_row(row, config)
     else:
         show(
             ("name", "speaks", "key", "has", "title"),
-            [
-                (row.name, row.protocol, key_of(row, os.environ, config), " ".join(row.endpoints), row.title)
-                for row in rows
-            ],
+            [(row.name, row.protocol, key_of(row, LIVE, config), " ".join(row.endpoints), row.title) for row in rows],
             ("bold", "", "dim", "", "dim"),
         )
     return 0
@@ -100,7 +97,7 @@ def _print_row(row: Provider, config: Config) -> None:
     put([(row.name, "bold"), (f"  {row.title}", "")])
     facts = {
         "address": row.base_url, "speaks": row.protocol, "auth": ", ".join(one.scheme for one in row.credentials),
-        "key": key_of(row, os.environ, config), "also called": ", ".join(row.names), "sdk": row.sdk,
+        "key": key_of(row, LIVE, config), "also called": ", ".join(row.names), "sdk": row.sdk,
         "responses only": ", ".join(row.responses_only), "refuses": ", ".join(row.refuses),
     }  # fmt: skip
     for name, value in facts.items():

@@ -68,9 +68,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(config: GatewayConfig) -> int:
     """Print what cannot work: exit code 1 if there is anything."""
+    from penstock.engines.surroundings import LIVE
     from penstock.gateway.config_report import report_problems
 
-    found = report_problems(config, os.environ)
+    found = report_problems(config, LIVE)
     for line in found or [f"{config.path or 'no file'}: nothing is wrong with it"]:
         print(line, file=sys.stderr)
     return int(bool(found))
@@ -108,9 +109,9 @@ def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> Non
     def apply(config: GatewayConfig) -> None:
         app.services.reload(config)
         logs.setup(config.log, lambda: app.services.secrets)
-        log_problems(config, os.environ)
+        log_problems(config, app.services.router.env)
 
-    log_problems(config, os.environ)
+    log_problems(config, app.services.router.env)
     reloader = Reloader(args.config, os.environ, apply, _told(args))
     hung_up = _hung_up()
 

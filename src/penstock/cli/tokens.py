@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli.ink import Line
+    from penstock.gateway.config import GatewayConfig
     from penstock.request import Request
     from penstock.tokens import Breakdown, Estimate
 
@@ -67,10 +68,11 @@ def run(options: Namespace) -> int:
     """Count one body."""
     from penstock.tokens import HybridTokenEstimator, warning
 
+    config = load_config(options)
     with reading.opened(options.file) as file:
         data = b"".join(reading.chunks(file))
     request = _request(data, options.source)
-    model, provider, limit = _resolve(options, options.model or request.model)
+    model, provider, limit = _resolve(options, options.model or request.model, config)
     estimator = HybridTokenEstimator(learned=_learned() if options.learned else None)
     found = estimator.breakdown(request, model, provider)
     if not request.messages or request.messages[0].extra == TEXT:
@@ -89,21 +91,19 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _resolve(options: Namespace, name: str) -> tuple[str, str, int]:
+def _resolve(options: Namespace, name: str, config: GatewayConfig) -> tuple[str, str, int]:
     """The model's name, who serves it, and how long a prompt may be; aliases are replaced by the first they mean."""
-    import os
-
     from penstock.engines.alias_patterns import find_alias
     from penstock.engines.naming import targets
+    from penstock.engines.surroundings import LIVE
     from penstock.errors import InputError
     from penstock.providers import max_input_tokens, model
 
-    config = load_config(options)
     if not name:
         return name, options.provider, options.limit
     try:
         asked = f"{options.provider}/{name}" if options.provider else name
-        target = targets(asked, config.engine, os.environ)[0]
+        target = targets(asked, config.engine, LIVE)[0]
     except InputError:
         return name, options.provider, options.limit  # nobody who can be asked: its name still tells how to count
     limit = options.limit or max_input_tokens(

@@ -21,10 +21,11 @@ def base_of(host: str, port: int) -> str:
 
 def models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """Names to ask for: aliases, those that configured providers are said to have, packaged streams."""
+    from penstock.engines.alias_patterns import is_pattern
     from penstock.engines.naming import known
     from penstock.replay import offered
 
-    found = list(config.engine.aliases)
+    found = [name for name in config.engine.aliases if not is_pattern(name)]
     for row in known(config.engine, env):
         said = config.engine.account(row.name).models
         found += [f"{row.name}/{name}" for name in said or ("…",)]

@@ -123,7 +123,7 @@ def _name(name: str, config: Config, env: Mapping[str, str], keys: tuple[str, ..
     try:
         targets(name, replace(config, fallbacks={}), env)  # a wrong fallback is told once, where it stands
     except InputError as error:
-        yield Problem(keys, f"{name!r} means no model{_suggest_model(name, config, env)} ({error})")
+        yield Problem(keys, f"{name!r} means no model{_suggest_model(name, config, env) or f': {error}'}")
 
 
 def _sample(name: str) -> str:
@@ -141,5 +141,5 @@ def _suggest_model(name: str, config: Config, env: Mapping[str, str]) -> str:
 
 
 def _suggest(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), 1)
+    near = difflib.get_close_matches(name, [one for one in names if one != name], 1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -121,7 +121,8 @@ def _unconfigured(name: str, config: Config) -> Target:
 def _is_makers(name: str) -> bool:
     """Whether what stands before a name's last slash, if anything does, is called like one who makes models."""
     head, slash, _ = name.rpartition("/")
-    return not slash or bool(identify(f"{head}/-").maker)
+    found = identify(f"{head}/-")
+    return not slash or bool(found.maker or found.provider)
 
 
 def _maker(name: str) -> Provider | None:

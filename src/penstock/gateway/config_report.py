@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.engines.alias_patterns import STAR, best_pattern
 from penstock.engines.config_problems import Problem, find_problems
 from penstock.engines.naming import REPLAY, known, model_names
+from penstock.gateway.keys import file_of
 from penstock.gateway.places import Place
 from penstock.providers.registry import providers
 from penstock.replay import offered
@@ -19,7 +20,7 @@ from penstock.replay import offered
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from penstock.gateway.config import GatewayConfig
+    from penstock.gateway.config import GatewayConfig, Key
 
 log = logging.getLogger("penstock.config")
 
@@ -27,10 +28,8 @@ log = logging.getLogger("penstock.config")
 def report_problems(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """One line for each problem."""
     found = [*find_problems(config.engine, env, forward=config.forward), *_keys(config, env)]
-    if not found:
-        return []
-    place = Place(config.path.read_text(encoding="utf-8"), config.path) if config.path is not None else None
-    return [_line(problem, place) for problem in found]
+    place = Place(config.path.read_text(encoding="utf-8"), config.path) if found and config.path is not None else None
+    return [*(_line(problem, place) for problem in found), *_stored_keys(config, env)]
 
 
 def log_problems(config: GatewayConfig, env: Mapping[str, str]) -> None:
@@ -48,14 +47,29 @@ def _line(problem: Problem, place: Place | None) -> str:
 
 
 def _keys(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[Problem]:
-    names = list(_askable(config, env)) if config.keys else []
+    """Keys of the configuration whose variable is not set, or that allow nothing."""
     for name, key in config.keys.items():
         if key.env and not env.get(key.env):
             yield Problem(("keys", name, "env"), f"{key.env} is not set: it must hold the key")
-        for pattern in key.models:
-            if not _matches(pattern, names, config, env):
-                said = f"{pattern!r} matches no alias, and no model of a configured provider: it allows nothing"
-                yield Problem(("keys", name, "models"), said)
+        for said in _useless_patterns(key, config, env):
+            yield Problem(("keys", name, "models"), said)
+
+
+def _stored_keys(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+    """The same for keys that `penstock keys` has made."""
+    file = file_of(config)
+    for name, key in file.read().items() if file is not None else ():
+        for said in _useless_patterns(key, config, env):
+            yield f"{file.path if file else ''}: the key {name!r}: {said}"
+
+
+def _useless_patterns(key: Key, config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+    if "*" in key.models:
+        return
+    names = list(_askable(config, env))
+    for pattern in key.models:
+        if not _matches(pattern, names, config, env):
+            yield f"{pattern!r} matches no alias, and no model of a configured provider: it allows nothing"
 
 
 def _matches(pattern: str, names: list[str], config: GatewayConfig, env: Mapping[str, str]) -> bool:

@@ -235,7 +235,7 @@ class Services:
             return DEFAULT
         said = (f"{name}/{one}" for name, account in config.providers.items() for one in account.models)
         first = next(iter([*(name for name in config.aliases if not is_pattern(name)), *said]), "")
-        if first or config.aliases or known(config, self.env):
+        if first or config.aliases or known(config, self.router.env):
             return first or DEFAULT
         return f"{REPLAY}/{DEFAULT_STREAM}"
 
@@ -252,7 +252,7 @@ class Services:
 
         A gateway with nothing configured lacks none: it plays packaged streams. Callers may bring keys of their own.
         """
-        return not self.config.forward and bool(find_missing_keys(self.router.config, self.env))
+        return not self.config.forward and bool(find_missing_keys(self.router.config, self.router.env))
 
     def _configured(self, provider: str, model: str) -> bool:
         """Whether a model is named in the configuration: listed under its provider, or meant by an alias."""
