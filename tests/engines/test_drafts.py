@@ -78,6 +78,18 @@ def test_the_second_request_takes_the_short_way(monkeypatch: pytest.MonkeyPatch)
     assert list(second.body) == list(first.body)
 
 
+@pytest.mark.finding("DEF-2")
+def test_a_required_limit_is_said_for_the_second_request_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target(providers()["anthropic"], "claude-sonnet-4-5", "")
+    how = plan(target, "chat", options=RequestOptions(), account=Config().account("anthropic"), env={}, stream=True)
+    first = prepare(asking("anthropic", text="one"), how, source="openai-chat", convert={})
+    monkeypatch.setattr("penstock.engines.prepare.convert_request", None)
+    second = prepare(asking("anthropic", text="two"), how, source="openai-chat", convert={})
+    assert [row.code for row in first.diagnostics] == ["output-limit"]
+    assert second.diagnostics == first.diagnostics
+    assert second.body["max_tokens"] == 32_000
+
+
 MORE: dict[str, dict[str, Any]] = {
     "tools": {"tools": [rq.Tool("f")]},
     "what was found": {"diagnostics": [Diagnostic("a", "b", "c")]},

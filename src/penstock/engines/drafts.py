@@ -14,12 +14,14 @@ from penstock import request as rq
 from penstock.messages.texts import written
 
 if TYPE_CHECKING:
+    from penstock.diagnostics import Diagnostic
     from penstock.engines.job import Job
 
 MOST = 20  # drafts of one plan; settings may differ with every request
 LONG = 512  # bytes of settings that are worth remembering
 MANY = 8  # messages
 _SAID = frozenset({"system", "user"})
+_OF_SETTINGS = frozenset({"output-limit"})  # diagnostics that do not depend on the words
 _encode = msgspec.json.Encoder().encode
 
 
@@ -57,16 +59,17 @@ class Drafts:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, dict[str, Any] | None] = {}
+        self._known: dict[bytes, tuple[dict[str, Any], list[Diagnostic]] | None] = {}
 
-    def body(self, sort: bytes, request: rq.Request) -> dict[str, Any] | None:
-        """The body of a request whose like was seen before, if that was simple enough."""
+    def fill(self, sort: bytes, request: rq.Request, job: Job) -> bool:
+        """Fill in the body of a request whose like was seen before; False if there was none that was simple enough."""
         draft = self._known.get(sort)
         if draft is None:
-            return None
-        made = dict(draft)
-        made["messages"] = _plainly(request)
-        return made
+            return False
+        job.body = dict(draft[0])
+        job.body["messages"] = _plainly(request)
+        job.diagnostics = list(draft[1])
+        return True
 
     def learn(self, sort: bytes, request: rq.Request, job: Job) -> None:
         """Remember what the long way has made of a request, where it left the messages as they were."""
@@ -74,9 +77,10 @@ class Drafts:
             return
         if len(self._known) >= MOST:
             self._known.clear()
-        left = not (job.diagnostics or job.shaping or job.losses or job.cleared)
+        said = all(row.code in _OF_SETTINGS for row in job.diagnostics)
+        left = said and not (job.shaping or job.losses or job.cleared)
         simple = left and job.body.get("messages") == _plainly(request)
-        self._known[sort] = {**job.body, "messages": None} if simple else None
+        self._known[sort] = ({**job.body, "messages": None}, list(job.diagnostics)) if simple else None
 
 
 def _plainly(request: rq.Request) -> list[dict[str, Any]]:

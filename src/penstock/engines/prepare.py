@@ -108,10 +108,7 @@ def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOption
     usage = True if request.stream and row.stream_options else None
     asked = job.request = replace(request, model=job.model, usage=usage)
     sort = sort_of(request, source) if convert.keys() <= _NEUTRAL else None
-    body = plan.drafts.body(sort, request) if sort is not None else None
-    if body is not None:
-        job.body = body
-    else:
+    if sort is None or not plan.drafts.fill(sort, request, job):
         _converted(job, request, asked, plan, source, convert)
         if sort is not None:
             plan.drafts.learn(sort, request, job)
