@@ -12,6 +12,7 @@ from penstock.errors import InputError, UnknownProtocol
 from penstock.framing import LIMIT, PARSERS, WRITERS, AutoParser, named_framing
 from penstock.grammar import Guard
 from penstock.guess import Guess
+from penstock.option_checks import MAPPING_OR_NONE, NUMBER, STAGES, TEXT, Option, check_options
 from penstock.shaping.sequence import Sequence
 from penstock.stage import Pipe
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.stage import Stage
+
+
+OPTIONS: dict[str, Option] = {
+    "framing": TEXT, "limit": NUMBER, "shaping": STAGES, "source_options": MAPPING_OR_NONE,
+    "target_options": MAPPING_OR_NONE,
+}  # fmt: skip
 
 
 def parser(name: str, limit: int = LIMIT, content_type: str = "") -> Stage[bytes, Any]:
@@ -37,12 +44,18 @@ def parser(name: str, limit: int = LIMIT, content_type: str = "") -> Stage[bytes
 
 def bridge(
     source: str, target: str, *, framing: str = "auto", limit: int = LIMIT, shaping: tuple[Stage[Any, Any], ...] = (),
-    source_options: Mapping[str, Any] | None = None, target_options: Mapping[str, Any] | None = None,
+    source_options: Mapping[str, Any] | None = None, target_options: Mapping[str, Any] | None = None, **unknown: Any,
 ) -> Pipe:  # fmt: skip
     """A new pipe for one stream. `shaping` are further event → event stages; the source `auto` is found out.
 
+    `source_options` are those of the decoder, `target_options` those of the encoder. An option that is unknown, or of
+    the wrong kind, is an `InputError`, which names the nearest one.
+
     A frame of the source may have `limit` bytes (64 MiB by default); one that has more is a `FrameTooLarge`.
     """
+    given = {"framing": framing, "limit": limit, "shaping": shaping}
+    more = {"source_options": source_options, "target_options": target_options}
+    check_options("bridge", {**given, **more, **unknown}, OPTIONS)
     options = source_options or {}
     decode: Stage[Any, Any] = Guess(options) if source == "auto" else protocols.decoder(source, **options)
     return Pipe(parser(framing, limit), decode, Guard(), *shaping, *encoding(target, target_options).stages)

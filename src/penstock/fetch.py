@@ -12,6 +12,7 @@ import socket
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -23,7 +24,7 @@ from penstock.diagnostics import Diagnostics
 from penstock.errors import InputError, MissingExtra
 from penstock.http.header_fields import InvalidHeaderError, check_text
 from penstock.input_limits import MAX_REQUEST_HEAD
-from penstock.media import sniff
+from penstock.media import is_of_kind, sniff
 from penstock.messages.walking import change_list, with_messages
 
 if TYPE_CHECKING:
@@ -78,6 +79,19 @@ class Limits(msgspec.Struct, frozen=True):
     resolve: Callable[[str, int], Awaitable[Sequence[str]]] = system_resolver
 
 
+class Fetcher:
+    """A function that fetches one file behind the guard, or raises a `FetchError`. Adapters take it as `fetch`."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        if find_spec("aiohttp") is None:
+            raise MissingExtra("aiohttp", "fetch")
+        self.limits = limits or Limits()
+
+    async def __call__(self, url: str) -> rq.File:
+        """The file with its data."""
+        return await fetch(url, self.limits)
+
+
 async def fetch(url: str, limits: Limits | None = None) -> rq.File:
     """One remote file, or a `FetchError`."""
     async with _Fetching(limits or Limits()) as fetching:
@@ -130,7 +144,7 @@ def _filled(request: rq.Request, files: dict[str, rq.File], notes: Diagnostics) 
         got = files.get(part.url) if _remote(part) else None
         if got is None:
             return part
-        if not _suits(part.media, got.media):
+        if not is_of_kind(part.media, got.data):
             notes.add("fetch-type", f"a file said to be {part.media!r} is {got.media!r} and is left as an address")
             return part
         return replace(part, url="", data=got.data, media=got.media)
@@ -141,12 +155,6 @@ def _filled(request: rq.Request, files: dict[str, rq.File], notes: Diagnostics) 
 
 def _changed(message: rq.Message, parts: list[Any]) -> rq.Message:
     return message if parts is message.parts else replace(message, parts=parts)
-
-
-def _suits(said: str, found: str) -> bool:
-    """Whether a file is of the kind it was said to be: a page that explains an error is no picture."""
-    kind = said.partition("/")[0]
-    return kind not in ("image", "audio", "video") or found.startswith(f"{kind}/")
 
 
 class _Fetching:
@@ -271,4 +279,7 @@ class _Fetching:
             if len(data) > limit:
                 raise FetchError(f"{host}: over the limit of {limit} bytes")
         text = b64encode(data).decode()
-        return rq.File(sniff(text) or response.content_type or "application/octet-stream", data=text)
+        label = response.content_type or "application/octet-stream"
+        if not is_of_kind(label, text):  # a page that explains an error may be labelled as a picture
+            raise FetchError(f"{host}: a file labelled {label!r} that does not begin like one")
+        return rq.File(sniff(text) or label, data=text)

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
+class StreamUsage(ev.Usage, frozen=True):
+    """The usage of a whole stream, and the turn that it belongs to; None if the stream held none, or several.
+
+    The usage of a turn with several steps is a sum, which says nothing about the size of one prompt. The turn knows.
+    """
+
+    turn: rq.Turn | None = None
+
+
 class Fold:
     """Collects the events of a stream into turns."""
 

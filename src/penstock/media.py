@@ -18,13 +18,21 @@ SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"fLaC", "audio/flac"),
     (b"ID3", "audio/mpeg"),
     (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"\xff\xf2", "audio/mpeg"),
+    (b"\xff\xf1", "audio/aac"),
+    (b"\xff\xf9", "audio/aac"),
     (b"BM", "image/bmp"),
     (b"II*\x00", "image/tiff"),
     (b"MM\x00*", "image/tiff"),
 )
+KINDS = ("image", "audio", "video")  # of which the first bytes tell
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 BRANDS = {b"avif": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b"mif1": "image/heif"}
+
+
+KNOWN = frozenset({*(media for _, media in SIGNS), *RIFF.values(), *BRANDS.values(), "video/mp4", "video/webm"})
 
 
 def of_url(url: str, default: str) -> tuple[str, str, str]:
@@ -55,6 +63,23 @@ def _boxed(head: bytes) -> str:
     if head[4:8] == b"ftyp":
         return BRANDS.get(head[8:12], "video/mp4")
     return "video/webm" if head.startswith(b"\x1aE\xdf\xa3") else ""
+
+
+def is_of_kind(label: str, data: str) -> bool:
+    """Whether base64 data is the picture, sound or film that a label says. Other labels are not checked.
+
+    The bytes must show it: a server may call a page that explains an error `image/png`. Containers of films hold sound.
+    """
+    kind = label.partition("/")[0].lower()
+    if kind not in KINDS:
+        return True
+    shown = sniff(data).partition("/")[0]
+    return shown == kind or {shown, kind} == {"audio", "video"}
+
+
+def contradicts(label: str, data: str) -> bool:
+    """Whether base64 data is of no kind that is known here, though its label is one whose first bytes are known."""
+    return bool(data) and label in KNOWN and not is_of_kind(label, data)
 
 
 def packed(value: Any) -> tuple[str, str]:

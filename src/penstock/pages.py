@@ -74,6 +74,7 @@ class Page:
         self._parts: dict[Hashable, Part] = {}
         self._next = 0
         self._ids: set[tuple[int, str]] = set()
+        self._inputs: dict[tuple[int, str], str] = {}  # of calls that were delivered
         self.calls: int = 0  # client calls delivered, of the first choice, whose finish reason they decide
         self.cuts: int = 0
         self.unusable: int = 0  # items without a type and calls without a name, which are left out

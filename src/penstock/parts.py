@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from penstock import events as ev
 from penstock.input_limits import MAX_CHOICES
-from penstock.jsontext import is_json, usable
+from penstock.jsontext import is_json, plain_or_raw, usable
 from penstock.pages import Page, Part
 from penstock.surrogates import mend
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Collection, Hashable
 
     from penstock.events import By, CallForm, Extra, FaultKind, Reason
 
@@ -169,6 +169,18 @@ class Ledger(Page):
         """A call of that id was begun in this turn."""
         return (choice, id) in self._ids
 
+    def forget_calls(self, kept: Collection[str]) -> None:
+        """A step is over: ids of its calls may come again, but for those kept, which the client has yet to answer."""
+        self._ids = {key for key in self._ids if key[1] in kept}
+
+    def note_later_input(self, id: str, json: str, choice: int = 0) -> None:
+        """More is said about the input of a call that was delivered: a finding, if it is another input."""
+        known = self._inputs.get((choice, id))
+        if known is None or not json.strip() or json == known:
+            return
+        if plain_or_raw(json) != plain_or_raw(known):
+            self.diagnostics.add("conflict", f"call {id!r}: a later input differs; the one that was delivered stays")
+
     def add(self, key: Hashable, json: str) -> None:
         """A fragment of an open call's input."""
         part = self._parts.get(key)
@@ -218,6 +230,7 @@ class Ledger(Page):
             self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
         if good is not None:
             self.calls += part.by == "client" and not part.choice
+            self._inputs[part.choice, part.id] = good
             self.out.append(ev.CallEnd(part.index, part.id, part.name, good, part.by, part.form, extra))
         else:
             self.cuts += part.by == "client" and not part.choice

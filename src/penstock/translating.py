@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
+from penstock.bridge import OPTIONS as BRIDGE_OPTIONS
 from penstock.bridge import bridge
 from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.events import Fault, Start
 from penstock.grammar import Guard
+from penstock.option_checks import COUNT_OR_NONE, FUNCTION_OR_NONE, Option, check_options, one_of
 from penstock.stage import Pipe
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 Whole: TypeAlias = bytes | bytearray | memoryview
 Errors: TypeAlias = Literal["raise", "fault"]
 Report: TypeAlias = Callable[[Diagnostic], None]
+OPTIONS: dict[str, Option] = {
+    **BRIDGE_OPTIONS, "errors": one_of(("raise", "fault")), "on_diagnostic": FUNCTION_OR_NONE, "turns": COUNT_OR_NONE,
+}  # fmt: skip
 _END: Any = object()  # in place of a chunk, where there are no more
 
 
@@ -54,8 +59,8 @@ def translate(
     When `chunks` raises, or its bytes cannot be read on, what was begun is ended by a fault in the target's own way,
     then the error is raised. With `errors="fault"` it is not raised: the fault is written, whether or not anything was.
     """
-    if errors not in {"raise", "fault"}:
-        raise InputError(f"errors is 'raise' or 'fault', not {errors!r}")
+    given = {"errors": errors, "on_diagnostic": on_diagnostic, "turns": turns, **options}
+    check_options("translate", given, OPTIONS)
     run = _Run(source, target, options, errors, on_diagnostic, turns)
     if isinstance(chunks, AsyncIterable):
         return _translate_async(chunks, run)

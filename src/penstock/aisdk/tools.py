@@ -117,9 +117,17 @@ class Tools:
         part = self._ledger.find(_key(call))
         if part is not None or self._ledger.seen(call):
             self._finish(chunk, part)
+            said = _said(chunk)
+            if part is None and said is not UNSET and said is not None:
+                self._ledger.note_later_input(call, said if isinstance(said, str) else encoded(said))
             return True
         self._hold(chunk, "text" if _is_text(_said(chunk)) else "json")
-        self._held[call].whole = chunk
+        held = self._held[call]
+        if held.whole is not None and _said(held.whole) != _said(chunk):
+            self._ledger.diagnostics.add(
+                "conflict", f"call {call!r} came again with another input; the last one counts"
+            )
+        held.whole = chunk
         if chunk.provider_executed or chunk.invalid:
             self._hand_out(call, upstream=_is_settled(chunk))
         return True
@@ -141,6 +149,11 @@ class Tools:
         """Open all calls that are held: what nobody upstream has run by now is the client's."""
         for call in list(self._held):
             self._hand_out(call)
+
+    def next_step(self) -> None:
+        """A step is over. Ids are unique within a step: the next one may use them for other calls."""
+        self._ledger.forget_calls(self._due)
+        self._refused.clear()
 
     def _finish(self, chunk: wire.WholeCall, part: Part | None) -> None:
         if part is None:

@@ -17,9 +17,10 @@ from penstock import events as ev
 from penstock import pick
 from penstock.aisdk import whole, wire
 from penstock.aisdk import wire_tools as tool
+from penstock.aisdk.api_error import read_error
 from penstock.aisdk.tools import Tools
 from penstock.aisdk.usage import completed, read_usage
-from penstock.aisdk.words import READS, SDK, encoded, merge, read_error, read_metadata
+from penstock.aisdk.words import READS, SDK, encoded, merge, read_metadata
 from penstock.codec import Decoder
 from penstock.fold import total
 from penstock.jsontext import clean
@@ -63,6 +64,7 @@ class TurnDecoder(Decoder, ABC):
         self._raw = ""
         self._places: dict[str, int] = {}
         self._steps: dict[int, tuple[ev.Usage, ev.Usage]] = {}  # as said, and with what the metadata tells
+        self._step_over = False  # the step has ended, and no other has begun
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
@@ -109,19 +111,31 @@ class TurnDecoder(Decoder, ABC):
             self._begin(p.message_id or "")
         self._warn(p.warnings)
         self._hush()
+        self._tools.next_step()
+        self._next_step()
+
+    def _next_step(self) -> None:
+        """A step begins. Call ids of the steps before it may come again."""
         self._step += 1
+        self._step_over = False
         if self._step > 1:
             if self._step == 2 and self._steps:  # noqa: PLR2004 (a turn of one step is counted at its end)
                 self.ledger.usage(self._steps[1][1])
             self.ledger.step(self._step)
 
     def _finish_step(self, p: wire.Ending) -> None:
+        if self.ledger.ended:
+            return
         reason = READS.get(_unified(p))
         self._hush(whole=reason not in CUT_OFF)
+        if not self._step or self._step_over:
+            self._next_step()  # its start was not said: a `start-step` may be left out
+        self._step_over = True
+        self._tools.next_step()
         self._remember(p.response)
         self._note_metadata(p)
-        usage = read_usage(p.usage, max(self._step, 1))
-        if usage is not None and self.ledger.inside:
+        usage = read_usage(p.usage, self._step)
+        if usage is not None:
             self._steps[usage.step] = (usage, completed(usage, p.provider_metadata))
             if usage.step > 1:
                 self.ledger.usage(self._steps[usage.step][1])
@@ -130,7 +144,7 @@ class TurnDecoder(Decoder, ABC):
         self._remember(p.response)
         self._note_metadata(p)
         usage = read_usage(p.usage if p.total_usage is None else p.total_usage)
-        if usage is not None and self.ledger.inside:
+        if usage is not None and not self.ledger.ended:  # a turn that has said nothing but an error has usage too
             self.ledger.usage(self._total(usage, p.provider_metadata))
         self._end(_unified(p), p.raw_finish_reason or pick.text(pick.as_object(p.finish_reason), "raw"))
 
@@ -163,7 +177,7 @@ class TurnDecoder(Decoder, ABC):
     def _break(self) -> bool:
         """Let the error out that was held."""
         self._tools.release()
-        if self._step == 1 and self._steps and self.ledger.inside and self.ledger.known_usage() is None:
+        if self._step == 1 and self._steps and not self.ledger.ended and self.ledger.known_usage() is None:
             self.ledger.usage(msgspec.structs.replace(self._steps[1][1], step=0))
         if self._fault is None:
             return False
@@ -224,7 +238,7 @@ class TurnDecoder(Decoder, ABC):
         """An application's own words: no content. Those that tell usage are read."""
         said = pick.as_object(p.message_metadata)
         usage = read_usage(said.get("totalUsage") or said.get("usage"))
-        if usage is not None and self.ledger.inside:
+        if usage is not None and not self.ledger.ended:
             self.ledger.usage(usage)
         self._raw = pick.text(said, "rawFinishReason") or self._raw
         rest = {key: value for key, value in said.items() if key not in _HOUSED}

@@ -1,4 +1,4 @@
-"""The AI SDK's words for what the events call otherwise: finish reasons, provider metadata, errors.
+"""The AI SDK's words for what the events call otherwise: finish reasons, provider metadata.
 
 Provider metadata is state that a provider wants back, under the provider's name; `extra` is the same under a
 protocol's name. Where both have a word for one thing the tables below pair them; what only one side knows travels
@@ -7,13 +7,11 @@ untouched, ours under `penstock` in the metadata, theirs under `aisdk` in the ex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock import pick
-from penstock.events import FaultKind
-from penstock.faults import kind_of
 from penstock.jsontext import as_json
 
 if TYPE_CHECKING:
@@ -44,7 +42,6 @@ REASONING: dict[tuple[str, str], tuple[str, str]] = {
 ANY: dict[tuple[str, str], tuple[str, str]] = {("gemini", "thoughtSignature"): ("google", "thoughtSignature")}
 _TO_SDK = (ANY, {**REASONING, **ANY})  # of any part, of reasoning
 _FROM_SDK = tuple({theirs: ours for ours, theirs in pairs.items()} for pairs in _TO_SDK)
-_KINDS = frozenset(get_args(FaultKind))
 
 
 def encoded(value: Any) -> str:
@@ -117,18 +114,3 @@ def cite(source: Source) -> dict[str, Any]:
 def own(extra: Extra | None) -> dict[str, Any]:
     """What the AI SDK itself left in an extra."""
     return (extra or {}).get(SDK, {})
-
-
-def read_error(value: Any, fallback: str = "the stream reported an error") -> dict[str, Any]:
-    """The fields of a fault, from an error of any shape: text, an Error as JSON, a provider's own object."""
-    if isinstance(value, str):
-        return {"kind": "other", "message": value or fallback}
-    said = pick.as_object(value)
-    inner = pick.table(said, "data") or pick.table(said, "error")
-    inner = pick.table(inner, "error") or inner
-    status = pick.number(said, "statusCode") or pick.number(said, "status")
-    code = pick.text(inner, "code", "type") or pick.text(said, "code", "type", "name")
-    words = (pick.text(source, key) for source in (inner, said) for key in ("type", "code", "name"))
-    kind = code if code in _KINDS else kind_of(*words, status=status)
-    message = pick.text(said, "message", "$js") or pick.text(inner, "message") or (encoded(value) if value else "")
-    return {"kind": kind, "message": message or fallback, "status": status, "code": code}

@@ -113,8 +113,13 @@ def _wanted(make: Callable[..., Any] | None) -> dict[str, Any]:
     try:
         hints = get_type_hints(init)
     except NameError:  # a type that is imported for type checkers only
-        hints = {}
+        hints = {name: _TYPES.get(str(note), Any) for name, note in init.__annotations__.items()}
     return {name: hints.get(name, Any) for name in names}
+
+
+_TYPES: dict[str, Any] = {
+    "bool": bool, "int": int, "int | None": int | None, "Collection[str]": tuple[str, ...], "str | None": str,
+}  # fmt: skip
 
 
 def _typed(key: str, value: str, type: Any) -> Any:
@@ -122,8 +127,9 @@ def _typed(key: str, value: str, type: Any) -> Any:
 
     from penstock.errors import InputError
 
+    given: Any = value.split(",") if type == tuple[str, ...] else value
     try:
-        return msgspec.convert(value, type, strict=False)
+        return msgspec.convert(given, type, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(f"option {key}={value}: {error}") from error
     except TypeError as error:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.auth import Auth
     from penstock.engines.job import Engine, Job
+    from penstock.engines.request_files import RequestFiles
     from penstock.engines.retrying import Watch
     from penstock.engines.state_loading import Run
     from penstock.messages import ConvertOptions
@@ -88,20 +89,24 @@ class Router:
     async def open(
         self, request: Request, operation: str = "chat", *, source: str = "openai-chat", engine: str = "",
         options: RequestOptions | None = None, convert: ConvertOptions | None = None, watch: Watch | None = None,
-        run: Run | None = None,
+        run: Run | None = None, files: RequestFiles | None = None,
     ) -> Reply:  # fmt: skip
         """A turn: the reply once its first content is there, or an error once nobody could give any.
 
-        `run` does what takes long for a large request, such as in a thread; without it that is done at once.
+        `run` does what takes long for a large request, such as in a thread; without it that is done at once. `files`
+        fetches files that are given by their address, for targets that take none.
         """
         given = await load_state(request, source, convert or {}, run)
 
         async def once(target: Target, record: Record, left: float) -> Reply:
             plan = self._plan(target, operation, options, left, stream=request.stream)
+            asked = request if files is None else await files.filled(request, plan)
             if run is None:
-                job = prepare(request, plan, source=source, convert=given)
+                job = prepare(asked, plan, source=source, convert=given)
             else:
-                job = await run(lambda: prepare(request, plan, source=source, convert=given))
+                job = await run(lambda: prepare(asked, plan, source=source, convert=given))
+            if files is not None:
+                files.report(job)
             if plan.why:
                 self._note(record, "operation", job.operation, plan.why, target)
             if watch is not None:

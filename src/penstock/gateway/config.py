@@ -135,10 +135,26 @@ class Features(_Table, frozen=True):
     assumed_context: int = 128_000  # of models whose window is unknown, for editors that need a number
 
 
-class Log(_Table, frozen=True):
-    """Lines on standard error. `json`: one object each."""
+class FetchTable(_Table, frozen=True):
+    """Fetching of files that are given by their address. Only public addresses of http and https are asked.
 
-    level: Literal["debug", "info", "warning", "error"] = "warning"
+    `requests`: "needed" fetches for providers that take no addresses, "all" for every provider. `streams`: files of
+    answers become data for VS Code clients. Sizes in bytes, times in seconds.
+    """
+
+    requests: Literal["off", "needed", "all"] = "off"
+    streams: bool = False
+    size: int = 20 * MIB  # of one file
+    seconds: float = 15.0  # for one file, redirects included
+    redirects: int = 3
+    files: int = 32  # of one request, and of one stream
+
+
+class Log(_Table, frozen=True):
+    """Lines on standard error. `json`: one object each. `content`: with gateway keys, "trace" may write content."""
+
+    level: Literal["trace", "debug", "info", "warning", "error"] = "warning"
+    content: bool = False
     form: Literal["text", "json"] = "text"
     blocked: float = 0.25  # seconds that the event loop may be blocked for before it is logged; 0: never
 
@@ -157,6 +173,7 @@ class File(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     record: RecordTable = RecordTable()
     state: StateTable = StateTable()
     features: Features = Features()
+    fetch: FetchTable = FetchTable()
     log: Log = Log()
 
     def __repr__(self) -> str:
@@ -181,6 +198,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     record: RecordTable = RecordTable()
     state: StateTable = StateTable()
     features: Features = Features()
+    fetch: FetchTable = FetchTable()
     log: Log = Log()
     path: Path | None = None
     data: Path | None = None
@@ -294,7 +312,7 @@ def _check(config: GatewayConfig, place: Place) -> None:
     with place.at("serve", "port"):
         if not 0 <= config.serve.port <= 65_535:  # noqa: PLR2004
             raise InputError(f"expected a port from 0 to 65535, found {config.serve.port}")
-    for table in ("serve", "limits", "journal", "record", "state", "features", "log"):
+    for table in ("serve", "limits", "journal", "record", "state", "features", "fetch", "log"):
         for name, value in msgspec.structs.asdict(getattr(config, table)).items():
             with place.at(table, name):
                 if isinstance(value, int | float) and not 0 <= value < math.inf:  # nan is neither

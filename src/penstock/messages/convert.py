@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -18,8 +18,23 @@ from penstock import request as rq
 from penstock.diagnostics import Diagnostic, Diagnostics
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
 from penstock.messages import caching, context, ids, images, limits, names, pairing, roles, state, texts
-from penstock.messages.profile import profile_of
+from penstock.messages.profile import Profile, profile_of
 from penstock.messages.survey import survey
+from penstock.option_checks import (
+    COUNT_OR_NONE,
+    FLAG,
+    FUNCTION,
+    MAPPING_OR_NONE,
+    TEXT,
+    TEXT_OR_NONE,
+    Option,
+    check_options,
+    instance_of,
+    object_with,
+    one_of,
+    optional,
+    options_of,
+)
 from penstock.pick import as_object
 from penstock.protocols import MODULES, protocol
 from penstock.reading import parse_value, read_deep
@@ -31,7 +46,6 @@ if TYPE_CHECKING:
 
     from penstock.messages.images import Images
     from penstock.messages.pairing import Orphans
-    from penstock.messages.profile import Profile
     from penstock.pick import Object
     from penstock.stores import ReasoningStore
     from penstock.writing import Draft, Losses
@@ -54,6 +68,15 @@ class ConvertOptions(TypedDict, total=False):
     tenant: str
     state: Mapping[str, bytes]
     call_id_prefix: str | None
+
+
+CHECKS: dict[str, Option] = {
+    "profile": optional(instance_of("a Profile", Profile)), "model": TEXT, "images": one_of(get_args(images.Images)),
+    "orphans": one_of(get_args(pairing.Orphans)), "prompt_caching": FLAG, "context_management": FLAG,
+    "max_input": COUNT_OR_NONE, "max_output": COUNT_OR_NONE, "count": FUNCTION,
+    "store": optional(object_with("get", "put")), "tenant": TEXT, "state": MAPPING_OR_NONE, "call_id_prefix": TEXT_OR_NONE,
+}  # fmt: skip
+OPTIONS = options_of(ConvertOptions, CHECKS)
 
 
 class Restore(msgspec.Struct, omit_defaults=True):
@@ -83,10 +106,11 @@ class Converted(msgspec.Struct):
 def convert(
     body: Object | bytes | bytearray | str, source: str, target: str, **options: Unpack[ConvertOptions]
 ) -> Converted:
-    """A request of one protocol as a request of another.
+    """A request of one protocol as a request of another. Unknown or wrong options are an `InputError`.
 
     From a protocol to itself nothing is mended unless a profile is given: whoever speaks it answers for it.
     """
+    check_options("convert", options, OPTIONS)
     read, write = reader(source), writer(target)
     run = _Run(source, target, options)
     try:
@@ -99,6 +123,7 @@ def convert(
 
 def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
     """The same for a request that is canonical already; `source` is whose client gets the answer."""
+    check_options("convert_request", options, OPTIONS)
     run, write = _Run(source, target, options), writer(target)
     try:
         return run.converted(request, write)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from penstock.messages.convert import Converted, ConvertOptions, convert
+from penstock.messages.convert import CHECKS, Converted, ConvertOptions, convert
+from penstock.option_checks import ITERABLE, LOGGER, TEXT, check_options, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +26,9 @@ class MessageOptions(ConvertOptions, total=False):
     target: str
     tools: Iterable[Any]
     logger: Any
+
+
+OPTIONS = options_of(MessageOptions, {**CHECKS, "target": TEXT, "tools": ITERABLE, "logger": LOGGER})
 
 
 class Messages(list[dict[str, Any]]):
@@ -46,6 +50,7 @@ def convert_messages(
     Files in messages that may not hold them leave a placeholder, unless `images` says otherwise.
     """
     given: dict[str, Any] = {"images": "placeholder", **(options or {}), **more}
+    check_options("convert_messages", given, OPTIONS)
     target: str = given.pop("target", "aisdk")
     logger: Any = given.pop("logger", None)
     body: dict[str, Any] = {"messages": [_plain(message) for message in messages]}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.errors import BadRequest
-from penstock.media import sniff
+from penstock.media import contradicts, sniff
 from penstock.messages.walking import change_list, with_messages
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def check_media(request: rq.Request, notes: Diagnostics) -> rq.Request:
             content = change_list(part.content, _FILES, checked)
             return part if content is part.content else replace(part, content=content)
         media = true_media(part)
+        if contradicts(media, part.data):
+            notes.add("media-bytes", f"a file labelled {media!r} does not begin like one; it is sent as labelled")
         if media == part.media:
             return part
         if "*" not in part.media:

@@ -33,6 +33,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     opens: bool = False  # the user speaks first
     empty: Empty = "keep"  # what becomes of messages with nothing in them
     holding: Holding = Holding()
+    addresses: bool = True  # it takes files by their http(s) address
     points: int = 0  # cache points that may be set; 0 where caching needs none
     min_output: int = 0
     inside: bool = False  # a budget for reasoning counts against the output limit
@@ -64,14 +65,14 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             protocol="bedrock", ids=PLAIN, names=PLAIN, answers=False, opens=True, alternate=True, empty="drop",
-            points=4, inside=True, holding=Holding(USERS),
+            points=4, inside=True, holding=Holding(USERS), addresses=False,
         ),
         Profile(
             protocol="cohere", names=Rule("A-Za-z0-9_", limit=64, first="A-Za-z_"), empty="drop",
             holding=Holding(USERS),
         ),
-        Profile(protocol="ollama", holding=Holding(USERS)),
-        Profile(protocol="aisdk", holding=Holding(USERS | {"assistant"})),
+        Profile(protocol="ollama", holding=Holding(USERS), addresses=False),
+        Profile(protocol="aisdk", holding=Holding(USERS)),
         Profile(protocol="vscode", leads=True, prefix=PREFIX, reserved="__vscode"),
     )
 }  # fmt: skip

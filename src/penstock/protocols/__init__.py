@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import BadRequest, UnknownProtocol
 from penstock.events import Fault, Start
+from penstock.option_checks import check_options, keywords_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.codec import Decoder, Encoder, Protocol
 
+T = TypeVar("T")
 # name → folder; the order is the one in which a guess asks them, the most particular first
 MODULES: dict[str, str] = {
     "events": "events",
@@ -46,7 +50,7 @@ def decoder(name: str, **options: Any) -> Decoder:
     row = protocol(name)
     if row.decoder is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).decoder], "source")
-    return row.decoder(**_versioned(name, options))
+    return _made(row.decoder, f"the decoder of {name}", _versioned(name, options))
 
 
 def encoder(name: str, **options: Any) -> Encoder:
@@ -54,7 +58,7 @@ def encoder(name: str, **options: Any) -> Encoder:
     row = protocol(name)
     if row.encoder is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).encoder], "target")
-    return row.encoder(**_versioned(name, options))
+    return _made(row.encoder, f"the encoder of {name}", _versioned(name, options))
 
 
 def error_body(name: str, error: Fault | BadRequest) -> bytes:
@@ -71,6 +75,13 @@ def _fault(error: BadRequest, name: str) -> Fault:
     return Fault(
         "invalid", str(error), status=400, extra={name: {"error": {"param": error.path}}} if error.path else None
     )
+
+
+def _made(make: Callable[..., T], owner: str, options: dict[str, Any]) -> T:
+    """A codec with these options. One that it does not have, or of the wrong kind, is refused."""
+    if options:
+        check_options(owner, options, keywords_of(make))
+    return make(**options)
 
 
 def _versioned(name: str, options: dict[str, Any]) -> dict[str, Any]:

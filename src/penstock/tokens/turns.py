@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.events import Usage
+from penstock.fold import StreamUsage
 from penstock.request import Call, Result, Turn
 from penstock.tokens.keys import said
 
@@ -34,6 +35,8 @@ def outcome(seen: Turn | Usage | int) -> Outcome:
     """What there is to be learned from what a provider reported."""
     if isinstance(seen, int):
         return Outcome(seen)
+    if isinstance(seen, StreamUsage):
+        return outcome(seen.turn) if seen.turn is not None else Outcome(None)
     if isinstance(seen, Usage):
         return Outcome(seen.input if seen.exact else None)
     usage = seen.usage

@@ -18,9 +18,9 @@ KINDS = frozenset({
 })  # fmt: skip
 
 
-def encoder(*, version: str = "7", **options: Any) -> Encoder:
+def encoder(*, version: str = "7", id: str = "response", model: str = "unknown", created: int = 0) -> Encoder:
     """The encoder of a version."""
-    return ENCODERS[version](**options)
+    return ENCODERS[version](id=id, model=model, created=created)
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:

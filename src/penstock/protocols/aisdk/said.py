@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.aisdk.words import WRITES
+from penstock import pick
+from penstock.aisdk.words import WRITES, own
 
 if TYPE_CHECKING:
     from penstock import events as ev
@@ -65,4 +66,5 @@ def error(event: ev.Fault) -> dict[str, Any]:
         "name": "AI_APICallError" if event.status else "Error", "message": event.message, "type": event.kind,
         "code": event.code, "statusCode": event.status, "requestId": event.request_id, "retryAfter": event.retry_after,
     }  # fmt: skip
-    return {key: value for key, value in said.items() if value}
+    known = {key: value for key, value in said.items() if value}
+    return {**pick.table(own(event.extra), "error"), **known}

@@ -64,6 +64,14 @@ class Calls:
             slot.held.append(text)
         return part
 
+    def name(self, slot: Slot, name: str, call_id: str) -> None:
+        """An event names the tool and the call of an item that was never announced: it stands for the item."""
+        if name and not slot.told and not slot.call:
+            known = {"type": slot.kind, "id": slot.id, "call_id": call_id, "name": name}
+            slot.item = {key: value for key, value in known.items() if value}
+            if call_id:
+                self._open(slot)
+
     def whole(self, slot: Slot, text: str) -> None:
         """All of the input, told before the item is done."""
         slot.word = text
@@ -86,18 +94,19 @@ class Calls:
                 self._end(slot, part)
             else:
                 self._deliver(slot)
+        else:
+            self._compare(slot)
         if slot.kind == "mcp_call":
             self._result(slot)
 
     def last(self, slot: Slot) -> None:
         """The final snapshot of an item that was done: it may have the input that nobody told before."""
-        if self._ledger.find(slot.number) is not None:
-            self._last_word(slot)
-            self._deliver(slot)
+        self._last_word(slot)
+        self._deliver(slot)
 
     def close(self, slot: Slot, *, whole: bool) -> None:
         """The response is over: judge what there is of a call that never got its end."""
-        if not slot.told:
+        if not slot.told and not pick.text(slot.item, "name"):
             if slot.held or slot.word is not None:
                 self._ledger.diagnostics.add("call-unknown", f"input for item {slot.id!r}, which was never announced")
             return
@@ -142,11 +151,18 @@ class Calls:
     def _deliver(self, slot: Slot) -> None:
         """End a call whose input is known to be usable; anything less waits for a later word."""
         part = self._ledger.find(slot.number)
+        if part is None:
+            self._compare(slot)
         if part is None or slot.word is None or slot.kind == "custom_tool_call":
             return
         word = slot.word if slot.word.strip() else part.so_far
         if word.strip() and usable(word) is not None:
             self._end(slot, part)
+
+    def _compare(self, slot: Slot) -> None:
+        """A later word on the input of a call that was delivered."""
+        if slot.call and slot.word is not None:
+            self._ledger.note_later_input(slot.call, slot.word)
 
     def _end(self, slot: Slot, part: Part, *, whole: bool = True) -> None:
         if part.by == "client":

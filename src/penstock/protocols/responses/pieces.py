@@ -172,19 +172,24 @@ class Pieces(Decoder):
         self._calls.piece(self._call(payload, "function_call"), _words(payload))
 
     def _arguments_done(self, payload: wire.Whole) -> None:
-        self._calls.whole(self._call(payload, "function_call"), as_text(payload.arguments))
+        self._whole_input(payload, "function_call", as_text(payload.arguments))
 
     def _input_delta(self, payload: wire.Piece) -> None:
         self._calls.piece(self._call(payload, "custom_tool_call"), _words(payload))
 
     def _input_done(self, payload: wire.Whole) -> None:
-        self._calls.whole(self._call(payload, "custom_tool_call"), payload.input or "")
+        self._whole_input(payload, "custom_tool_call", payload.input or "")
 
     def _mcp_delta(self, payload: wire.Piece) -> None:
         self._calls.piece(self._call(payload, "mcp_call"), _words(payload))
 
     def _mcp_done(self, payload: wire.Whole) -> None:
         self._calls.whole(self._call(payload, "mcp_call"), as_text(payload.arguments))
+
+    def _whole_input(self, payload: wire.Whole, kind: str, text: str) -> None:
+        slot = self._call(payload, kind)
+        self._calls.name(slot, payload.name or "", payload.call_id or "")
+        self._calls.whole(slot, text)
 
     def _tool(self, place: wire.Place, kind: str) -> Slot | None:
         """A built-in's item, if it was announced: what is told before that is told again when it is done."""

@@ -6,12 +6,14 @@ prefix of call ids follow the options. Leans on shaping for links and ids; docs/
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, lost, nothing
+from penstock.media import contradicts
 from penstock.protocols.vscode import media, options, tokens, wire
 from penstock.protocols.vscode.calls import Calls, as_object, call_line
 from penstock.protocols.vscode.losses import EMPTY, LOSSES
@@ -46,11 +48,13 @@ class VSCodeEncoder(Encoder):
         renames: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
+        options.check(
+            "the encoder of vscode", host=host, reasoning=reasoning, citations=citations, call_id_prefix=call_id_prefix
+        )
         self._default = (id, model, created)
         self._renames = renames
         self._host = frozenset(host)
         self._reasoning = options.reasoning_mode(reasoning, host)
-        options.check("citations", citations, options.CITATIONS)
         self.names = Namespace(call_id_prefix or "", reserved=options.RESERVED)
         keep = citations == "both" and "data" in host
         self._links = None if citations == "data" else CitationLinks(keep=keep, diagnostics=self.diagnostics)
@@ -245,6 +249,8 @@ class VSCodeEncoder(Encoder):
         if event.index in self._muted:
             return
         part, link = self._files.close(event.index)
+        if part is not None and contradicts(part.mime_type, b64encode(part.data[:48]).decode()):
+            self.diagnostics.add("media-bytes", f"a file labelled {part.mime_type!r} does not begin like one")
         if part is not None and "data" in self._host:
             self.put(part)
         elif link:
