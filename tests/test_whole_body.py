@@ -15,8 +15,8 @@ from penstock.bridge import encoding
 from penstock.errors import BadAnswer
 from penstock.gateway import refusing, writing
 from penstock.gateway.doors.door import Asked
+from penstock.gateway.replayed_output import Body
 from penstock.grammar import Guard
-from penstock.inspector.ways import Body
 from penstock.request import Request
 from penstock.whole_body import write_body
 

@@ -8,7 +8,6 @@ bounded: a provider may quote megabytes of a prompt.
 from __future__ import annotations
 
 import re
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -207,6 +206,8 @@ def span(value: str) -> float | None:
 
 
 def _until(when: str, now: str) -> float | None:
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 — it loads sockets, which readers of streams never need
+
     try:
         return max(0.0, (parsedate_to_datetime(when) - parsedate_to_datetime(now)).total_seconds())
     except (TypeError, ValueError):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.gateway.config import GatewayConfig
     from penstock.gateway.sockets import Server
 
+LEVELS = ("trace", "debug", "info", "warning", "error")
 EXAMPLES = """\
 examples:
   penstock serve
@@ -41,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help=f"port to listen on (default: {PORT}; 0 picks one)")
     parser.add_argument("--full-speed", action="store_true", help="play streams without the pauses of a real model")
     parser.add_argument("--record", metavar="DIR", help="save every stream to this folder, secrets removed")
-    parser.add_argument("--log", choices=("debug", "info", "warning", "error"), help="what to tell on standard error")
+    parser.add_argument("--log", choices=LEVELS, help="what to tell on standard error (trace: content, too)")
     parser.add_argument("--log-json", action="store_true", help="one JSON object a line")
     parser.add_argument(
         "--check",
@@ -53,6 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Listen until interrupted."""
     config = _told(args)(load_config(args))
+    _check_trace(config)
     if args.check:
         return _check(config)
     from penstock.gateway import logs
@@ -75,6 +77,18 @@ def _check(config: GatewayConfig) -> int:
     for line in found or [f"{config.path or 'no file'}: nothing is wrong with it"]:
         print(line, file=sys.stderr)
     return int(bool(found))
+
+
+def _check_trace(config: GatewayConfig) -> None:
+    """Refuse to write what the holders of gateway keys say, unless the configuration allows it."""
+    from penstock.errors import InputError
+    from penstock.gateway.access import Access
+    from penstock.gateway.trace_log import TRACE_NEEDS_CONTENT
+
+    if config.log.level != "trace" or config.log.content:
+        return
+    if config.forward or Access(config, os.environ).keyed:
+        raise InputError(TRACE_NEEDS_CONTENT)
 
 
 def _told(args: argparse.Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
@@ -107,6 +121,7 @@ def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> Non
     keyed = app.services.access.keyed
 
     def apply(config: GatewayConfig) -> None:
+        _check_trace(config)
         app.services.reload(config)
         logs.setup(config.log, lambda: app.services.secrets)
         log_problems(config, app.services.router.env)

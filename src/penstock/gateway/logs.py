@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
+from penstock.gateway.trace_log import TRACE, TRACE_WRITES_CONTENT
 from penstock.secrecy import redact_cut
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.gateway.config import Log
 
 ROOT = "penstock"
+logging.addLevelName(TRACE, "TRACE")
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LONG = 2_000  # characters of a line that are shown; it is cut before it is redacted
 _STACK = 40  # lines of a stack that are shown at its beginning, and at its end
@@ -76,6 +78,8 @@ def setup(log: Log, secrets: Callable[[], Iterable[str]] = tuple, file: TextIO |
     root.addHandler(made)
     root.setLevel(log.level.upper())
     root.propagate = False
+    if log.level == "trace":
+        logging.getLogger(f"{ROOT}.trace").warning(TRACE_WRITES_CONTENT)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -21,8 +21,11 @@ from penstock.engines.config import Account, Config
 from penstock.engines.config_problems import find_missing_keys
 from penstock.engines.naming import DEFAULT_STREAM, REPLAY, known, targets
 from penstock.engines.options import RequestOptions
+from penstock.engines.request_files import RequestFiles
 from penstock.engines.routing import Router
 from penstock.errors import InputError, StreamFault
+from penstock.fetch import Fetcher
+from penstock.fetch import Limits as FetchLimits
 from penstock.gateway.access import Access, Refused
 from penstock.gateway.background import Background
 from penstock.gateway.byte_budget import ByteBudget
@@ -37,8 +40,10 @@ from penstock.gateway.lines import SMALL
 from penstock.gateway.noting import row_of
 from penstock.gateway.refusing import STOPPING, status_of
 from penstock.gateway.revocation import Revocations
+from penstock.gateway.trace_log import TRACE, TRACE_NEEDS_CONTENT, TraceLog, log_trace
 from penstock.providers.clients import client, clients
 from penstock.secrecy import telling
+from penstock.shaping.remote_files import RemoteFiles
 from penstock.store.recordings import Header
 from penstock.store.responses import Responses
 
@@ -112,6 +117,8 @@ class Services:
         self._named: set[tuple[str, str]] | None = None  # models that the configuration names
         self.ready = True
         self._convert = self._converting()
+        self.fetch_limits = _fetch_limits(self.config)
+        self._warned_of_trace = False
         self._clients: dict[tuple[str, ...], Row] = {}
         self._heads = tuple({name for row in clients().values() for name in row.headers})
 
@@ -159,6 +166,11 @@ class Services:
         self._named = None
         self.client = Client(router=self.router)
         self._convert = self._converting()
+        self.fetch_limits = replace(
+            _fetch_limits(config), allow=self.fetch_limits.allow, resolve=self.fetch_limits.resolve,
+            ports=self.fetch_limits.ports,
+        )  # fmt: skip
+        self._warned_of_trace = False
 
     # ── who asks ──────────────────────────────────────────────────────────────────────────────────
 
@@ -198,8 +210,19 @@ class Services:
         source = asked.source or asked.protocol
         return await self.router.open(
             asked.request, asked.operation, source=source, convert=convert, options=self.options(visit),
-            watch=watch, run=self.conversions.run if len(visit.raw) > LARGE else None,
+            watch=watch, run=self.conversions.run if len(visit.raw) > LARGE else None, files=self._request_files(),
         )  # fmt: skip
+
+    def _request_files(self) -> RequestFiles | None:
+        """What fetches the files of a request, if anything does."""
+        when = self.config.fetch.requests
+        return None if when == "off" else RequestFiles(self.fetch_limits, when)
+
+    def stream_files(self, asked: Asked) -> RemoteFiles | None:
+        """What fetches the files of an answer, if anything does: for the editor, which shows data and no addresses."""
+        if not self.config.fetch.streams or asked.protocol != "vscode":
+            return None
+        return RemoteFiles(Fetcher(self.fetch_limits), self.fetch_limits.files)
 
     def options(self, visit: Visit) -> RequestOptions | None:
         """What goes for the requests of a visit: the key that its caller brought, where that is passed on."""
@@ -269,6 +292,22 @@ class Services:
         except InputError:
             return []
 
+    def tap(self, turn: Turn) -> Any:
+        """What sees the reads of a turn go by: the inspector, the log at level trace, both, or nothing."""
+        tap = self.watch.begin(turn) if self.watch is not None else None
+        if not log_trace.isEnabledFor(TRACE) or not self._may_trace():
+            return tap
+        return TraceLog(turn, tap, self.secrets)
+
+    def _may_trace(self) -> bool:
+        """Whether content may be written to the log: with gateway keys, only if the configuration says so."""
+        if self.config.log.content or not (self.access.keyed or self.config.forward):
+            return True
+        if not self._warned_of_trace:
+            self._warned_of_trace = True
+            log_trace.warning(TRACE_NEEDS_CONTENT)
+        return False
+
     def tape(self, visit: Visit, asked: Asked) -> Any:
         """What records this turn, if anything does."""
         tape = self.recorder.begin(
@@ -324,6 +363,11 @@ class Services:
         status = status_of(fault, protocol)
         self.metrics.refused(status, fault.code or fault.kind)
         self.kept.sparing.note(turned_away(visit, protocol, status, fault))
+
+
+def _fetch_limits(config: GatewayConfig) -> FetchLimits:
+    said = config.fetch
+    return FetchLimits(size=said.size, seconds=said.seconds, redirects=said.redirects, files=said.files)
 
 
 def _body_total(config: GatewayConfig) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.express import shortened
+from penstock.engines.express import shortened, told
 from penstock.gateway.outlet import BODY
 
 if TYPE_CHECKING:
@@ -21,21 +21,23 @@ if TYPE_CHECKING:
     from penstock.gateway.outlet import Outlet
     from penstock.gateway.passthrough import Passthrough
     from penstock.gateway.writing import Translation
+    from penstock.shaping.remote_files import RemoteFiles
 
 TOGETHER = 64  # chunks whose words are put together
 
 
 class Streaming:
-    """One stream. `kept`, `tap` and `tape` see it go by, where there are any."""
+    """One stream. `kept`, `tap` and `tape` see it go by, where there are any. `files` fetches files of the answer."""
 
-    __slots__ = ("_alike", "_feed", "_finish", "_kept", "_left", "_out", "_over", "_reply", "_tap", "_tape")
+    __slots__ = ("_alike", "_feed", "_files", "_finish", "_kept", "_left", "_out", "_over", "_reply", "_tap", "_tape")
 
     def __init__(
-        self, reply: Reply, way: Translation | Passthrough, out: Outlet, *, kept: Keeping | None, tap: Any, tape: Any
-    ) -> None:
+        self, reply: Reply, way: Translation | Passthrough, out: Outlet, *, kept: Keeping | None, tap: Any, tape: Any,
+        files: RemoteFiles | None = None,
+    ) -> None:  # fmt: skip
         self._reply, self._out = reply, out
         self._feed, self._finish, self._alike = way.feed, way.finish, way.alike
-        self._kept, self._tap, self._tape = kept, tap, tape
+        self._kept, self._tap, self._tape, self._files = kept, tap, tape, files
         self._left = b""  # what was made and not written
         self._over = False
 
@@ -44,10 +46,12 @@ class Streaming:
         out, reply = self._out, self._reply
         await out.begin()
         while not self._over and (pair := await reply.take()) is not None:
+            if self._files is not None:  # which may take seconds: no read is then written from within its callback
+                pair = pair[0], await self._files.fill(told(pair[1]))
             self._left = self._made(*pair)
             if not self._over:
                 await self._written()
-            if out.past is not None and not self._over:
+            if self._files is None and out.past is not None and not self._over:
                 await reply.pour(self._step, self._glide)
                 if not self._over:
                     await self._written()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.gateway.outlet import Outlet
     from penstock.gateway.services import Services
     from penstock.messages.context import Cleared
+    from penstock.shaping.remote_files import RemoteFiles
 
 log = logging.getLogger("penstock.gateway")
 LOSSES = 20  # names of losses that a header holds
@@ -108,8 +109,7 @@ class Turn:
         asked.request.model = asked.request.model or services.default
         self.ticket = services.enter(visit, asked.request.model)
         self.tape = services.tape(visit, asked)
-        if services.watch is not None:
-            self.tap = services.watch.begin(self)
+        self.tap = services.tap(self)
         if asked.request.stream:
             self._out.prepare(asked.framing, (*asked.headers, *self._named()))
         reply = self.reply = await services.open(visit, asked, self)
@@ -139,8 +139,10 @@ class Turn:
     async def _stream(self, asked: Asked, reply: Reply) -> None:
         way = self.way = client_stream(asked, reply)
         self.teed = isinstance(way, Passthrough)
-        self.streaming = Streaming(reply, way, self._out, kept=self._kept, tap=self.tap, tape=self.tape)
+        files = None if self.teed else self._services.stream_files(asked)
+        self.streaming = Streaming(reply, way, self._out, kept=self._kept, tap=self.tap, tape=self.tape, files=files)
         await self.streaming.run()
+        self._log_findings(files)
 
     async def _whole(self, asked: Asked, reply: Reply) -> None:
         events: list[ev.AnyEvent] = []
@@ -159,6 +161,10 @@ class Turn:
         if self._kept is not None:
             self._kept.add(events)
         self.teed = writing.tees(asked, reply) and data[:1] == b"{"
+        files = None if self.teed else self._services.stream_files(asked)
+        if files is not None:
+            events = await files.fill(events)
+            self._log_findings(files)
         body = data if self.teed else writing.whole(asked, events, reply.cleared)
         if self.tape is not None and not reply.raw:
             self.tape.chunk(body)
@@ -170,6 +176,11 @@ class Turn:
         if job.diagnostics and log.isEnabledFor(logging.DEBUG):
             for row in job.diagnostics:
                 log.debug("%s: %s: %s", self.visit.id, row.code, row.message)
+
+    def _log_findings(self, files: RemoteFiles | None) -> None:
+        """Files of an answer that stayed addresses."""
+        for row in files.diagnostics if files is not None else ():
+            log.info("%s: %s: %s", self.visit.id, row.code, row.message)
 
     async def waits(self, wait: Wait) -> None:
         """A wait is told to who can hear it."""

@@ -16,7 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock.inspector import rows, ways
+from penstock.gateway import replayed_output
+from penstock.inspector import rows
 from penstock.inspector.traces import Source
 from penstock.request import Request
 
@@ -193,7 +194,9 @@ class Tap:
             note="" if self.raw else _PLAYED.format(engine=self.engine),
             shaping=lambda: deepcopy(self.shaping), end=self.fault, left=self.left,
             secrets=(self.secret,) if self.secret else (), before=self.notices,
-            way=lambda: ways.refusal(asked) if refused else ways.way(asked, teed=teed, cleared=cleared),
+            way=lambda: (
+                replayed_output.refusal(asked) if refused else replayed_output.way(asked, teed=teed, cleared=cleared)
+            ),
         )  # fmt: skip
 
     def _lost(self) -> str:

@@ -74,7 +74,8 @@ CHECKS: dict[str, Option] = {
     "profile": optional(instance_of("a Profile", Profile)), "model": TEXT, "images": one_of(get_args(images.Images)),
     "orphans": one_of(get_args(pairing.Orphans)), "prompt_caching": FLAG, "context_management": FLAG,
     "max_input": COUNT_OR_NONE, "max_output": COUNT_OR_NONE, "count": FUNCTION,
-    "store": optional(object_with("get", "put")), "tenant": TEXT, "state": MAPPING_OR_NONE, "call_id_prefix": TEXT_OR_NONE,
+    "store": optional(object_with("get", "put")), "tenant": TEXT, "state": MAPPING_OR_NONE,
+    "call_id_prefix": TEXT_OR_NONE,
 }  # fmt: skip
 OPTIONS = options_of(ConvertOptions, CHECKS)
 

@@ -1,4 +1,4 @@
-"""What a client of the gateway got, made once more from what is traced: the same ways as `gateway.writing` goes.
+"""What a client of the gateway got, made once more for a trace: the same stages as `gateway.writing` has.
 
 Leans on that module for all of it. Nothing here writes to anybody.
 """

@@ -1,0 +1,246 @@
+"""Log level trace: which frame caused which events and outputs. It writes content, says so, and removes secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import events as ev
+from penstock.gateway import logs
+from penstock.gateway.config import AccessTable, Key, Log, read
+from penstock.gateway.trace_log import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
+from penstock.testing import Reply
+from tests.cli.running import environment
+from tests.gateway.asking import ASKING, post
+from tests.gateway.running import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+    from penstock.testing import Seen
+    from tests.gateway.running import Running
+
+KEY = "sk-proj-abcdefghij1234567890"
+SCRIPT: list[ev.AnyEvent] = [
+    ev.Start("one", "m", 7), ev.TextStart(0), ev.TextDelta(0, "The tide "), ev.TextDelta(0, f"is {KEY} high."),
+    ev.TextEnd(0), ev.Usage(5, 9), ev.Finish("stop"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def root() -> Iterator[None]:
+    """The loggers as they were."""
+    one = logging.getLogger("penstock")
+    was = (one.level, one.propagate, list(one.handlers))
+    yield
+    one.level, one.propagate, one.handlers = was[0], was[1], was[2]
+
+
+def spoken(seen: Seen) -> Reply:
+    protocol, _, rest = seen.path.lstrip("/").partition("/")
+    stream = seen.json.get("stream") is True or "stream" in rest
+    return Reply.of("openai-chat" if "chat/completions" in rest else protocol, SCRIPT, stream=stream)
+
+
+@contextmanager
+def traced(reply: Any = spoken, **more: Any) -> Generator[tuple[Running, io.StringIO]]:
+    file = io.StringIO()
+    log = more.pop("log", Log(level="trace"))
+    with gateway(reply, log=log, **more) as (running, _):
+        logs.setup(log, lambda: running.app.services.secrets, file)
+        yield running, file
+
+
+def traces(file: io.StringIO) -> list[str]:
+    """The lines of level trace, without time and turn."""
+    found = (re.search(r" trace +penstock\.trace: [0-9a-f]{32}: (.*)", line) for line in file.getvalue().splitlines())
+    return [line[1] for line in found if line]
+
+
+def ask(running: Running, client: str, model: str, *, stream: bool = True, **headers: str) -> Any:
+    path, body = ASKING[client](model, stream)
+    answer = post(running.url + path, json=body, headers=headers)
+    running.rows()  # the turn is over
+    return answer
+
+
+# ── what is written ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("R7")
+@pytest.mark.finding("DEF-13")
+@pytest.mark.parametrize("client", ["vscode", "anthropic", "openai-chat", "responses"])
+def test_log_level_trace_of_the_configuration_tells_frame_event_and_output(client: str) -> None:
+    with traced() as (running, file):
+        ask(running, client, "openai-chat/m")
+        lines = traces(file)
+    frame = next(line for line in lines if re.match(r"frame \d+: .*The tide ", line)).partition(":")[0]
+    assert any(re.match(rf"{frame} → TextDelta \d+: .*The tide ", line) for line in lines)
+    assert any(line.startswith(frame) and "→ output: " in line and "The tide " in line for line in lines)
+    assert lines[0].startswith("request: ")
+    assert any("Finish" in line for line in lines)
+
+
+@pytest.mark.row("R7")
+@pytest.mark.finding("DEF-13")
+@pytest.mark.parametrize("model", ["openai-chat/m", "anthropic/m", "ollama/m", "replay/text"])
+def test_whole_answers_and_every_engine_are_traced(model: str) -> None:
+    with traced() as (running, file):
+        ask(running, "vscode", model, stream=False)
+        lines = traces(file)
+    assert any("→ output: " in line for line in lines)
+    assert any("→ TextDelta" in line for line in lines)
+
+
+@pytest.mark.finding("DEF-13")
+def test_the_outputs_are_what_the_client_gets() -> None:
+    with traced() as (running, file):
+        answer = ask(running, "vscode", "anthropic/text")
+        outputs = [line.partition("→ output: ")[2] for line in traces(file) if "→ output: " in line]
+    got = answer.text.replace(KEY, "[secret]").splitlines()
+    assert outputs == got
+
+
+@pytest.mark.finding("DEF-13")
+def test_a_refusal_is_traced() -> None:
+    with traced(Reply.body({"error": {"message": "busy"}}, status=503)) as (running, file):
+        ask(running, "anthropic", "openai-chat/m")
+        assert any(line.startswith("no answer → ") and "busy" in line for line in traces(file))
+
+
+@pytest.mark.finding("DEF-13")
+def test_an_answer_that_breaks_off_is_traced_to_its_end() -> None:
+    def cut(seen: Seen) -> Reply:
+        return spoken(seen).cut(after=520)
+
+    with traced(cut) as (running, file):
+        ask(running, "anthropic", "openai-chat/m")
+        lines = traces(file)
+    assert any(line.startswith("end of input → Fault") for line in lines)
+
+
+def test_at_debug_no_content_is_written() -> None:
+    with traced(log=Log(level="debug")) as (running, file):
+        ask(running, "vscode", "openai-chat/m")
+        assert "The tide" not in file.getvalue()
+
+
+# ── secrets, and whose content it is ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("R7")
+@pytest.mark.finding("DEF-13")
+def test_a_trace_holds_no_secret() -> None:
+    with traced() as (running, file):
+        ask(running, "vscode", "openai-chat/m", authorization="Bearer gateway-key-of-a-caller")
+        text = file.getvalue()
+    assert "[secret]" in text
+    assert KEY not in text
+    assert "sk-up-000000" not in text
+    assert "gateway-key-of-a-caller" not in text
+
+
+@pytest.mark.row("R7")
+@pytest.mark.finding("DEF-13")
+def test_trace_says_at_the_start_that_it_writes_content() -> None:
+    file = io.StringIO()
+    logs.setup(Log(level="trace"), file=file)
+    assert TRACE_WRITES_CONTENT in file.getvalue()
+    assert " warning " in file.getvalue()
+
+
+@pytest.mark.row("R7")
+@pytest.mark.finding("DEF-13")
+@pytest.mark.parametrize("content", [True, False])
+def test_with_gateway_keys_content_is_written_only_if_the_configuration_says_so(content: bool) -> None:
+    keys = {"ann": Key(env="ANN")}
+    with traced(log=Log(level="trace", content=content), keys=keys, env={"ANN": "gw-0123456789abcdef"}) as (
+        running,
+        file,
+    ):
+        for _ in range(2):
+            answer = ask(running, "vscode", "openai-chat/m", authorization="Bearer gw-0123456789abcdef")
+            assert answer.status_code == 200, answer.text
+        assert bool(traces(file)) is content
+        assert file.getvalue().count(TRACE_NEEDS_CONTENT) == (0 if content else 1)
+        assert "gw-0123456789abcdef" not in file.getvalue()
+
+
+@pytest.mark.finding("DEF-13")
+def test_keys_of_clients_that_are_passed_on_count_as_gateway_keys() -> None:
+    with traced(access=AccessTable(keys="forward")) as (running, file):
+        ask(running, "vscode", "openai-chat/m", authorization="Bearer sk-of-the-client-0123")
+        assert traces(file) == []
+
+
+# ── the command line ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def serve(folder: Path, text: str, *options: str) -> subprocess.Popen[str]:
+    (folder / "penstock.toml").write_text(text)
+    command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--config", str(folder / "penstock.toml")]
+    env = {**environment(), "PENSTOCK_DATA": str(folder / "data"), "ANN": "gw-0123456789abcdef"}
+    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=env)
+
+
+@pytest.mark.row("R7")
+@pytest.mark.finding("DEF-13")
+@pytest.mark.parametrize(("text", "options"), [("", ["--log", "trace"]), ('[log]\nlevel = "trace"', [])])
+def test_serve_with_log_trace_says_so_and_writes_frames(tmp_path: Path, text: str, options: list[str]) -> None:
+    with serve(tmp_path, text, "--full-speed", *options) as process:
+        assert process.stderr is not None
+        assert TRACE_WRITES_CONTENT in process.stderr.readline()
+        base = next(found[0] for line in process.stderr if (found := re.search(r"http://127\S+", line)))
+        path, body = ASKING["vscode"]("replay/text", True)
+        answer = post(base.rstrip("/") + path, json=body)
+        process.terminate()
+        said = process.stderr.read()
+    assert answer.status_code == 200
+    assert re.search(r"frame 1: .*\n.*frame 1 → Start \d+: ", said)
+    assert "→ output: " in said
+
+
+@pytest.mark.row("R7")
+@pytest.mark.finding("DEF-13")
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [('[keys.ann]\nenv = "ANN"', ["--log", "trace"]), ('keys = "forward"\n[log]\nlevel = "trace"', []),
+     ('[keys.ann]\nenv = "ANN"\n[log]\nlevel = "trace"', ["--check"])],
+)  # fmt: skip
+def test_serve_refuses_to_trace_with_keys_unless_content_is_allowed(
+    tmp_path: Path, text: str, options: list[str]
+) -> None:
+    with serve(tmp_path, text, *options) as process:
+        _, said = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert "log.content = true" in said
+
+
+@pytest.mark.finding("DEF-13")
+def test_serve_traces_with_keys_if_content_is_allowed(tmp_path: Path) -> None:
+    text = '[keys.ann]\nenv = "ANN"\n[log]\nlevel = "trace"\ncontent = true'
+    with serve(tmp_path, text, "--check") as process:
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+
+
+def test_the_setting_is_read(tmp_path: Path) -> None:
+    assert read('[log]\nlevel = "trace"\ncontent = true', tmp_path / "penstock.toml").log == Log(
+        level="trace", content=True
+    )
+
+
+def test_lines_as_json_have_the_level() -> None:
+    with traced(log=Log(level="trace", form="json")) as (running, file):
+        ask(running, "vscode", "openai-chat/m")
+        rows = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert {"trace", "warning"} <= {row["level"] for row in rows}
