@@ -12,7 +12,6 @@ import socket
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -83,8 +82,10 @@ class Fetcher:
     """A function that fetches one file behind the guard, or raises a `FetchError`. Adapters take it as `fetch`."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        if find_spec("aiohttp") is None:
-            raise MissingExtra("aiohttp", "fetch")
+        try:
+            import_module("aiohttp")
+        except ImportError:
+            raise MissingExtra("aiohttp", "fetch") from None
         self.limits = limits or Limits()
 
     async def __call__(self, url: str) -> rq.File:

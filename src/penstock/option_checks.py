@@ -30,10 +30,11 @@ _LOG_METHODS = ("trace", "debug", "info", "warning", "warn", "error")
 
 
 class Option(NamedTuple):
-    """What a value must be, in words, and the test for it."""
+    """What a value must be, in words, and the test for it. A value whose very type is in `kinds` needs no test."""
 
     expected: str
     fits: Callable[[Any], bool]
+    kinds: frozenset[type] = frozenset()
 
 
 # ── kinds of values ───────────────────────────────────────────────────────────────────────────────
@@ -67,7 +68,7 @@ def instance_of(expected: str, *kinds: type) -> Option:
     def fits(value: Any) -> bool:
         return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
-    return Option(expected, fits)
+    return Option(expected, fits, frozenset(kinds))
 
 
 def object_with(*methods: str) -> Option:
@@ -85,7 +86,7 @@ def optional(option: Option) -> Option:
     def fits(value: Any) -> bool:
         return value is None or option.fits(value)
 
-    return Option(f"{option.expected} or None", fits)
+    return Option(f"{option.expected} or None", fits, option.kinds | {type(None)})
 
 
 def _is_count(value: Any) -> bool:
@@ -130,6 +131,8 @@ def check_options(owner: str, given: Mapping[str, Any], known: Mapping[str, Opti
     """Raise an `InputError` for the first option that `owner` does not have, or whose value is of the wrong kind."""
     for name, value in given.items():
         option = known.get(name)
+        if option is not None and type(value) in option.kinds:
+            continue
         if option is None:
             raise InputError(f"{owner} has no option {name!r}{_hint(name, known)}")
         if not option.fits(value):

@@ -133,6 +133,7 @@ class VSCodeStream:
             citations=options.get("citations", "both"), call_id_prefix=options.get("call_id_prefix", PREFIX),
         )  # fmt: skip
         self._fold = Fold()
+        self._unfolded: list[Any] = []  # events that are folded when somebody asks for the turn
         self._frames_read = 0
         self._shown = False
         self._reported = False  # the fault
@@ -252,7 +253,7 @@ class VSCodeStream:
         if not events:
             return []
         lawful = self._guard.feed(events)
-        self._fold.feed(lawful)
+        self._unfolded += lawful
         parts = self._maker.parts(lawful)
         self._shown = self._shown or self._maker.shown
         fault = self._maker.fault
@@ -282,6 +283,8 @@ class VSCodeStream:
 
     def outcome(self) -> Outcome:
         """How it ended, or stands so far."""
+        events, self._unfolded = self._unfolded, []
+        self._fold.feed(events)
         maker, turns = self._maker, self._fold.turns
         fault, ending = maker.fault, maker.ending
         why = fault.message if fault else "" if self._shown or not ending else EMPTY[ending.reason]

@@ -54,6 +54,10 @@ SENSITIVE = {
         "keys.*.note", "keys.*.created", "access.hosts", "access.origins", "access.keys", "access.keys_file",
         "access.anonymous", "access.proxy", "access.metrics",
     ),
+    "what this machine fetches, and whether content is logged": (
+        "fetch.requests", "fetch.streams", "fetch.size", "fetch.seconds", "fetch.redirects", "fetch.files",
+        "log.content",
+    ),
     "where data is written, and how long it is kept": (
         "journal.path", "journal.days", "journal.size", "record.path", "record.size", "record.total", "record.days",
         "state.path", "state.hours", "state.size",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-GATEWAY = frozenset({"serve", "keys", "limits", "access", "journal", "record", "state", "features", "log"})
+GATEWAY = frozenset({"serve", "keys", "limits", "access", "journal", "record", "state", "features", "fetch", "log"})
 """Tables of `penstock.toml` that only a gateway reads: one file does for all."""
 
 
