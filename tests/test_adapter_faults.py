@@ -117,7 +117,7 @@ async def broken() -> Any:
     raise ConnectionResetError("gone")
 
 
-@pytest.mark.row("S1")
+@pytest.mark.row("S1:logger")
 @pytest.mark.finding("ADP-5")
 @pytest.mark.parametrize("errors", ["text", "raise"])
 @pytest.mark.parametrize(

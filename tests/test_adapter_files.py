@@ -34,7 +34,7 @@ def chunk(url: str, media: str = "image/png") -> dict[str, Any]:
 # ── the adapter ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:link")
 @pytest.mark.finding("ADP-3")
 def test_without_fetching_an_address_is_a_link(files: Files) -> None:
     off: list[dict[str, Any]] = [{}, {"fetch": False}, {"fetch": None}]
@@ -43,7 +43,7 @@ def test_without_fetching_an_address_is_a_link(files: Files) -> None:
     assert "off.png" not in files.asked
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:adapter")
 @pytest.mark.finding("ADP-3")
 @pytest.mark.parametrize("path", ["a.png", "moved"])
 @pytest.mark.parametrize("media", ["image/png", "image/*", "image/jpeg", "application/octet-stream", ""])
@@ -54,7 +54,7 @@ def test_the_adapter_fetches_a_file_and_its_bytes_tell_the_type(files: Files, pa
     assert last.diagnostics == []
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:guard")
 @pytest.mark.finding("ADP-3")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_leaves_a_link_and_a_finding(files: Files, attack: str) -> None:
@@ -65,7 +65,7 @@ def test_an_attack_leaves_a_link_and_a_finding(files: Files, attack: str) -> Non
     assert files.hits == []
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:guard")
 @pytest.mark.finding("ADP-3")
 @pytest.mark.parametrize("host", ["rebind.example", "metadata.example", "127.0.0.1", "[::1]", "2130706433", "0x7f.1"])
 def test_names_and_spellings_of_private_addresses_are_not_asked(files: Files, host: str) -> None:
@@ -75,7 +75,7 @@ def test_names_and_spellings_of_private_addresses_are_not_asked(files: Files, ho
     assert files.hits == []
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:guard")
 @pytest.mark.parametrize(
     "url", ["http://localhost/a.png", "http://127.0.0.1/a.png", "https://10.0.0.7/", "http://[::1]/"]
 )

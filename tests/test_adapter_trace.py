@@ -30,7 +30,7 @@ class TraceLog:
         self.warnings.append(message)
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:adapter")
 @pytest.mark.finding("DEF-13")
 def test_the_logger_of_the_adapter_is_told_frame_event_and_part() -> None:
     log = TraceLog()
@@ -41,7 +41,7 @@ def test_the_logger_of_the_adapter_is_told_frame_event_and_part() -> None:
     assert any(line.startswith('penstock: frame 2 → {"type":"finish"') for line in log.lines)
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:adapter")
 @pytest.mark.finding("DEF-13")
 def test_frames_of_bytes_are_told_one_by_one() -> None:
     log = TraceLog()
@@ -52,7 +52,7 @@ def test_frames_of_bytes_are_told_one_by_one() -> None:
     assert any("frame 2 → TextDelta → " in line and "Two" in line for line in log.lines)
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:adapter")
 @pytest.mark.finding("DEF-13")
 def test_parts_are_the_same_with_and_without_a_trace() -> None:
     stream: list[Any] = [
@@ -62,7 +62,7 @@ def test_parts_are_the_same_with_and_without_a_trace() -> None:
     assert outcome(stream, logger=TraceLog())[0] == outcome(stream)[0]
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:says-so")
 @pytest.mark.finding("DEF-13")
 def test_the_adapter_says_at_the_start_that_content_is_written() -> None:
     log = TraceLog()
@@ -70,7 +70,7 @@ def test_the_adapter_says_at_the_start_that_content_is_written() -> None:
     assert log.warnings == [WRITES_CONTENT]
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:secrets")
 @pytest.mark.finding("DEF-13")
 def test_the_trace_of_the_adapter_holds_no_secret() -> None:
     log = TraceLog()
@@ -89,7 +89,7 @@ def test_a_logger_of_the_standard_library_traces_at_level_5(
     assert any("frame 1" in record.getMessage() for record in caplog.records) is writes
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:pipe")
 def test_pipe_trace_tells_which_item_caused_which() -> None:
     data = b'data: {"choices":[{"delta":{"content":"Ahoy"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     hops = bridge("openai-chat", "vscode").trace([data])

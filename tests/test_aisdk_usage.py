@@ -45,7 +45,7 @@ def step_end(read: int, made: int) -> dict[str, Any]:
 # ── usage ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("S1")
+@pytest.mark.row("S1:usage")
 @pytest.mark.finding("ADP-1")
 @pytest.mark.parametrize("before", [[], [{"type": "start"}], [{"type": "start"}, {"type": "start-step"}]])
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_usage_in_the_metadata_of_a_message_is_known_whatever_comes_first() -> N
 # ── the result of a stream ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("S1")
+@pytest.mark.row("S1:result")
 @pytest.mark.finding("ADP-1")
 def test_the_result_knows_steps_calls_cuts_and_usage() -> None:
     half = {"type": "tool-input-delta", "toolCallId": "c2", "toolName": "tide", "inputTextDelta": '{"po'}
@@ -115,7 +115,7 @@ def test_the_result_knows_steps_calls_cuts_and_usage() -> None:
     assert adapter.usage == used
 
 
-@pytest.mark.row("S1")
+@pytest.mark.row("S1:calibrate")
 def test_calibrate_learns_from_the_result_of_a_stream() -> None:
     request = rq.Request(messages=[rq.Message("user", [rq.Text("The tide at Oban " * 40)])], model="gpt-4o")
     estimator = HybridTokenEstimator()
@@ -125,7 +125,7 @@ def test_calibrate_learns_from_the_result_of_a_stream() -> None:
     assert (said.tokens, said.method) == (200, "actual")
 
 
-@pytest.mark.row("S1")
+@pytest.mark.row("S1:calibrate")
 def test_calibrate_does_not_take_the_sum_of_steps_for_a_prompt() -> None:
     request = rq.Request(messages=[rq.Message("user", [rq.Text("The tide at Oban " * 40)])], model="gpt-4o")
     stream = [{"type": "start-step"}, TEXT, step_end(100, 5), {"type": "start-step"}, TEXT, step_end(220, 9), finish()]

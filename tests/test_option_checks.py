@@ -22,7 +22,7 @@ HOST_MESSAGES: list[Any] = [{"role": 1, "content": [{"value": "Ahoy"}]}]
 # ── the adapter ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("S1")
+@pytest.mark.row("S1:unknown-option", "S1:other-names")
 @pytest.mark.finding("ADP-2")
 @pytest.mark.parametrize(
     ("given", "meant"),
@@ -40,7 +40,7 @@ def test_an_unknown_option_of_the_adapter_is_refused_with_the_nearest_name(given
         VSCodeStreamAdapter(**options)
 
 
-@pytest.mark.row("S1")
+@pytest.mark.row("S1:wrong-kind")
 @pytest.mark.finding("ADP-2")
 @pytest.mark.parametrize(
     "options",

@@ -39,7 +39,7 @@ def cells(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("│")] for line in text.splitlines() if "│" in line]
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:inspect")
 def test_causes_stand_beside_their_effects(show: Any) -> None:
     table = cells(show(CHAT_CALLS, "--to", "openai-chat", width=180))
     assert table[0] == ["", "openai-chat frames", "events", "to openai-chat"]

@@ -49,7 +49,7 @@ def ask_about(base: str, model: str, url: str) -> Any:
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:off-by-default")
 @pytest.mark.finding("FID-18")
 def test_off_by_default_nothing_is_fetched(files: Files) -> None:
     with gateway(spoken) as (running, up):
@@ -60,7 +60,7 @@ def test_off_by_default_nothing_is_fetched(files: Files) -> None:
     assert "off.png" not in files.asked
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:gateway-requests")
 @pytest.mark.finding("FID-18")
 @pytest.mark.parametrize("provider", ["ollama", "bedrock"])
 def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str) -> None:
@@ -77,7 +77,7 @@ def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str
         assert PNG64 in json.dumps(up.seen[0].json)
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:gateway-requests")
 @pytest.mark.finding("FID-18")
 @pytest.mark.parametrize(("when", "data"), [("needed", False), ("all", True)])
 def test_a_provider_that_takes_addresses_gets_data_only_if_all_do(files: Files, when: Any, data: bool) -> None:
@@ -87,7 +87,7 @@ def test_a_provider_that_takes_addresses_gets_data_only_if_all_do(files: Files, 
         assert (PNG64 in json.dumps(up.seen[0].json)) is data
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:guard-gateway")
 @pytest.mark.finding("FID-18")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, attack: str) -> None:
@@ -100,7 +100,7 @@ def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, atta
     assert files.hits == []
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:guard-gateway")
 @pytest.mark.finding("FID-18")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254"])
 def test_the_guard_of_a_configured_gateway_refuses_this_machine(files: Files, host: str) -> None:
@@ -159,7 +159,7 @@ def drawing(url: str) -> Any:
     return reply
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:gateway-streams", "S8:extension")
 @pytest.mark.finding("ADP-3")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
@@ -172,7 +172,7 @@ def test_a_file_of_an_answer_is_data_for_the_extension(files: Files, stream: boo
     assert " done." in text
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:guard-gateway")
 @pytest.mark.finding("ADP-3")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_in_an_answer_stays_a_link(files: Files, attack: str) -> None:
@@ -197,7 +197,7 @@ def test_other_clients_keep_the_address(files: Files) -> None:
 # ── the setting ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("S8")
+@pytest.mark.row("S8:off-by-default")
 def test_the_setting_is_read_and_needs_trust(tmp_path: Path) -> None:
     made = read('[fetch]\nrequests = "needed"\nstreams = true\nsize = 5000\nseconds = 2', tmp_path / "penstock.toml")
     assert made.fetch == FetchTable(requests="needed", streams=True, size=5000, seconds=2.0)

@@ -76,7 +76,7 @@ def ask(running: Running, client: str, model: str, *, stream: bool = True, **hea
 # ── what is written ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:log-setting")
 @pytest.mark.finding("DEF-13")
 @pytest.mark.parametrize("client", ["vscode", "anthropic", "openai-chat", "responses"])
 def test_log_level_trace_of_the_configuration_tells_frame_event_and_output(client: str) -> None:
@@ -90,7 +90,7 @@ def test_log_level_trace_of_the_configuration_tells_frame_event_and_output(clien
     assert any("Finish" in line for line in lines)
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:log-setting")
 @pytest.mark.finding("DEF-13")
 @pytest.mark.parametrize("model", ["openai-chat/m", "anthropic/m", "ollama/m", "replay/text"])
 def test_whole_answers_and_every_engine_are_traced(model: str) -> None:
@@ -137,7 +137,7 @@ def test_at_debug_no_content_is_written() -> None:
 # ── secrets, and whose content it is ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:secrets")
 @pytest.mark.finding("DEF-13")
 def test_a_trace_holds_no_secret() -> None:
     with traced() as (running, file):
@@ -149,7 +149,7 @@ def test_a_trace_holds_no_secret() -> None:
     assert "gateway-key-of-a-caller" not in text
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:says-so")
 @pytest.mark.finding("DEF-13")
 def test_trace_says_at_the_start_that_it_writes_content() -> None:
     file = io.StringIO()
@@ -158,7 +158,7 @@ def test_trace_says_at_the_start_that_it_writes_content() -> None:
     assert " warning " in file.getvalue()
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:keys")
 @pytest.mark.finding("DEF-13")
 @pytest.mark.parametrize("content", [True, False])
 def test_with_gateway_keys_content_is_written_only_if_the_configuration_says_so(content: bool) -> None:
@@ -192,7 +192,7 @@ def serve(folder: Path, text: str, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=env)
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:log-command", "R7:says-so")
 @pytest.mark.finding("DEF-13")
 @pytest.mark.parametrize(("text", "options"), [("", ["--log", "trace"]), ('[log]\nlevel = "trace"', [])])
 def test_serve_with_log_trace_says_so_and_writes_frames(tmp_path: Path, text: str, options: list[str]) -> None:
@@ -209,7 +209,7 @@ def test_serve_with_log_trace_says_so_and_writes_frames(tmp_path: Path, text: st
     assert "→ output: " in said
 
 
-@pytest.mark.row("R7")
+@pytest.mark.row("R7:keys")
 @pytest.mark.finding("DEF-13")
 @pytest.mark.parametrize(
     ("text", "options"),

@@ -134,7 +134,7 @@ def test_the_axis_moves_through_the_turn(opened: Page) -> None:
 # ── linking ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("R7", "G3")
+@pytest.mark.row("R7:inspector", "G3")
 def test_a_click_lights_causes_and_effects(opened: Page) -> None:
     opened.keyboard.press("g")
     opened.get_by_role("button", name="level", exact=True).click()
