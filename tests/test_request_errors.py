@@ -23,10 +23,10 @@ ROWS = [
 PATH = "messages[3].content[0].image_url"
 SAID = f"{PATH}: expected an object, found a string"
 BODIES: dict[str, Any] = {
-    "openai-chat": {"error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": "invalid"}},
-    "completions": {"error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": "invalid"}},
+    "openai-chat": {"error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": None}},
+    "completions": {"error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": None}},
     "responses": {
-        "error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": "invalid_prompt"},
+        "error": {"message": SAID, "type": "invalid_request_error", "param": PATH, "code": None},
     },
     "anthropic": {"type": "error", "error": {"type": "invalid_request_error", "message": SAID}},
     "gemini": {"error": {"code": 400, "message": SAID, "status": "INVALID_ARGUMENT"}},

@@ -15,13 +15,14 @@ from weakref import ref
 import msgspec
 
 from penstock.diagnostics import Diagnostics
-from penstock.events import TextDelta
+from penstock.events import Fault, TextDelta
 from penstock.framing import Frame
 from penstock.input_limits import MAX_JSON_DEPTH
 from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, too_deep
 from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
+from penstock.vendor_errors import ErrorTable
 
 if TYPE_CHECKING:
     from penstock.events import AnyEvent, Unknown
@@ -57,6 +58,8 @@ class Protocol(msgspec.Struct, frozen=True):
     end_marks: tuple[bytes, ...] = ()  # one of them is in the last frame of a stream; in a text, quotes are escaped
     end_frame: bytes = b""  # the last frame of a stream, where it is always the same
     requires_limit: bool = False  # a request without an output limit is refused
+    errors: ErrorTable | None = None  # what its vendor sends for each kind of fault
+    error_body: Callable[[Fault], dict[str, Any]] | None = None  # a fault as the body of an HTTP error
 
 
 class Decoder:

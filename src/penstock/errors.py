@@ -12,7 +12,8 @@ PenstockError
 ├── StreamFault           a `Fault` event, raised because the caller asked for an exception
 │   └── ProviderError     a provider refused, failed or was not reached: status, code, request id, retry-after, body …
 │       ├── AuthError           it does not know the key
-│       ├── PermissionDenied    it knows the key, and will not: no right, no credit
+│       ├── PermissionDenied    it knows the key, and will not: no right
+│       │   └── QuotaExceeded   no credit left, or a limit on spending is reached: waiting does not help
 │       ├── NotFound            no such model or address
 │       ├── InvalidRequest      it does not take the request
 │       │   └── TooLarge        it is more than the model takes
@@ -168,7 +169,13 @@ class AuthError(ProviderError):
 class PermissionDenied(ProviderError):
     """It knows the key, and will not."""
 
-    hint = "the account has no right to this model, or no credit left"
+    hint = "the account has no right to this model"
+
+
+class QuotaExceeded(PermissionDenied):
+    """No credit left, or a limit on spending is reached."""
+
+    hint = "add credit to the provider's account or raise its spending limit, or name a second provider to fall back on"
 
 
 class NotFound(ProviderError):
@@ -234,7 +241,8 @@ class BadAnswer(ProviderError):
 
 
 KINDS: dict[str, type[ProviderError]] = {
-    "auth": AuthError, "permission": PermissionDenied, "not-found": NotFound, "invalid": InvalidRequest,
+    "auth": AuthError, "permission": PermissionDenied, "quota": QuotaExceeded, "not-found": NotFound,
+    "invalid": InvalidRequest,
     "too-large": TooLarge, "rate-limit": RateLimited, "overloaded": Overloaded, "server": ServerError,
     "timeout": TimedOut, "network": NetworkError, "filter": Filtered, "cancelled": Cancelled,
     "truncated": BadAnswer, "malformed": BadAnswer, "grammar": BadAnswer, "other": ProviderError,

@@ -27,7 +27,7 @@ CallForm: TypeAlias = Literal["json", "text"]
 ReasoningForm: TypeAlias = Literal["full", "summary", "redacted"]
 Reason: TypeAlias = Literal["stop", "length", "calls", "filter", "refusal", "pause", "other"]
 FaultKind: TypeAlias = Literal[
-    "auth", "permission", "not-found", "invalid", "too-large", "rate-limit", "overloaded", "server", "timeout",
+    "auth", "permission", "quota", "not-found", "invalid", "too-large", "rate-limit", "overloaded", "server", "timeout",
     "network", "cancelled", "filter", "truncated", "malformed", "grammar", "other",
 ]  # fmt: skip
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock.events import Fault
-from penstock.faults import STATUSES, WORDS, kind_of, word
+from penstock.faults import SPENT, classify, is_daily_quota
 from penstock.jsontext import loose
 from penstock.pick import as_object, objects, text
 from penstock.secrecy import hide, hide_values, redact_cut
+from penstock.vendor_errors import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock.events import FaultKind
     from penstock.pick import Object
 
 MESSAGE = 4000  # characters of a message that are kept
@@ -34,28 +34,16 @@ IDS = (
     "mistral-correlation-id", "x-correlation-id", "x-kong-request-id", "openai-request-id", "x-groq-request-id",
     "x-generation-id", "x-trace-id", "cf-ray",
 )  # fmt: skip
-_VAGUE: frozenset[FaultKind] = frozenset({"invalid", "server", "other"})  # kinds that a status may know better
-_OPEN = frozenset({400, 422, 500, 502})  # statuses that say too little themselves
-# what is only said in prose, in the order it is looked for
-PROSE: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
-    (
-        re.compile(
-            r"(?i)prompt is too long|context (?:length|window|size)|maximum context|input is too long"
-            r"|too many (?:input )?tokens|exceeds? the (?:available |maximum )?(?:context|number of tokens)"
-        ),
-        "too-large",
-    ),
-    (re.compile(r"(?i)(?:invalid|incorrect|missing|no) api[ -]?key|api key not valid|invalid x-api-key"), "auth"),
-    (re.compile(r"(?i)\bmodel\b.{0,120}\b(?:not found|does not exist)|model identifier is invalid"), "not-found"),
-)
 _AGAIN = re.compile(r"(?i)(?:try again|retry) (?:in|after) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m)?")
 _MILLIS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
 _SPAN = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,12}(?:\.\d{1,12})?)(ms|s)?)?")
 _GONE = "the provider gave no reason"
 
 
-def rejection(status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = ()) -> Fault:
-    """What a provider said, as a fault. `headers` are looked up in lower case."""
+def rejection(
+    status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = (), protocol: str = ""
+) -> Fault:
+    """What a provider said, as a fault. `headers` are looked up in lower case, `protocol` is what the body is in."""
     known = tuple(secrets)
     value = loose(body) if len(body) <= _PARSED and body.strip() else None
     said = _Said(as_object(value) or as_object(next(iter(objects(value)), None)))
@@ -63,11 +51,12 @@ def rejection(status: int | None, headers: Mapping[str, str], body: bytes, secre
     message = redact_cut(message, MESSAGE, known)
     words = [one[:_CODE] for one in (*said.words, headers.get("x-amzn-errortype", "").partition(":")[0]) if one]
     request_id = next((headers[name] for name in IDS if headers.get(name)), "") or said.id
+    spent = (SPENT,) if is_daily_quota(objects(said.error.get("details"))) else ()
     return Fault(
-        kind=classify(words, message, status), message=message, status=status,
+        kind=classify((*spent, *words), message, status), message=message, status=status,
         code=hide(words[0], known) if words else "", request_id=redact_cut(request_id, _CODE, known),
         retry_after=_wait(headers, said, message),
-        extra={"http": {"body": _kept(body, value, known)}} if said.whole else None,
+        extra={HTTP: {"body": _kept(body, value, known), **({"protocol": protocol} if protocol else {})}},
     )  # fmt: skip
 
 
@@ -85,21 +74,6 @@ def _kept(body: bytes, value: Any, known: tuple[str, ...]) -> Any:
     if len(body) <= _KEPT:
         return hide_values(value, known)
     return redact_cut(body.decode("utf-8", "replace"), MESSAGE, known)
-
-
-def classify(words: Iterable[str], message: str, status: int | None) -> FaultKind:
-    """A word that says something first, then prose, then the status, then words that say little."""
-    found: list[FaultKind] = [WORDS[known] for one in words if (known := word(one)) in WORDS]
-    telling: FaultKind | None = next((kind for kind in found if kind not in _VAGUE), None)
-    if telling is not None:
-        return telling
-    if status is None or status in _OPEN:
-        prose: FaultKind | None = next((kind for pattern, kind in PROSE if pattern.search(message)), None)
-        if prose is not None:
-            return prose
-    if status in STATUSES and status not in _OPEN:
-        return STATUSES[status]
-    return found[0] if found else kind_of(status=status)
 
 
 class _Said:
@@ -136,6 +110,7 @@ class _Said:
         """Most particular first: Google's reasons, inner codes, the code, the status word, the type."""
         for row in objects(self.error.get("details")):
             yield text(row, "reason")
+        yield text(as_object(self.error.get("details")), "error_code")  # Anthropic's
         yield text(as_object(self.error.get("innererror")), "code")
         for place in (self.error, self.whole):
             for key in ("code", "status", "type", "__type", "error_type"):
@@ -177,8 +152,13 @@ def _wait(headers: Mapping[str, str], said: _Said, message: str) -> float | None
     found = retry_after(headers)
     if found is None:
         found = said.delay()
-    again = _AGAIN.search(message) if found is None else None
-    return float(again[1]) * {"ms": 0.001, "m": 60.0}.get(again[2] or "s", 1.0) if again else found
+    return retry_after_message(message) if found is None else found
+
+
+def retry_after_message(message: str) -> float | None:
+    """Seconds, from a message that says when to come back."""
+    again = _AGAIN.search(message)
+    return float(again[1]) * {"ms": 0.001, "m": 60.0}.get(again[2] or "s", 1.0) if again else None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

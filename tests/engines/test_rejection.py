@@ -22,7 +22,7 @@ SAID: dict[str, tuple[int, Any, str, str, str]] = {
     "openai key": (401, {"error": {"message": "Incorrect API key", "type": "invalid_request_error", "code": "invalid_api_key"}}, "auth", "invalid_api_key", "Incorrect"),
     "openai model": (404, {"error": {"message": "no such model", "type": "invalid_request_error", "code": "model_not_found"}}, "not-found", "model_not_found", "no such"),
     "a 400 that means the model": (400, {"error": {"message": "gone", "code": "model_not_found"}}, "not-found", "model_not_found", "gone"),
-    "quota is no rate": (429, {"error": {"message": "no credit", "code": "insufficient_quota"}}, "permission", "insufficient_quota", "credit"),
+    "quota is no rate": (429, {"error": {"message": "no credit", "code": "insufficient_quota"}}, "quota", "insufficient_quota", "credit"),
     "vague type, telling status": (401, {"error": {"message": "Unauthorized", "type": "api_error", "code": None}}, "auth", "api_error", "Unauthorized"),
     "anthropic": (529, {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": "req_9"}, "overloaded", "overloaded_error", "busy"),
     "anthropic too long": (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8"}}, "too-large", "invalid_request_error", "too long"),

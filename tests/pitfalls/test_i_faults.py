@@ -34,7 +34,7 @@ def test_an_error_in_mid_stream_is_a_fault_of_its_kind_and_no_success(end: bytes
     assert found.finish is None
     frames = running.encode("openai-chat", small.events("anthropic", begun(BUSY) + end))
     assert frames[-1][1] != b"[DONE]"
-    assert json.loads(frames[-1][1])["error"]["type"] == "overloaded_error"
+    assert json.loads(frames[-1][1])["error"]["code"] == "server_is_overloaded"
 
 
 @pytest.mark.row("I2")

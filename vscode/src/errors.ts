@@ -25,6 +25,12 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     lasting: true,
     code: "NoPermissions",
   },
+  quota: {
+    what: "has no credit left on this account, or its spending limit is reached",
+    fix: "add credit at the provider or pick another model",
+    lasting: true,
+    code: "NoPermissions",
+  },
   "not-found": { what: "does not have this model", fix: "pick another model", lasting: true, code: "NotFound" },
   invalid: { what: "did not accept the request", fix: "start a new chat or pick another model", lasting: true },
   "too-large": { what: "cannot take a prompt this long", fix: "start a new chat or attach less", lasting: true },

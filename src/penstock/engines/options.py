@@ -39,13 +39,15 @@ class Timeouts(
     """Seconds. Each wait has a limit, always: a slow model is given long ones, never none.
 
     `first_byte` runs from the request to the first byte of the answer's body, `between_bytes` from there on between
-    any two; a consumer that is slow to read spends nothing of either.
+    any two; a consumer that is slow to read spends nothing of either. `retry_wait` is what all pauses before retries
+    may take together: a provider that asks for more is not waited for.
     """
 
     connect: float = 10.0
     first_byte: float = 600.0
     between_bytes: float = 300.0
     total: float = 3600.0
+    retry_wait: float = 10.0
     said: frozenset[str] = frozenset()  # the fields it was made with
 
     def __post_init__(self) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # route: whom a name means · operation: what is asked in place of what · engine: the one that is used, where it is not
-# the one wished for · retry: the same again · fallback: the next provider · skip: a provider that is not asked ·
-# give-up: the end of trying · open: an answer began
+# the one wished for · retry: the same again · fallback: the next provider, or its next endpoint · skip: a provider that
+# is not asked · give-up: the end of trying · open: an answer began
 What: TypeAlias = Literal["route", "operation", "engine", "retry", "fallback", "skip", "give-up", "open"]
 _LOUD = frozenset({"engine", "retry", "fallback", "skip", "give-up"})
 log = logging.getLogger("penstock.routing")
@@ -39,6 +39,10 @@ class Record(msgspec.Struct, omit_defaults=True):
     asked: str
     decisions: list[Decision] = []
     tries: int = 0
+
+    def waited(self) -> float:
+        """Seconds of all waits before retries."""
+        return sum(one.wait for one in self.decisions)
 
     def lines(self) -> list[str]:
         """One line for each."""

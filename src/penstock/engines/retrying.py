@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 BASE, MOST = 0.5, 8.0  # seconds of the first wait, and of any that nobody asked for
 PASSING = frozenset({"rate-limit", "overloaded", "server", "timeout", "network", "truncated", "malformed"})
 """Kinds that may have passed when asked again."""
-LASTING = frozenset({"auth", "permission", "not-found", "too-large", "filter", "cancelled", "grammar"})
+LASTING = frozenset({"auth", "permission", "quota", "not-found", "too-large", "filter", "cancelled", "grammar"})
 """Kinds that asking again does not change, whatever the status."""
-ELSEWHERE = PASSING | {"auth", "permission", "not-found", "other"}
+ELSEWHERE = PASSING | {"auth", "permission", "quota", "not-found", "other"}
 """Kinds that somebody else may not have. What is wrong with the request is wrong everywhere."""
 
 

@@ -18,6 +18,7 @@ from penstock.engines.auth import auth_for
 from penstock.engines.breaker import Breakers, CircuitKey, circuit_message
 from penstock.engines.config import Config
 from penstock.engines.flags import wished
+from penstock.engines.missing_endpoints import MissingEndpoints, is_missing_endpoint
 from penstock.engines.naming import Target, targets
 from penstock.engines.options import RequestOptions
 from penstock.engines.prepare import Plan, outline, over, place, plan, prepare, relieved
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from penstock.engines.auth import Auth
-    from penstock.engines.job import Engine, Job
+    from penstock.engines.job import Engine, Job, Source
     from penstock.engines.request_files import RequestFiles
     from penstock.engines.retrying import Watch
     from penstock.engines.state_loading import Run
@@ -70,6 +71,7 @@ class Router:
         self._changes = Changes(self.env)
         self._meant: dict[str, list[Target]] = {}  # who is meant by a name,
         self._plans: dict[tuple[str, str, str, bool], Plan] = {}  # and how they are asked
+        self.missing = MissingEndpoints()
         self._sleep = sleep
         self._chance = chance
 
@@ -77,6 +79,7 @@ class Router:
         """One with another configuration that shares connections and counts: requests in flight keep this one."""
         made = Router(config, env=self.env, sleep=self._sleep, chance=self._chance)
         made.counts, made._engines, made._recorder = self.counts, self._engines, self._recorder
+        made.missing = self.missing
         return made
 
     async def aclose(self) -> None:
@@ -99,7 +102,8 @@ class Router:
         given = await load_state(request, source, convert or {}, run)
 
         async def once(target: Target, record: Record, left: float) -> Reply:
-            plan = self._plan(target, operation, options, left, stream=request.stream)
+            known = self.missing.known(target, operation) and self.missing.substitute(target, operation)
+            plan = self._plan(target, known or operation, options, left, stream=request.stream)
             asked = request if files is None else await files.filled(request, plan)
             if run is None:
                 job = prepare(asked, plan, source=source, convert=given)
@@ -109,24 +113,58 @@ class Router:
                 files.report(job)
             if plan.why:
                 self._note(record, "operation", job.operation, plan.why, target)
+            elif known:
+                self._note(record, "operation", known, f"{target.provider.name} has no {operation}", target)
             if watch is not None:
                 watch.chosen(job)
             self._sign(job, plan)
             used = self._engine(job, record, engine, plan)
             try:
-                answer = await used.open(job)
-            except InvalidRequest as error:
-                field = relieved(job, error)
-                if not field:
+                answer = await self._ask(used, job, record, target)
+            except ProviderError as error:
+                if known or not self._learn(error, target, job.operation, record):
                     raise
-                self._note(record, "retry", "field", f"without {field}: {error}", target)
-                answer = await used.open(job)
+                return await self._without_endpoint(error, target, job.operation, lambda: once(target, record, left))
             reply = Reply(answer, job, record, used.name)
             await reply.begin()
             self._note(record, "open", used.name, f"{used.name} is answering, status {reply.status}", target, used.name)
             return reply
 
         return await self._any(request.model, options, once, watch)
+
+    async def _ask(self, used: Engine, job: Job, record: Record, target: Target) -> Source:
+        """The answer of an engine; a field of our own adding that the provider refuses is left out."""
+        try:
+            return await used.open(job)
+        except InvalidRequest as error:
+            field = relieved(job, error)
+            if not field:
+                raise
+            self._note(record, "retry", "field", f"without {field}: {error}", target)
+            return await used.open(job)
+
+    def _learn(self, error: ProviderError, target: Target, operation: str, record: Record) -> bool:
+        """Whether an operation is asked by another endpoint from now on: the server has none for it."""
+        other = self.missing.substitute(target, operation)
+        if not other or not is_missing_endpoint(error):
+            return False
+        self.missing.learn(target, operation)
+        record.tries += 1
+        why = f"{target.provider.name} has no {operation}, {other} is asked in its place: {error}"
+        self._note(record, "fallback", "no-endpoint", why, target)
+        return True
+
+    async def _without_endpoint(
+        self, error: ProviderError, target: Target, operation: str, again: Callable[[], Awaitable[Reply]]
+    ) -> Reply:
+        """Ask by the other endpoint. Where that is missing too, the address is wrong, and nothing was learned."""
+        try:
+            return await again()
+        except ProviderError as other:
+            if not is_missing_endpoint(other):
+                raise
+            self.missing.forget(target, operation)
+            raise error from None
 
     async def fetch(
         self, model: str | Target, operation: str, body: Callable[[Target, str], dict[str, Any]], *, engine: str = "",
@@ -167,7 +205,8 @@ class Router:
             try:
                 circuit = CircuitKey.of(target.provider.name, target.model, options.key if options is not None else "")
                 self._closed(target, circuit, record, alternative=number + 1 < len(meant))
-                return await self._one(target, circuit, record, ends, once, watch)
+                patience = self._options(target, options, ends - time.monotonic()).timeouts.retry_wait
+                return await self._one(target, circuit, record, ends, once, watch, patience)
             except ProviderError as error:
                 error.provider, error.model = error.provider or target.provider.name, error.model or target.model
                 error.attempts = [*failed, *error.attempts]
@@ -182,9 +221,9 @@ class Router:
 
     async def _one(
         self, target: Target, circuit: CircuitKey, record: Record, ends: float,
-        once: Callable[[Target, Record, float], Awaitable[T]], watch: Watch | None,
+        once: Callable[[Target, Record, float], Awaitable[T]], watch: Watch | None, patience: float,
     ) -> T:  # fmt: skip
-        """A provider, as often as it is worth it."""
+        """A provider, as often as it is worth it. `patience` is how long all waits of a request may take together."""
         name, policy = target.provider.name, target.provider.retry
         most = 1 + self.config.retries if self.config.retries is not None else policy.attempts
         failed: list[ProviderError] = []
@@ -197,7 +236,7 @@ class Router:
                 error.attempts = list(failed)
                 tries = len(failed) + 1
                 wait = pause(error, tries, policy, self._chance)
-                why = self._enough(error, target, circuit, tries >= most, wait, ends)
+                why = self._enough(error, target, circuit, tries >= most, wait, ends, patience - record.waited())
                 if why:
                     self._note(record, "give-up", error.kind, f"{why}: {error}", target)
                     raise
@@ -214,7 +253,8 @@ class Router:
                 return made
 
     def _enough(
-        self, error: ProviderError, target: Target, circuit: CircuitKey, last: bool, wait: float | None, ends: float  # noqa: FBT001
+        self, error: ProviderError, target: Target, circuit: CircuitKey, last: bool, wait: float | None, ends: float,  # noqa: FBT001
+        patience: float,
     ) -> str:  # fmt: skip
         """Why there is no next try; nothing where there is one."""
         if not passing(error, target.provider.retry):
@@ -223,6 +263,8 @@ class Router:
             return "it was asked often enough"
         if wait is None:
             return f"it asks for a wait of {error.retry_after:g} s, which is too long"
+        if wait > patience:
+            return f"a wait of {wait:.1f} s is longer than the {patience:.1f} s that timeouts.retry_wait leaves"
         if time.monotonic() + wait >= ends:
             return "there is no time left"
         return "" if self.breakers.spend(circuit) else "the budget of retries is spent"

@@ -80,7 +80,7 @@ def broken(error: BaseException) -> ProviderError:
 
 def refused(status: int, headers: Mapping[str, str], body: bytes, job: Job) -> ProviderError:
     """The error of an answer that is a no, with all that was said."""
-    fault = rejection(status, headers, body, job.secrets)
+    fault = rejection(status, headers, body, job.secrets, job.protocol)
     if status // 100 == _MOVED:
         where = redact_cut(headers.get("location", "elsewhere"), _PLACE, job.secrets)
         fault = replace(fault, kind="not-found", message=f"the address has moved to {where}: set base_url accordingly")

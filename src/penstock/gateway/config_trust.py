@@ -37,7 +37,8 @@ HARMLESS: frozenset[tuple[str, ...]] = frozenset(
         "breaker.failures", "breaker.first", "breaker.cool", "breaker.share", "breaker.reserve",
         # Times and sizes of this process.
         "options.timeouts.connect", "options.timeouts.first_byte", "options.timeouts.between_bytes",
-        "options.timeouts.total", "providers.*.options.timeouts.connect", "providers.*.options.timeouts.first_byte",
+        "options.timeouts.total", "options.timeouts.retry_wait", "providers.*.options.timeouts.retry_wait",
+        "providers.*.options.timeouts.connect", "providers.*.options.timeouts.first_byte",
         "providers.*.options.timeouts.between_bytes", "providers.*.options.timeouts.total",
         "serve.port", "serve.pace", "serve.body", "serve.body_total", "serve.headers", "serve.read",
         "serve.idle", "serve.ping", "serve.write", "serve.drain", "serve.streams", "serve.websocket_bytes",

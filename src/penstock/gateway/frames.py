@@ -7,28 +7,63 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import pick
+from penstock import pick, protocols
+from penstock.events import Fault
 from penstock.framing import SseParser
+from penstock.gateway import refusing
 from penstock.gateway.outlet import BODY
 from penstock.jsontext import loose
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-_OK, _SERVER = 200, 500
+    from penstock.gateway.doors.door import Headers
+
+_OK = 200
 _DONE = b"[DONE]"
 _ERROR = re.compile(rb'\s*\{\s*"type"\s*:\s*"error"')
+_FAILED = re.compile(rb'\s*\{\s*"type"\s*:\s*"response\.failed"')
 
 
-def error_event(status: int, data: bytes) -> bytes:
-    """The body of a refusal, or an error in mid-stream, as the message that ends a turn."""
+def error_event(status: int, data: bytes, headers: Headers) -> bytes:
+    """The body of a refusal, or an error in mid-stream, as the message that ends a turn.
+
+    It carries what HTTP would say beside the body: Codex repeats a request after a 429 only if `headers` say when
+    (https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/endpoint/responses_websocket.rs).
+    """
     said = pick.as_object(loose(data)) if data[:1] == b"{" else {}
     error = pick.table(said, "error") or said
+    sort = pick.text(error, "type") or "server_error"
     full = {
-        "type": pick.text(error, "type") or "server_error", "code": pick.text(error, "code") or "server_error",
+        "type": sort, "code": pick.text(error, "code") or sort,  # a text, always: OpenAI's schema says so
         "message": pick.text(error, "message") or "the request failed", "param": error.get("param"),
     }  # fmt: skip
-    return msgspec.json.encode({"type": "error", "sequence_number": 0, "status": status, "error": full})
+    event = {"type": "error", "sequence_number": 0, "status": status, "error": full, "headers": _shown(headers)}
+    return msgspec.json.encode(event)
+
+
+def failure_event(data: bytes) -> bytes:
+    """A `response.failed` in mid-turn, with the status that the error has in HTTP and with when to come back."""
+    status, headers = _failure(data)
+    said = pick.as_object(loose(data))
+    return msgspec.json.encode({**said, "status": status, "headers": _shown(headers)}) if said else data
+
+
+def _failure(data: bytes) -> tuple[int, Headers]:
+    """Status and headers of an error in mid-stream, by its own words."""
+    decode = protocols.decoder("responses")
+    events = [*decode.feed([(b"", data)]), *decode.finish()]
+    fault = next((event for event in events if isinstance(event, Fault)), Fault("server", ""))
+    headers = refusing.headers_of(fault)
+    return refusing.status_of(fault, "responses"), tuple(one for one in headers if one[0] != refusing.REFUSED_BY)
+
+
+def _shown(headers: Headers) -> dict[str, str]:
+    """Headers as a frame has them, without those that describe a body."""
+    return {
+        name.decode("latin-1"): value.decode("latin-1")
+        for name, value in headers if not name.startswith(b"content-")
+    }  # fmt: skip
 
 
 class Frames:
@@ -47,11 +82,12 @@ class Frames:
         self._status = _OK
         self._parser = SseParser()
         self._refusal = b""
+        self._headers: Headers = ()
         self._error = b""
 
     async def send(self, message: Any) -> None:
         if message["type"] != BODY:
-            self._status = message["status"]
+            self._status, self._headers = message["status"], tuple(message.get("headers") or ())
             return
         if self._status != _OK:
             self._refusal += message["body"]
@@ -68,17 +104,18 @@ class Frames:
             if _ERROR.match(payload):
                 self._error = payload
             elif payload != _DONE:
-                await self._text(payload)
+                await self._text(failure_event(payload) if _FAILED.match(payload) else payload)
 
     async def _text(self, payload: bytes) -> None:
         await self._say(payload.rstrip()[:-1] + self._lane if self._lane else payload)
 
-    async def refuse(self, status: int, data: bytes) -> None:
+    async def refuse(self, status: int, data: bytes, headers: Headers) -> None:
         """Say no, in place of a response."""
-        await self._text(error_event(status, data))
+        await self._text(error_event(status, data, headers))
 
     async def _over(self) -> None:
         if self._status != _OK:
-            await self.refuse(self._status, self._refusal)
+            await self.refuse(self._status, self._refusal, self._headers)
         elif self._error and not self.ended:
-            await self.refuse(_SERVER, self._error)
+            status, headers = _failure(self._error)
+            await self.refuse(status, self._error, headers)

@@ -12,17 +12,19 @@ from penstock.events import Fault
 from penstock.gateway.access import Refused
 from penstock.http.header_fields import response_header
 from penstock.rejection import redact_fault
+from penstock.vendor_errors import PARAM, refused_by, speaks
 
 if TYPE_CHECKING:
     from penstock.events import FaultKind
     from penstock.gateway.doors.door import Headers
 
+# Where the client's protocol has no vendor, and so no table of its own.
 STATUSES: dict[FaultKind, int] = {
-    "auth": 401, "permission": 403, "not-found": 404, "invalid": 400, "too-large": 413, "rate-limit": 429,
+    "auth": 401, "permission": 403, "quota": 402, "not-found": 404, "invalid": 400, "too-large": 413, "rate-limit": 429,
     "overloaded": 503, "server": 502, "timeout": 504, "network": 502, "cancelled": 499, "filter": 400,
     "truncated": 502, "malformed": 502, "grammar": 502, "other": 500,
 }  # fmt: skip
-OWN: dict[str, dict[FaultKind, int]] = {"anthropic": {"overloaded": 529, "too-large": 400}}
+REFUSED_BY = b"x-penstock-refused-by"  # `gateway` or `provider`
 JSON = (b"content-type", b"application/json")
 _WORST = 599
 _LONGEST_ID = 200  # characters of a provider's request id
@@ -37,10 +39,14 @@ STOPPING = Fault(
 
 
 def status_of(fault: Fault, protocol: str = "") -> int:
-    """The status of a refusal: the provider's own, where it gave one that says no."""
-    if fault.status is not None and 400 <= fault.status <= _WORST:  # noqa: PLR2004 — what HTTP calls an error
-        return fault.status
-    return OWN.get(protocol, {}).get(fault.kind) or STATUSES[fault.kind]
+    """The status of a refusal: the one that was given, by a provider of the same protocol or by the gateway; else the
+    one that the client's vendor sends.
+    """
+    given = fault.status if fault.status is not None and 400 <= fault.status <= _WORST else None  # noqa: PLR2004
+    vendor = protocols.error_status(protocol, fault) if protocol else None
+    if vendor is None or refused_by(fault) == "gateway" or speaks(fault, protocol):
+        return given or vendor or STATUSES[fault.kind]
+    return vendor
 
 
 def fault_of(error: BaseException, protocol: str = "") -> Fault:
@@ -52,7 +58,7 @@ def _fault_of(error: BaseException, protocol: str) -> Fault:
     if isinstance(error, StreamFault | Refused):
         return error.fault
     if isinstance(error, BadRequest):
-        where = {protocol: {"error": {"param": error.path}}} if error.path else None
+        where = {protocol: {PARAM: error.path}} if error.path else None
         return Fault("invalid", str(error), status=400, extra=where)
     if isinstance(error, MissingExtra):
         return Fault("server", str(error), status=501, code="missing-extra")
@@ -79,8 +85,8 @@ def body_of(protocol: str, fault: Fault) -> bytes:
 
 
 def headers_of(fault: Fault) -> Headers:
-    """When to come back, and by which id a provider knows what happened."""
-    made: list[tuple[bytes, bytes]] = []
+    """Who refused, when to come back, and by which id a provider knows what happened."""
+    made: list[tuple[bytes, bytes]] = [(REFUSED_BY, refused_by(fault).encode())]
     if fault.retry_after is not None:
         made.append((b"retry-after", b"%d" % max(1, round(fault.retry_after))))
         made.append((b"retry-after-ms", b"%d" % round(fault.retry_after * 1000)))

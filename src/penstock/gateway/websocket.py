@@ -258,8 +258,7 @@ class Connection:
         return {**body, "stream": True}
 
     async def _tell(self, fault: Fault) -> None:
-        status, data, _ = refusing.refusal("responses", fault)
-        await self.text(error_event(status, data))
+        await self.text(error_event(*refusing.refusal("responses", fault)))
 
     async def text(self, data: bytes) -> None:
         """One message. Nothing comes between the halves of one."""

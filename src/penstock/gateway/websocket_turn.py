@@ -47,8 +47,7 @@ class WebSocketTurn:
                 said = ValueError(f"{asked.request.model[:200]!r} is no model that is known here")
                 raise StreamFault(refusing.unknown_model(said))
         except PenstockError as error:
-            status, data, _ = refusing.refusal("responses", refusing.fault_of(error, "responses"))
-            await self._frames.refuse(status, data)
+            await self._frames.refuse(*refusing.refusal("responses", refusing.fault_of(error, "responses")))
             return
         way = Translation(asked)
         data = way.feed((b"", [Start(), Usage(input=0, output=0), Finish("stop")])) + way.finish()

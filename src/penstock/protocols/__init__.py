@@ -6,9 +6,12 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from penstock.errors import BadRequest, UnknownProtocol
 from penstock.events import Fault, Start
 from penstock.option_checks import check_options, keywords_of
+from penstock.vendor_errors import PARAM, provider_body, vendor_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,17 +67,23 @@ def encoder(name: str, **options: Any) -> Encoder:
 def error_body(name: str, error: Fault | BadRequest) -> bytes:
     """An error as the body that a client of this protocol expects in place of an answer."""
     fault = _fault(error, name.partition("@")[0]) if isinstance(error, BadRequest) else error
+    row = protocol(name)
+    if row.error_body is not None:
+        return msgspec.json.encode(provider_body(fault, row.name) or row.error_body(fault))
     encode = encoder(name)
     frames = [*encode.feed([Start(), fault]), *encode.finish()]
-    body = protocol(name).body
-    return b"".join(data for _, data in frames) if body is None else body(frames)
+    return b"".join(data for _, data in frames) if row.body is None else row.body(frames)
+
+
+def error_status(name: str, fault: Fault) -> int | None:
+    """The HTTP status that the vendor of a protocol sends for a fault; None where the protocol has no vendor."""
+    row = protocol(name)
+    return vendor_error(row.errors, fault).status if row.errors is not None else None
 
 
 def _fault(error: BadRequest, name: str) -> Fault:
     """Where it is wrong is told apart, for protocols that have a field for it."""
-    return Fault(
-        "invalid", str(error), status=400, extra={name: {"error": {"param": error.path}}} if error.path else None
-    )
+    return Fault("invalid", str(error), status=400, extra={name: {PARAM: error.path}} if error.path else None)
 
 
 def _made(make: Callable[..., T], owner: str, options: dict[str, Any]) -> T:

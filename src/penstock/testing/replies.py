@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 # What happens: bytes are sent, seconds are waited, `stall` waits for the other side to leave, `cut` drops it.
 Step: TypeAlias = bytes | float | Literal["stall", "cut"]
-_KINDS: dict[int, FaultKind] = {401: "auth", 403: "permission", 404: "not-found", 429: "rate-limit", 529: "overloaded"}
+_KINDS: dict[int, FaultKind] = {
+    401: "auth", 402: "quota", 403: "permission", 404: "not-found", 429: "rate-limit", 529: "overloaded",
+}  # fmt: skip
 _SERVER = 500
 
 

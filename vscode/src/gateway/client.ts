@@ -12,6 +12,7 @@ const HEALTH = 3_000;
 const FAULTS: Readonly<Record<number, string>> = {
   400: "invalid",
   401: "auth",
+  402: "quota",
   403: "permission",
   404: "not-found",
   413: "too-large",

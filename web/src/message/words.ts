@@ -14,6 +14,7 @@ const FINISHES: Record<string, string> = {
 const FAULTS: Record<string, string> = {
   auth: "The provider did not accept the key",
   permission: "The provider did not permit this",
+  quota: "The account at the provider has no credit left",
   "not-found": "The provider does not know this model or address",
   invalid: "The provider did not accept the request",
   "too-large": "The request is too large",

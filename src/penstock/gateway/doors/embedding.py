@@ -80,7 +80,7 @@ async def ollama_one(services: Services, visit: Visit) -> bytes:
 
 
 async def rerank(services: Services, visit: Visit) -> bytes:
-    """`/v1/rerank`."""
+    """`/v1/rerank`. Cohere and Jina call the list `results`, Voyage calls it `data`: clients read either."""
     body = await visit.offload(visit.body)
     model = reading.needed(body, "model")
     documents = [_document(row, place) for place, row in enumerate(pick.listed(body, "documents"))]
@@ -95,7 +95,7 @@ async def rerank(services: Services, visit: Visit) -> bytes:
     if body.get("return_documents"):
         for row in rows:
             row["document"] = {"text": documents[row["index"]]}
-    made: Object = {"id": f"rerank-{visit.id}", "object": "list", "model": model, "results": rows}
+    made: Object = {"id": f"rerank-{visit.id}", "object": "list", "model": model, "results": rows, "data": rows}
     if found.usage is not None:
         made["usage"] = {"total_tokens": found.usage.input or 0}
     return msgspec.json.encode(made)

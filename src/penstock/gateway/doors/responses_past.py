@@ -17,6 +17,7 @@ from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault
 from penstock.gateway.doors.compaction import opened
 from penstock.store.responses import Past
+from penstock.vendor_errors import PARAM
 
 if TYPE_CHECKING:
     from penstock.events import FaultKind
@@ -43,9 +44,10 @@ class Told(msgspec.Struct):
 
 def refused(message: str, *, code: str = "", param: str = "", status: int = 400) -> StreamFault:
     """No, in the words of this protocol."""
-    said = {"type": "invalid_request_error", "code": code or "invalid_request", "param": param or None}
     kind: FaultKind = "not-found" if status == 404 else "invalid"  # noqa: PLR2004
-    return StreamFault(Fault(kind, message, status=status, code=code, extra={"responses": {"error": said}}))
+    return StreamFault(
+        Fault(kind, message, status=status, code=code, extra={"responses": {PARAM: param}} if param else None)
+    )
 
 
 def not_found(id: str) -> StreamFault:

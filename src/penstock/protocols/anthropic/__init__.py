@@ -5,6 +5,7 @@ from typing import Any
 from penstock.codec import Protocol
 from penstock.protocols.anthropic.decode import AnthropicDecoder
 from penstock.protocols.anthropic.encode import AnthropicEncoder
+from penstock.protocols.anthropic.errors import ERRORS, error_body
 from penstock.protocols.anthropic.whole import body
 
 KINDS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
@@ -18,6 +19,6 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 PROTOCOL = Protocol(
     "anthropic", looks, AnthropicDecoder, AnthropicEncoder, sequential=True, body=body, end_marks=(b'"message_stop"',),
-    end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n', errors=ERRORS, error_body=error_body,
     requires_limit=True,  # max_tokens: https://docs.claude.com/en/api/messages
 )  # fmt: skip

@@ -13,7 +13,7 @@ import msgspec
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
-from penstock.faults import kind_of
+from penstock.faults import classify
 from penstock.jsontext import as_json, clean, loose
 from penstock.protocols.anthropic import wire
 
@@ -121,7 +121,12 @@ class AnthropicDecoder(Decoder):
 
     def _error(self, payload: wire.Error) -> None:
         kind, said = payload.error.type or "", payload.error.message or "the provider reported an error"
-        self.ledger.fault(kind_of(kind), said, code=kind, request_id=payload.request_id or "")
+        details = payload.error.details or {}
+        error = {"type": kind or "api_error", "message": said, **({"details": details} if details else {})}
+        self.ledger.fault(
+            classify((pick.text(details, "error_code"), kind), said, None), said, code=kind,
+            request_id=payload.request_id or "", extra={NAME: {"error": error}},
+        )  # fmt: skip
 
     def _ping(self, _: wire.Ping) -> None:
         """A sign of life: nothing to say."""
@@ -132,7 +137,8 @@ class AnthropicDecoder(Decoder):
             self.ledger.end()
         elif said or name == "error" or name.endswith("Exception"):
             said = said or data.decode("utf-8", "replace")
-            self.ledger.fault(kind_of(name), said, code="" if name == "error" else name)
+            code = "" if name == "error" else name
+            self.ledger.fault(classify((code,), said, None), said, code=code)
         else:
             return False
         return True

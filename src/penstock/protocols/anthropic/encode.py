@@ -13,22 +13,18 @@ from penstock import events as ev
 from penstock import pick
 from penstock.codec import NO_MORE, Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
+from penstock.protocols.anthropic.errors import error_body
 from penstock.protocols.anthropic.losses import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import Extra, FaultKind, Reason
+    from penstock.events import Extra, Reason
 
 NAME = "anthropic"
 STOPS: dict[Reason, str] = {
     "stop": "end_turn", "length": "max_tokens", "calls": "tool_use", "filter": "refusal", "refusal": "refusal",
     "pause": "pause_turn", "other": "end_turn",
-}  # fmt: skip
-ERRORS: dict[FaultKind, str] = {
-    "auth": "authentication_error", "permission": "permission_error", "not-found": "not_found_error",
-    "invalid": "invalid_request_error", "filter": "invalid_request_error", "too-large": "request_too_large",
-    "rate-limit": "rate_limit_error", "overloaded": "overloaded_error", "timeout": "timeout_error",
 }  # fmt: skip
 _CALL = "tool_use"  # the one block that asks the client to run something
 _DELTA = b"content_block_delta"
@@ -110,11 +106,7 @@ class AnthropicEncoder(Encoder):
         if self._usage != self._said:
             stop = {"stop_reason": None, "stop_sequence": None}
             self._send({"type": "message_delta", "delta": stop, "usage": self._usage})
-        error = {"type": ERRORS.get(event.kind, "api_error"), "message": event.message}
-        payload: dict[str, Any] = {"type": "error", "error": error}
-        if event.request_id:
-            payload["request_id"] = event.request_id
-        self._send(payload)
+        self._send(error_body(event))
 
     # ── blocks ────────────────────────────────────────────────────────────────────────────────────
 

@@ -93,6 +93,7 @@ class Ping(Struct, tag_field="type", tag="ping"):
 class ErrorDetail(Struct):
     type: str | None = None
     message: str | None = None
+    details: dict[str, Any] | None = None
 
 
 class Error(Struct, tag_field="type", tag="error"):

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Decoder
-from penstock.faults import kind_of
+from penstock.faults import classify
 from penstock.parts import CUT_OFF
 from penstock.protocols.bedrock import wire
 from penstock.protocols.bedrock.blocks import NAME, Blocks
@@ -21,7 +21,7 @@ from penstock.protocols.bedrock.blocks import NAME, Blocks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.events import Extra, Reason
+    from penstock.events import Reason
     from penstock.framing import Frame
 
 REASONS: dict[str, Reason] = {
@@ -191,11 +191,12 @@ class BedrockDecoder(Decoder):
     def _fault(self, code: str, error: wire.Error) -> None:
         message = error.message or error.originalMessage or "Bedrock reported an error"
         status = error.originalStatusCode
-        kind = kind_of(code) if status is None else kind_of(status=status)
+        kind = classify((code,) if status is None else (), message, status)
         self._blocks.close(partial=True)
         self._stop = None
-        extra: Extra | None = {NAME: {"originalMessage": error.originalMessage}} if error.originalMessage else None
-        self.ledger.fault(kind, message, status=status, code=code, extra=extra)
+        said = {"message": error.message, "originalMessage": error.originalMessage}
+        told = {key: value for key, value in said.items() if value is not None} or {"message": message}
+        self.ledger.fault(kind, message, status=status, code=code, extra={NAME: {"error": told}})
 
     def named(self, name: str, data: bytes) -> bool:
         """An exception whose data is not JSON is one all the same."""

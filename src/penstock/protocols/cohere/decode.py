@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Decoder
-from penstock.faults import kind_of
+from penstock.faults import classify
 from penstock.protocols.cohere import wire
 from penstock.protocols.cohere.reading import NAME, cite, end, read_usage
 from penstock.protocols.cohere.version1 import PLAN, Version1
@@ -52,7 +52,10 @@ class CohereDecoder(Decoder):
     def _bare(self, payload: wire.Payload) -> None:
         """A payload that names no event: a whole answer, an error, or `generate`."""
         if isinstance(payload.message, str):
-            self.ledger.fault(kind_of(payload.message), payload.message, request_id=payload.id or "")
+            self.ledger.fault(
+                classify((payload.message,), payload.message, None), payload.message, request_id=payload.id or "",
+                extra={NAME: {"error": {"message": payload.message}}},
+            )  # fmt: skip
         elif payload.message is not None:
             self._answer(payload, payload.message)
         elif payload.is_finished:

@@ -64,7 +64,8 @@ def end(ledger: Ledger, word: str, error: str | None = None) -> None:
     upper = word.upper()
     if upper in FAILED or error:
         message = error or f"Cohere ended the answer with {word!r}"
-        ledger.fault(FAILED.get(upper, "server"), message, code=word)
+        extra = {NAME: {"error": {"message": message}}}
+        ledger.fault(FAILED.get(upper, "server"), message, code=word, extra=extra)
         return
     if word and upper not in REASONS:
         ledger.diagnostics.add("unknown-reason", f"finish reason {word!r} is read as a normal stop")

@@ -6,6 +6,7 @@ from penstock import pick
 from penstock.codec import Protocol
 from penstock.protocols.completions.decode import CompletionsDecoder
 from penstock.protocols.completions.encode import CompletionsEncoder
+from penstock.protocols.completions.errors import ERRORS, error_body
 from penstock.protocols.completions.whole import body
 
 
@@ -20,4 +21,5 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 PROTOCOL = Protocol(
     "completions", looks, CompletionsDecoder, CompletionsEncoder, body=body,
     end_marks=(b"data: [DONE]", b"data:[DONE]"), end_frame=b"data: [DONE]\n\n",
+    errors=ERRORS, error_body=error_body,
 )  # fmt: skip

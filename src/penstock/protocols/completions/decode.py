@@ -9,7 +9,7 @@ import msgspec
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
-from penstock.faults import kind_of
+from penstock.faults import classify
 from penstock.protocols.completions import logprobs, wire
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ class CompletionsDecoder(Decoder):
         number = pick.number(said, "code")
         code, kind = pick.text(said, "code"), pick.text(said, "type")
         message = pick.text(said, "message") or "the provider reported an error"
-        fault = kind_of(code, kind, status=number)
+        fault = classify((code, kind), message, number)
         word = code or kind or str(number or "")
-        self.ledger.fault(fault, message, status=number, code=word, extra={NAME: said})
+        self.ledger.fault(fault, message, status=number, code=word, extra={NAME: {"error": said}})
 
     def named(self, name: str, data: bytes) -> bool:
         if data.strip().upper() == b"[DONE]":

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
-from penstock.faults import kind_of
 from penstock.protocols.completions import logprobs
+from penstock.protocols.completions.errors import error_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import Extra, FaultKind, Reason
+    from penstock.events import Extra, Reason
 
 NAME = "completions"
 REASONS: dict[Reason, str] = {
@@ -26,11 +25,6 @@ REASONS: dict[Reason, str] = {
     "pause": "stop", "other": "stop",
 }  # fmt: skip
 _UNSAID: dict[Reason, str] = {"calls": "call", "pause": "pause", "refusal": "reason", "other": "reason"}
-ERRORS: dict[FaultKind, str] = {
-    "auth": "authentication_error", "permission": "permission_error", "not-found": "not_found_error",
-    "invalid": "invalid_request_error", "too-large": "invalid_request_error", "rate-limit": "rate_limit_error",
-    "filter": "content_filter", "overloaded": "overloaded_error", "timeout": "timeout_error", "other": "error",
-}  # fmt: skip
 LOSSES: Losses = {
     "call": "a tool call has no field; the answer ends as if it had stopped",
     "provider-call": "a tool run by the provider has no field; its words are in the text that follows",
@@ -131,16 +125,11 @@ class CompletionsEncoder(Encoder):
             self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
 
     def _fault(self, event: ev.Fault) -> None:
-        """What was counted, then the error. Its code is the provider's, unless that says less than the kind."""
-        code = event.code if event.code and kind_of(event.code) == event.kind else event.kind
-        error = {
-            "message": event.message, "type": ERRORS.get(event.kind, "server_error"),
-            "param": pick.table(self._own(event.extra), "error").get("param"), "code": code,
-        }  # fmt: skip
+        """What was counted, then the error."""
         if self._nameless and self._usage is None:
             self._send(0, b'""')
         self._count()
-        self.out.append((b"", _encode({"error": error})))
+        self.out.append((b"", _encode(error_body(event))))
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 

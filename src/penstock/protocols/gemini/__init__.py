@@ -5,6 +5,7 @@ from typing import Any
 from penstock.codec import Protocol
 from penstock.protocols.gemini.decode import GeminiDecoder
 from penstock.protocols.gemini.encode import GeminiEncoder
+from penstock.protocols.gemini.errors import ERRORS, error_body
 from penstock.protocols.gemini.whole import body
 
 KEYS = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "usage_metadata", "prompt_feedback"})
@@ -23,4 +24,4 @@ def looks(_name: str, payload: dict[str, Any]) -> bool:
     return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("status"), str)  # pyright: ignore[reportUnknownMemberType]
 
 
-PROTOCOL = Protocol("gemini", looks, GeminiDecoder, GeminiEncoder, body=body)
+PROTOCOL = Protocol("gemini", looks, GeminiDecoder, GeminiEncoder, body=body, errors=ERRORS, error_body=error_body)

@@ -17,6 +17,7 @@ from penstock.fold import total
 from penstock.pick import as_object
 from penstock.protocols.gemini import ending, tools
 from penstock.protocols.gemini.candidate import Candidate, Slot
+from penstock.protocols.gemini.errors import error_body
 from penstock.protocols.gemini.own import NAME, owned, said
 from penstock.protocols.gemini.reasons import REASONS
 
@@ -130,7 +131,7 @@ class GeminiEncoder(Encoder):
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
         elif self._silent:
             self.lose("nameless")
-        self.out.append((b"", _encode(ending.error(event))))
+        self.out.append((b"", _encode(error_body(event))))
 
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
 

@@ -1,4 +1,4 @@
-"""How a turn ends on the wire: the last chunk's candidates, its usage, and the error that may stand in its place."""
+"""How a turn ends on the wire: the last chunk's candidates and its usage."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ from penstock.protocols.gemini.reasons import REASONS, reason_of
 
 if TYPE_CHECKING:
     from penstock import events as ev
-    from penstock.events import FaultKind, Reason
+    from penstock.events import Reason
     from penstock.protocols.gemini.candidate import Candidate
 
 WORDS: dict[Reason, str] = {
     "stop": "STOP", "length": "MAX_TOKENS", "calls": "STOP", "filter": "SAFETY", "refusal": "SAFETY", "pause": "STOP",
     "other": "OTHER",
-}  # fmt: skip
-ERRORS: dict[FaultKind, tuple[int, str]] = {
-    "auth": (401, "UNAUTHENTICATED"), "permission": (403, "PERMISSION_DENIED"), "not-found": (404, "NOT_FOUND"),
-    "invalid": (400, "INVALID_ARGUMENT"), "too-large": (400, "INVALID_ARGUMENT"), "filter": (400, "INVALID_ARGUMENT"),
-    "rate-limit": (429, "RESOURCE_EXHAUSTED"), "overloaded": (503, "UNAVAILABLE"), "network": (503, "UNAVAILABLE"),
-    "timeout": (504, "DEADLINE_EXCEEDED"), "cancelled": (499, "CANCELLED"),
 }  # fmt: skip
 NOTES = (
     "finishMessage", "safetyRatings", "citationMetadata", "groundingMetadata", "urlContextMetadata", "avgLogprobs",
@@ -29,7 +23,6 @@ NOTES = (
 )  # fmt: skip
 COUNTS = frozenset({"promptTokenCount", "candidatesTokenCount", "totalTokenCount"})
 LATEST = 253_402_300_800  # the year 10000
-RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def time(seconds: int | None) -> str | None:
@@ -97,12 +90,3 @@ def usage(event: ev.Usage) -> dict[str, Any]:
         thoughtsTokenCount=None if event.reasoning is None else thoughts,
         totalTokenCount=(event.input or 0) + (event.output or 0),
     )
-
-
-def error(event: ev.Fault) -> dict[str, Any]:
-    """Status and code as Google's APIs have them, with the delay where one is known."""
-    code, word = ERRORS.get(event.kind, (500, "INTERNAL"))
-    details = owned(event.extra).get("details")
-    if event.retry_after is not None and not details:
-        details = [{"@type": RETRY, "retryDelay": f"{event.retry_after:g}s"}]
-    return {"error": said(code=event.status or code, message=event.message, status=word, details=details or None)}

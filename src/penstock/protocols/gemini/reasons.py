@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock.faults import kind_of
+from penstock.faults import SPENT, classify, is_daily_quota
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.own import NAME, own, shaped
 from penstock.protocols.gemini.own import said as told
@@ -81,12 +81,15 @@ def fault(ledger: Ledger, error: wire.Error | str) -> None:
     """An error object, in a stream or as a body."""
     said = wire.Error(message=error) if isinstance(error, str) else error
     details: list[dict[str, Any]] = [one for one in said.details or () if isinstance(one, dict)]
-    reasons = [str(one.get("reason") or "") for one in details]
+    words = [str(one.get("reason") or "") for one in details]
+    if is_daily_quota(details):
+        words.insert(0, SPENT)
     status = said.code if isinstance(said.code, int) else None
     word = said.status or ("" if status else str(said.code or ""))
+    message = str(said.message or "the provider reported an error")
     ledger.fault(
-        kind_of(*reasons, word, status=status), str(said.message or "the provider reported an error"), status=status,
-        code=word, retry_after=_retry(details), extra=own(details=said.details or None),
+        classify([*words, word], message, status), message, status=status, code=word, retry_after=_retry(details),
+        extra=own(error=told(code=said.code, message=message, status=said.status, details=said.details or None)),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import msgspec
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
-from penstock.faults import kind_of
+from penstock.faults import classify
 from penstock.jsontext import as_json
 from penstock.protocols.ollama import wire
 from penstock.shaping.think import ThinkTags
@@ -98,9 +98,8 @@ class OllamaDecoder(Decoder):
     def _error(self, error: str | dict[str, Any], status: int | None) -> None:
         said = {"message": error} if isinstance(error, str) else error
         message = pick.text(said, "message") or "Ollama reported an error"
-        missing = message.startswith("model ") and message.endswith("not found")
-        kind = "not-found" if missing else kind_of(pick.text(said, "code", "type") or message, status=status)
-        self.ledger.fault(kind, message, status=status)
+        words = (pick.text(said, "code", "type") or message,)
+        self.ledger.fault(classify(words, message, status), message, status=status, extra={NAME: {"error": said}})
 
     def _done(self, line: wire.Line) -> None:
         self._flush()

@@ -6,6 +6,7 @@ from penstock import pick
 from penstock.codec import Protocol
 from penstock.protocols.openai_chat.decode import ChatDecoder
 from penstock.protocols.openai_chat.encode import ChatEncoder
+from penstock.protocols.openai_chat.errors import ERRORS, error_body
 from penstock.protocols.openai_chat.whole import body
 
 
@@ -18,5 +19,5 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 PROTOCOL = Protocol(
     "openai-chat", looks, ChatDecoder, ChatEncoder, body=body, end_marks=(b"data: [DONE]", b"data:[DONE]"),
-    end_frame=b"data: [DONE]\n\n",
+    end_frame=b"data: [DONE]\n\n", errors=ERRORS, error_body=error_body,
 )  # fmt: skip

@@ -18,23 +18,19 @@ from penstock import events as ev
 from penstock import pick
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
+from penstock.protocols.openai_chat.errors import error_body
 from penstock.protocols.openai_chat.losses import LOSSES
 from penstock.protocols.openai_chat.slots import Slot, Texts, unsaid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import Extra, FaultKind, Reason
+    from penstock.events import Extra, Reason
 
 NAME = "openai-chat"
 REASONS: dict[Reason, str] = {
     "stop": "stop", "length": "length", "calls": "tool_calls", "filter": "content_filter", "refusal": "content_filter",
     "pause": "stop", "other": "stop",
-}  # fmt: skip
-ERRORS: dict[FaultKind, str] = {
-    "auth": "authentication_error", "permission": "permission_error", "not-found": "not_found_error",
-    "invalid": "invalid_request_error", "too-large": "invalid_request_error", "rate-limit": "rate_limit_error",
-    "filter": "content_filter", "overloaded": "overloaded_error", "timeout": "timeout_error",
 }  # fmt: skip
 _UNSAID: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
 _encode = msgspec.json.Encoder().encode
@@ -131,13 +127,8 @@ class ChatEncoder(Encoder):
             self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
 
     def _fault(self, event: ev.Fault) -> None:
-        said = pick.table(self._own(event.extra), "error")
-        error = {
-            "message": event.message, "type": ERRORS.get(event.kind, "server_error"), "param": said.get("param"),
-            "code": event.code or event.kind,
-        }  # fmt: skip
         self._count()
-        self.out.append((b"", _encode({"error": error})))
+        self.out.append((b"", _encode(error_body(event))))
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.jsontext import as_json
 from penstock.parts import Ledger
 from penstock.protocols.openai_chat import wire
+from penstock.protocols.openai_chat.errors import NAME
 from penstock.protocols.openai_chat.extras import Extras
 from penstock.protocols.openai_chat.reasons import FAILED, REASONS
 from penstock.shaping.think import ThinkTags
@@ -145,7 +146,8 @@ class Voice:
         self.flush()
         lower = word.lower()
         if lower in FAILED:
-            self.ledger.fault("server", f"the provider ended the answer with {word!r}", code=word)
+            message = f"the provider ended the answer with {word!r}"
+            self.ledger.fault("server", message, code=word, extra={NAME: {"error": {"message": message, "code": word}}})
             return
         reason = REASONS.get(lower)
         if reason is None:

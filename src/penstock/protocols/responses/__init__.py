@@ -5,6 +5,7 @@ from typing import Any
 from penstock.codec import Protocol
 from penstock.protocols.responses.decode import ResponsesDecoder
 from penstock.protocols.responses.encode import ResponsesEncoder
+from penstock.protocols.responses.errors import ERRORS, error_body
 from penstock.protocols.responses.speech import NAME
 from penstock.protocols.responses.whole import body
 
@@ -17,5 +18,5 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 PROTOCOL = Protocol(
     NAME, looks, ResponsesDecoder, ResponsesEncoder, body=body,
-    end_marks=(b'"response.completed"', b'"response.incomplete"'),
+    end_marks=(b'"response.completed"', b'"response.incomplete"'), errors=ERRORS, error_body=error_body,
 )  # fmt: skip

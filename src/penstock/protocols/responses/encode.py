@@ -14,8 +14,9 @@ import msgspec
 from penstock import events as ev
 from penstock import pick
 from penstock.protocols.responses.calling import Calling
+from penstock.protocols.responses.errors import error_event
 from penstock.protocols.responses.output import FORMS
-from penstock.protocols.responses.resource import DEFAULTS, INCOMPLETE, error_object, usage_object
+from penstock.protocols.responses.resource import DEFAULTS, INCOMPLETE, usage_object
 from penstock.protocols.responses.speech import NAME
 from penstock.protocols.responses.wire import SHAPES
 
@@ -125,7 +126,7 @@ class ResponsesEncoder(Calling):
     def _fault(self, event: ev.Fault) -> None:
         """Flat and nested in one, for the readers of either; then the end that all of them know."""
         self._output.rest("incomplete")
-        error = error_object(event, self._own(event.extra))
+        error = error_event(event)
         flat = {key: error[key] for key in ("code", "message", "param")}
         self._output.send("error", **flat, error=error)
         self._end("failed", {"error": {"code": error["code"], "message": error["message"]}})

@@ -8,9 +8,10 @@ import msgspec
 
 from penstock import events as ev
 from penstock import pick
-from penstock.faults import kind_of
+from penstock.faults import classify
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.speech import NAME, own
+from penstock.rejection import retry_after, retry_after_message
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
@@ -23,8 +24,7 @@ DETAILS: dict[str, Reason] = {  # why a response is incomplete
 CODES: dict[str, FaultKind] = {  # what the common table of error words does not know
     "bio_policy": "filter", "misalignment_policy_violation": "filter", "image_content_policy_violation": "filter",
     "vector_store_timeout": "timeout", "previous_response_not_found": "not-found", "image_file_not_found": "not-found",
-    "data_residency_mismatch": "permission", "usage_limit_reached": "rate-limit", "server_is_overloaded": "overloaded",
-    "image_too_large": "too-large", "image_file_too_large": "too-large",
+    "data_residency_mismatch": "permission",
 }  # fmt: skip
 _BAD_IMAGE = "image"
 
@@ -56,11 +56,12 @@ def fault_of(alarm: wire.Error | None, response: wire.Response | None) -> dict[s
     message = pick.text(failed, "message") or pick.text(told, "message")
     if response is not None and (response.status or "").startswith("cancel"):
         code, message = code or "cancelled", message or "the response was cancelled"
-    headers = {key.lower(): value for key, value in pick.table(told, "headers").items()}
+    sent = alarm.headers if alarm is not None else None  # over a WebSocket they stand beside the error
+    headers = {key.lower(): str(value) for key, value in (sent or pick.table(told, "headers")).items()}
     return {
-        "kind": _kind(code, kind, status), "message": message or "the provider reported an error", "status": status,
-        "code": code or kind, "request_id": pick.text(headers, "x-request-id"),
-        "retry_after": _seconds(headers.get("retry-after")), "extra": own(error={**told, **failed} or None),
+        "kind": _kind(code, kind, message, status), "message": message or "the provider reported an error",
+        "status": status, "code": code or kind, "request_id": pick.text(headers, "x-request-id"),
+        "retry_after": _wait(headers, message), "extra": own(error={**told, **failed} or None),
     }  # fmt: skip
 
 
@@ -87,11 +88,11 @@ def _flat(alarm: wire.Error | None, message: str | None) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
 
 
-def _kind(code: str, kind: str, status: int | None) -> FaultKind:
+def _kind(code: str, kind: str, message: str, status: int | None) -> FaultKind:
     known = CODES.get(code)
     if known is not None:
         return known
-    found = kind_of(code, kind, status=status)
+    found = classify((code, kind), message, status)
     if found != "other":
         return found
     return "invalid" if code.startswith("invalid") or _BAD_IMAGE in code else "server" if code else "other"
@@ -102,8 +103,6 @@ def _word(source: dict[str, Any], key: str) -> str:
     return str(value) if isinstance(value, (str, int)) else ""
 
 
-def _seconds(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+def _wait(headers: dict[str, str], message: str) -> float | None:
+    found = retry_after(headers)
+    return found if found is not None else retry_after_message(message)

@@ -1,4 +1,4 @@
-"""The response object as an encoder writes it: every field that Open Responses asks for, usage, errors.
+"""The response object as an encoder writes it: every field that Open Responses asks for, usage.
 
 Leans on nothing but the events' own words. What the request asked for is not known here: the gateway passes it in.
 """
@@ -11,7 +11,7 @@ from penstock import pick
 
 if TYPE_CHECKING:
     from penstock import events as ev
-    from penstock.events import FaultKind, Reason
+    from penstock.events import Reason
 
 DEFAULTS: dict[str, Any] = {
     "background": False, "completed_at": None, "error": None, "frequency_penalty": 0.0, "incomplete_details": None,
@@ -23,16 +23,6 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 INCOMPLETE: dict[Reason, str] = {
     "length": "max_output_tokens", "filter": "content_filter", "refusal": "content_filter",
-}  # fmt: skip
-CODES: dict[FaultKind, str] = {  # Codex does not repeat a request after `invalid_prompt`; it does after `server_error`
-    "rate-limit": "rate_limit_exceeded", "invalid": "invalid_prompt", "filter": "invalid_prompt",
-    "auth": "invalid_prompt", "permission": "invalid_prompt", "not-found": "invalid_prompt",
-    "too-large": "context_length_exceeded",
-}  # fmt: skip
-TYPES: dict[FaultKind, str] = {
-    "auth": "authentication_error", "permission": "permission_error", "not-found": "not_found_error",
-    "invalid": "invalid_request_error", "too-large": "invalid_request_error", "filter": "invalid_request_error",
-    "rate-limit": "rate_limit_error",
 }  # fmt: skip
 
 
@@ -48,16 +38,6 @@ def usage_object(event: ev.Usage, own: dict[str, Any]) -> dict[str, Any]:
         **counts, **{key: value for key, value in own.items() if value is not None},
         "input_tokens_details": {**taken, **pick.table(own, "input_tokens_details")},
         "output_tokens_details": {**made, **pick.table(own, "output_tokens_details")},
-    }  # fmt: skip
-
-
-def error_object(event: ev.Fault, own: dict[str, Any]) -> dict[str, Any]:
-    """An error in the words of this protocol; a provider of this protocol is quoted."""
-    said = pick.table(own, "error")
-    return {
-        "type": pick.text(said, "type") or TYPES.get(event.kind, "server_error"),
-        "code": pick.text(said, "code") or CODES.get(event.kind, "server_error"),
-        "message": event.message, "param": said.get("param"),
     }  # fmt: skip
 
 

@@ -102,6 +102,7 @@ class Error(Struct):
     param: str | None = None
     status: int | None = None
     error: dict[str, Any] | str | None = None
+    headers: dict[str, Any] | None = None
 
 
 class Nothing(Struct, gc=False):
