@@ -1,4 +1,4 @@
-"""Every cell of upstream protocol × kind of error × client protocol: through a real gateway, read by the vendor's SDK."""
+"""Errors of every upstream protocol, kind and client protocol: through a real gateway, read by the vendor's own SDK."""
 
 from __future__ import annotations
 
