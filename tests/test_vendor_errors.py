@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -96,3 +97,11 @@ def test_the_gateways_own_words_are_its_own() -> None:
     assert missing["error"]["code"] is None
     circuit = json.loads(protocols.error_body("openai-chat", Fault("overloaded", "busy", code="circuit-open")))
     assert circuit["error"]["code"] == "server_is_overloaded"
+
+
+@pytest.mark.finding("AGT-5")
+@pytest.mark.parametrize("path", ["vscode/src/errors.ts", "web/src/message/words.ts"])
+def test_every_kind_has_words_in_the_extension_and_on_the_page(path: str) -> None:
+    source = (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
+    named = {kind for kind in get_args(FaultKind) if f"  {kind}: " in source or f'  "{kind}": ' in source}
+    assert named | {"other"} == set(get_args(FaultKind))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.engines.missing_endpoints import REMEMBERED, MissingEndpoints, is_missing_endpoint
 from penstock.engines.naming import targets
+from penstock.engines.routing import Router
 from penstock.errors import NotFound, ProviderError, provider_error
 from penstock.events import Fault
 from penstock.rejection import rejection
@@ -111,3 +114,29 @@ def test_only_an_address_that_is_not_there_counts() -> None:
     }
     assert all(found.values()), found
     assert not is_missing_endpoint(provider_error(Fault("not-found", "no such thing")))
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "providers.md"
+SPOKEN = {"chat-only": "openai-chat", "responses-only": "responses", "messages-only": "anthropic"}
+
+
+@pytest.mark.finding("DEF-12")
+@pytest.mark.parametrize("operation", ["chat", "responses"])
+@pytest.mark.parametrize("name", SPOKEN)
+def test_the_documented_servers_are_asked_where_they_can_answer(name: str, operation: str) -> None:
+    """The examples of docs/providers.md, with another address."""
+    said = DOCUMENT.read_text(encoding="utf-8").partition("## Servers of your own")[2]
+    table = tomllib.loads(said.partition("```toml\n")[2].partition("```")[0])["providers"][name]
+    paths = {"openai-chat": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
+
+    async def scene() -> None:
+        async with Upstream(Reply.of(SPOKEN[name], play("text"))) as up:
+            way = Router({"providers": {name: {**table, "base_url": f"{up.url}/v1"}}}, env={})
+            try:
+                reply = await way.open(asking(name, model="m"), operation, options=quick())
+                assert (await turn(reply)).text
+            finally:
+                await way.aclose()
+            assert [seen.path for seen in up.seen] == [paths[SPOKEN[name]]]
+
+    run(scene)
