@@ -43,7 +43,8 @@ def test_a_bad_model_does_not_close_a_good_one() -> None:
         page = get(f"{running.url}/metrics").content
     assert skipped.status_code == 503
     assert WORDS in skipped.text
-    assert "circuit-open" in skipped.text
+    assert skipped.json()["error"]["code"] == "server_is_overloaded"
+    assert skipped.headers["x-penstock-refused-by"] == "gateway"
     assert int(skipped.headers["retry-after-ms"]) <= 1000
     assert good.status_code == 200
     assert figure(page, "penstock_circuits_open") == 1

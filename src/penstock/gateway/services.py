@@ -69,6 +69,7 @@ log = logging.getLogger("penstock.access")
 log_turns = logging.getLogger("penstock.gateway")
 DEFAULT = "default"  # the alias for requests that name no model
 SHORT = 8  # letters: a value of fewer, in a variable whose name tells of a secret, would be found everywhere
+RETRY_WAIT = 60.0  # seconds that all pauses before retries of a request may take, where the configuration says nothing
 _KNOWN = 1000  # clients whose headers are remembered
 
 
@@ -81,7 +82,7 @@ class Services:
     ) -> None:  # fmt: skip
         self.config = config or GatewayConfig()
         self.env: Mapping[str, str] = os.environ if env is None else env  # as it is now: flags may be flipped
-        self.router = router or Router(_paced(self.config), env=self.env)
+        self.router = router or Router(_engine_config(self.config), env=self.env)
         self.client = Client(router=self.router)
         self.access = Access(self.config, self.env)
         self.revocations = Revocations(self.access)
@@ -160,7 +161,7 @@ class Services:
         self.websocket_bytes.limit = config.serve.websocket_total
         self.body_bytes.limit = _body_total(config)
         self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
-        self.router = self.router.renewed(_paced(config))
+        self.router = self.router.renewed(_engine_config(config))
         self._secrets = None
         self.metrics.models.clear()
         self._named = None
@@ -375,9 +376,19 @@ def _body_total(config: GatewayConfig) -> int:
     return max(config.serve.body_total, config.serve.body)
 
 
-def _paced(config: GatewayConfig) -> Config:
+def _engine_config(config: GatewayConfig) -> Config:
     """The engines' configuration; packaged streams are played as fast as the gateway is told to."""
-    if config.serve.pace <= 0 or REPLAY in config.engine.providers:
-        return config.engine
+    engine = _with_retry_wait(config.engine)
+    if config.serve.pace <= 0 or REPLAY in engine.providers:
+        return engine
     account = Account(settings={"pace": "natural"})
-    return replace(config.engine, providers={**config.engine.providers, REPLAY: account})
+    return replace(engine, providers={**engine.providers, REPLAY: account})
+
+
+def _with_retry_wait(engine: Config) -> Config:
+    """Waits before retries may take longer than in the library: clients of the gateway see signs of life meanwhile."""
+    timeouts = engine.options.get("timeouts", {})
+    if not isinstance(timeouts, dict) or "retry_wait" in timeouts:
+        return engine
+    limits: dict[str, Any] = {"retry_wait": RETRY_WAIT, **timeouts}
+    return replace(engine, options={**engine.options, "timeouts": limits})
