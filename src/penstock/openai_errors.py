@@ -18,7 +18,6 @@ from penstock.vendor_errors import (
     message_of,
     param_of,
     provider_object,
-    refused_by,
     vendor_error,
 )
 
@@ -51,7 +50,9 @@ ERRORS: ErrorTable = {
     "body-size": VendorError(status=413, type=_INVALID, code="request_too_large", event_code=_EVENT),
     "rate-limit": VendorError(status=429, type="rate_limit_error", code="rate_limit_exceeded"),
     "filter": VendorError(status=400, type=_INVALID, code="content_policy_violation", event_code=_EVENT),
-    "overloaded": VendorError(status=503, type="service_unavailable_error", code="server_is_overloaded"),
+    "overloaded": VendorError(
+        status=503, type="service_unavailable_error", code="server_is_overloaded", event_code=_BROKEN
+    ),
     "server": _FAILED, "other": _FAILED,
     "timeout": replace(_FAILED, status=504), "cancelled": replace(_FAILED, status=499),
     "network": replace(_FAILED, status=502), "truncated": replace(_FAILED, status=502),
@@ -64,8 +65,8 @@ def error_object(fault: Fault, protocol: str, errors: ErrorTable = ERRORS, *, ev
     quoted = provider_object(fault, protocol)
     row = vendor_error(errors, fault)
     code, param = code_of(fault, row), param_of(fault, protocol) or row.param
-    if event and refused_by(fault) == "provider":
-        code = row.event_code or code
+    if event:
+        code = row.event_code or row.code
     elif fault.kind == "invalid":
         code, param = _sibling_words(fault, protocol, code, param)
     if quoted:

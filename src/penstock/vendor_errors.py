@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from penstock.events import FaultKind
-from penstock.faults import OVERFLOW
+from penstock.faults import OVERFLOW, WORDS, word
 from penstock.pick import as_object, objects, table, text
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def code_of(fault: Fault, row: VendorError) -> str | None:
     """The vendor's code; the gateway's own where it has one that is written like a vendor's."""
     if refused_by(fault) == "provider":
         return row.code
-    if _OWN_CODE.fullmatch(fault.code):
+    if _OWN_CODE.fullmatch(fault.code) and (fault.code == row.code or word(fault.code) not in WORDS):
         return fault.code
     return None if fault.kind == "not-found" else row.code  # the gateway lacks other things than models, too
 

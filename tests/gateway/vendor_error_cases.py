@@ -127,10 +127,10 @@ OVERFLOW: dict[str, str] = {
     "anthropic": "prompt is too long: 212345 tokens > 200000 maximum",
     "gemini": "The input token count (212345) exceeds the maximum number of tokens allowed (200000).",
 }
-# The codes of a failed response: https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/sse/responses.rs
+# The codes of a failed response. Codex gives up on server_is_overloaded, which the SDK does not declare for events: https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/sse/responses.rs
 EVENT_CODES: dict[str, str] = {
     "overflow": "context_length_exceeded", "quota": "insufficient_quota", "rate-limit": "rate_limit_exceeded",
-    "overload": "server_is_overloaded", "server": "server_error", "timeout": "server_error",
+    "overload": "server_error", "server": "server_error", "timeout": "server_error",
     **dict.fromkeys(("auth", "permission", "not-found", "filter", "invalid"), "invalid_prompt"),
 }  # fmt: skip
 # What the SDKs raise by status: https://github.com/openai/openai-python#handling-errors and their like.
