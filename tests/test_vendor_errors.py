@@ -16,7 +16,7 @@ from penstock.vendor_errors import refused_by, token_counts
 VENDORS = ("openai-chat", "completions", "responses", "anthropic", "gemini")
 
 
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:fields")
 @pytest.mark.parametrize("name", VENDORS)
 def test_a_table_has_every_kind(name: str) -> None:
     errors = protocols.protocol(name).errors
@@ -52,7 +52,7 @@ def test_the_counts_of_an_overflow_are_read(message: str, counts: tuple[int, int
 
 
 @pytest.mark.finding("AGT-5")
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:fields")
 @pytest.mark.parametrize(
     ("status", "error"),
     [
@@ -79,7 +79,7 @@ def test_a_rate_limit_is_no_empty_account() -> None:
     assert (fault.kind, fault.retry_after) == ("rate-limit", 2)
 
 
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:fields")
 def test_a_body_that_is_too_large_is_no_overflow() -> None:
     """Too many bytes: compacting a conversation is not what the client is told to do."""
     fault = Fault("too-large", "the body is over 9 bytes", status=413)
@@ -87,7 +87,7 @@ def test_a_body_that_is_too_large_is_no_overflow() -> None:
     assert protocols.error_status("anthropic", fault) == 413
 
 
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:fields")
 def test_the_gateways_own_words_are_its_own() -> None:
     fault = Fault("auth", "no gateway key was sent", status=401, code="invalid_api_key")
     assert refused_by(fault) == "gateway"

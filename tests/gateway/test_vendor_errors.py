@@ -102,7 +102,7 @@ def check_words(client: str, kind: str, upstream: str, error: dict[str, Any]) ->
 
 
 @pytest.mark.finding("AGT-5")
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:fields")
 @pytest.mark.parametrize(("upstream", "kind", "client"), CELLS)
 def test_an_error_is_told_as_the_clients_vendor_would(
     both: tuple[Running, Upstream], upstream: str, kind: str, client: str
@@ -120,6 +120,7 @@ def test_an_error_is_told_as_the_clients_vendor_would(
 
 
 @pytest.mark.finding("AGT-5")
+@pytest.mark.row("P6:secrets")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_provider_of_the_same_protocol_is_quoted_less_its_secrets(
@@ -182,7 +183,7 @@ STREAMED = [cell for cell in CELLS if cell[2] != "completions"]
 
 
 @pytest.mark.finding("AGT-5")
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:fields")
 @pytest.mark.parametrize(("upstream", "kind", "client"), STREAMED)
 def test_an_error_in_a_stream_is_told_as_the_clients_vendor_would(
     both: tuple[Running, Upstream], upstream: str, kind: str, client: str
@@ -224,7 +225,7 @@ def _event_code(upstream: str, kind: str) -> str:
 
 
 @pytest.mark.finding("AGT-5")
-@pytest.mark.row("P6")
+@pytest.mark.row("P6:fields")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_header_says_who_refused(both: tuple[Running, Upstream], client: str) -> None:
     base = refuse(both, "openai-chat", "rate-limit", {"retry-after": "7"})
