@@ -71,10 +71,12 @@ def _rest(turn: rq.Turn, parts: Sequence[rq.AnyPart]) -> Facets:
     def of(kind: type, *names: str) -> list[Any]:
         return [tuple(getattr(part, name) for name in names) for part in parts if isinstance(part, kind)]
 
+    # State is wanted back with an answer that came to its end. Of one that failed, a target may leave the part open.
+    whole = [] if turn.fault else parts
     runs = {part.id: repr(_call(part)[1:3]) for part in parts if isinstance(part, rq.Call)}
     return {
-        "reasoning-state": [state for part in parts if isinstance(part, rq.Reasoning) for state in _state(part)],
-        "text-state": [state for part in parts if isinstance(part, rq.Text) for state in _state(part)],
+        "reasoning-state": [state for part in whole if isinstance(part, rq.Reasoning) for state in _state(part)],
+        "text-state": [state for part in whole if isinstance(part, rq.Text) for state in _state(part)],
         "results": [
             (runs.get(part.call, part.call), arguments(part.json), part.failed, part.partial)
             for part in parts

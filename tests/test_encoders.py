@@ -14,7 +14,7 @@ from penstock import events as ev
 from penstock import protocols
 from penstock.fold import fold
 from penstock.framing import WRITERS
-from tests import corpus, facets, outcomes, recorded, running
+from tests import corpus, facets, outcomes, recorded, running, small
 from tests.cases import Case, cases
 from tests.looping import over
 from tests.oracles import anthropic_sdk, google_sdk, openai_chat_sdk, openai_responses
@@ -169,3 +169,29 @@ def test_bodies_agree_with_recorded_streams(protocol: str, target: str) -> None:
     for entry in _sample(corpus.streams(protocol)):
         for events in turns(recorded.read(entry).events):
             assert body_differs(target, events) == set(), entry.name
+
+
+ANNOTATION = {
+    "type": "url_citation",
+    "url_citation": {"url": "http://a", "title": "A", "start_index": 0, "end_index": 2},
+}
+
+
+@pytest.mark.finding("FID-12")
+@pytest.mark.parametrize("before", [{}, {"reasoning_content": "Hm."}])
+def test_a_citation_that_comes_before_the_text_waits_for_it(before: dict[str, str]) -> None:
+    """OpenRouter sends annotations before the first words."""
+    first = small.delta({"role": "assistant", "content": "", "annotations": [ANNOTATION], **before})
+    body = small.chat(first, small.delta({"content": "Tides."}), small.delta({}, "stop"))
+    payloads = small.translated("openai-chat", "anthropic", body)
+    [cited] = [one for one in payloads if one.get("delta", {}).get("type") == "citations_delta"]
+    [text] = [one for one in payloads if one.get("content_block", {}).get("type") == "text"]
+    assert cited["index"] == text["index"]
+    assert cited["delta"]["citation"]["url"] == "http://a"
+
+
+@pytest.mark.finding("FID-12")
+def test_a_citation_that_finds_no_text_is_a_loss() -> None:
+    encoder = protocols.encoder("anthropic")
+    running.encoded(encoder, [ev.Start(), ev.Source(0, "http://a"), ev.Finish("stop")], sequential=True)
+    assert [row.code for row in encoder.diagnostics] == ["loss-source-outside-text"]

@@ -109,7 +109,7 @@ def test_a_broken_source_is_ended_in_the_target_s_way_then_raised(error: Excepti
     with pytest.raises(type(error)):
         out.extend(penstock.translate(breaking(error, HALF), "anthropic"))
     *_, end, fault = events(out)
-    assert end == {"type": "text-end", "index": 0}
+    assert end == {"type": "text-end", "index": 0, "broken": True}
     assert fault["kind"] == kind
     assert "10.0.0.7" not in fault["message"]
 
@@ -268,6 +268,47 @@ def test_an_async_source_that_goes_on_after_its_error_is_closed() -> None:
 
     assert events(asyncio.run(run()))[-1]["kind"] == "overloaded"
     assert closed == ["yes"]
+
+
+ERROR_FRAMES = {
+    "openai-chat": b'data: {"error":{"message":"it exploded","code":500}}\n\n',
+    "anthropic": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"it exploded"}}\n\n',
+    "responses": b'event: error\ndata: {"type":"error","code":"server_error","message":"it exploded"}\n\n',
+    "gemini": b'data: {"error":{"code":500,"message":"it exploded","status":"INTERNAL"}}\n\n',
+    "ollama": b'{"error":"it exploded"}\n',
+    "uistream": b'data: {"type":"error","errorText":"it exploded"}\n\n',
+    "aisdk": b'{"type":"error","error":{"message":"it exploded"}}\n',
+}
+
+
+@pytest.mark.finding("AGT-1")
+@pytest.mark.parametrize("source", ERROR_FRAMES)
+def test_reading_ends_at_the_first_fatal_frame(source: str) -> None:
+    """The source would go on for ever: nothing is read after the chunk with the error."""
+    read: list[str] = []
+
+    def frames() -> Iterator[bytes]:
+        yield ERROR_FRAMES[source]
+        read.append("on")
+
+    out = events(penstock.translate(frames(), source))
+    assert (out[-1]["type"], out[-1]["message"]) == ("fault", "it exploded")
+    assert read == []
+
+
+@pytest.mark.finding("AGT-1")
+def test_what_follows_a_fault_is_left_out_however_the_bytes_are_cut() -> None:
+    data = HALF + FAILED + ANTHROPIC
+    whole, crumbs = (events(penstock.translate(pieces(data, size), "anthropic")) for size in (len(data), 5))
+    assert whole == crumbs
+    assert whole[-1]["type"] == "fault"
+
+
+def test_what_follows_the_last_turn_is_left_out_however_the_bytes_are_cut() -> None:
+    data = ANTHROPIC * 3
+    whole, crumbs = (events(penstock.translate(pieces(data, size), "anthropic", turns=2)) for size in (len(data), 5))
+    assert whole == crumbs
+    assert [event["type"] for event in whole].count("finish") == 2
 
 
 @pytest.mark.finding("REL-8")

@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import request as rq
@@ -78,13 +79,16 @@ def differences(read: Read, turn: rq.Turn) -> list[str]:
     """In what a page's message is not the turn."""
     if read.error is not None and (turn.fault is None or read.error["kind"] != "chunk"):
         return [f"error {read.error}"]
+    broken = [turn.parts[index] for index in turn.broken]
+    whole = replace(turn, parts=[part for part in turn.parts if not any(part is one for one in broken)])
+    left_open = [part for part in broken if not isinstance(part, rq.File) and not getattr(part, "choice", 0)]
     spoken = "".join(part.text for part in turn.parts if isinstance(part, rq.Text) and not part.choice)
     pairs = {
         "text": (told(read, "text"), spoken),
         "reasoning": (told(read, "reasoning"), turn.reasoning),
-        "calls": (to_run(read), of_turn(turn)),
+        "calls": (to_run(read), of_turn(whole)),
         "sources": ([part.get("url", "") for part in parts(read, "source-")], [source.url for source in turn.sources]),
-        "unfinished": ([part for part in parts(read, "") if part.get("state") in UNFINISHED], []),
+        "unfinished": (len([part for part in parts(read, "") if part.get("state") in UNFINISHED]), len(left_open)),
     }
     return [f"{what}: {seen!r:.200} for {wanted!r:.200}" for what, (seen, wanted) in pairs.items() if seen != wanted]
 
@@ -150,6 +154,19 @@ def test_a_cut_call_is_shown_as_failed_and_never_run(oracles: Oracles, ai: Versi
     assert part["state"] == "output-error"
     assert part["errorText"]
     assert seen.finish_reason == "length"
+
+
+@pytest.mark.finding("AGT-1")
+@pytest.mark.parametrize("ai", UI_VERSIONS)
+def test_what_a_fault_breaks_off_is_shown_as_unfinished_beside_the_error(oracles: Oracles, ai: Version) -> None:
+    """A page must not count the call as answered, or it would send it to the model."""
+    said: list[ev.AnyEvent] = [ev.TextStart(0), ev.TextDelta(0, "Half a "), ev.CallStart(1, "c", "tide")]
+    said += [ev.CallDelta(1, '{"port":"F'), ev.TextEnd(0, broken=True)]
+    fault = ev.Fault("network", "the connection broke")
+    seen = read(oracles, ai, START, *said, ev.CallCut(1, "c", "tide", '{"port":"F', broken=True), fault)
+    assert seen.error is not None
+    assert [part.get("state") for part in parts(seen, "text", "tool-")] == ["streaming", "input-streaming"]
+    assert seen.finish_reason is None
 
 
 @pytest.mark.row("M4")

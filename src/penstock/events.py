@@ -10,6 +10,8 @@ Grammar (held by `penstock.grammar.Guard`, guaranteed by decoders, assumed by en
            | Result | Ask | Source | Opaque
 
 Parts are numbered 0, 1, 2 … in the order they open, and may interleave; all are closed before the terminal.
+An end with `broken` closes a part that the provider did not end: a `Fault` follows. Encoders write no end for it, and
+only calls keep their `extra` then.
 `extra` is opaque data to echo, keyed by protocol: `{"anthropic": {"signature": "…"}}`.
 Raw JSON travels as text (`json: str`), so that what a model wrote is never reformatted.
 """
@@ -73,6 +75,7 @@ class TextDelta(Event, frozen=True, gc=False):
 class TextEnd(Event, frozen=True, gc=False):
     index: int
     extra: Extra | None = None
+    broken: bool = False
 
 
 class RefusalStart(Event, frozen=True, gc=False):
@@ -92,6 +95,7 @@ class RefusalDelta(Event, frozen=True, gc=False):
 class RefusalEnd(Event, frozen=True, gc=False):
     index: int
     extra: Extra | None = None
+    broken: bool = False
 
 
 class ReasoningStart(Event, frozen=True, gc=False):
@@ -112,6 +116,7 @@ class ReasoningEnd(Event, frozen=True, gc=False):
 
     index: int
     extra: Extra | None = None
+    broken: bool = False
 
 
 class CallStart(Event, frozen=True, gc=False):
@@ -135,7 +140,10 @@ class CallDelta(Event, frozen=True, gc=False):
 
 
 class CallEnd(Event, frozen=True, gc=False):
-    """The call is whole: the only event that makes a call callable. `json` is all of its input."""
+    """The call is whole: the only event that makes a call callable. `json` is all of its input.
+
+    `broken`: its input is complete, but a fault came before the provider ended the call.
+    """
 
     index: int
     id: str
@@ -144,10 +152,14 @@ class CallEnd(Event, frozen=True, gc=False):
     by: By = "client"
     form: CallForm = "json"
     extra: Extra | None = None
+    broken: bool = False
 
 
 class CallCut(Event, frozen=True, gc=False):
-    """The call never became whole. A type of its own, so that no consumer can run it by mistake."""
+    """The call never became whole. A type of its own, so that no consumer can run it by mistake.
+
+    `broken`: because of a fault. Without it, because the provider ended the answer (`length`) or sent a bad input.
+    """
 
     index: int
     id: str
@@ -156,6 +168,7 @@ class CallCut(Event, frozen=True, gc=False):
     by: By = "client"
     form: CallForm = "json"
     extra: Extra | None = None
+    broken: bool = False
 
 
 class Result(Event, frozen=True, gc=False):
@@ -198,6 +211,7 @@ class FileDelta(Event, frozen=True, gc=False):
 class FileEnd(Event, frozen=True, gc=False):
     index: int
     extra: Extra | None = None
+    broken: bool = False
 
 
 class Source(Event, frozen=True, gc=False):

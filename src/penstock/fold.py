@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec.structs import replace
+
 from penstock import events as ev
 from penstock import request as rq
 
@@ -76,10 +78,16 @@ class Fold:
         part: Any = self._turn.parts[index]
         setattr(part, "data" if type(event) is ev.FileEnd else "text", "".join(self._pieces.pop(index)))
         part.extra = event.extra or part.extra
+        self._note_broken(event)
+
+    def _note_broken(self, event: Any) -> None:
+        if event.broken:
+            self._turn.broken = [*self._turn.broken, event.index]
 
     def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:
         part: Any = self._turn.parts[event.index]
         part.json, part.cut, part.extra = event.json, type(event) is ev.CallCut, event.extra or part.extra
+        self._note_broken(event)
 
     def _result(self, event: ev.Result) -> None:
         content: list[rq.ResultPart] = [rq.Json(event.json)]
@@ -157,8 +165,11 @@ def total(steps: Iterable[ev.Usage]) -> ev.Usage:
 def unfold(turn: rq.Turn) -> Iterator[ev.AnyEvent]:
     """The events of a whole turn, each part in one delta."""
     yield ev.Start(turn.id, turn.model, turn.created, turn.extra)
+    broken = set(turn.broken)
     for index, part in enumerate(turn.parts):
-        yield from _WAYS[type(part)](index, part)
+        *before, last = _WAYS[type(part)](index, part)
+        yield from before
+        yield replace(last, broken=True) if index in broken else last
     yield from turn.data
     yield from turn.unknown
     yield from turn.steps

@@ -39,6 +39,7 @@ class Grammar:
         self.turns = 0  # that have ended
         self.open: dict[int, type[ev.Event]] = {}
         self._next = 0
+        self._broken = False  # a part was broken off: only a fault may end the turn
 
     def judge(self, event: Any) -> str:
         """An empty string: the event is lawful here and now counted. Otherwise why not, and nothing changed."""
@@ -50,20 +51,22 @@ class Grammar:
         if kind in _START_OF_DELTA:
             return "" if self.open.get(event.index) is _START_OF_DELTA[kind] else "a delta of a part that is not open"
         if kind in _START_OF_END:
-            return self._end(event.index, _START_OF_END[kind])
+            return self._end(event, _START_OF_END[kind])
         if kind in TERMINALS:
             return self._terminal(kind)
         return "" if kind in FREE else self._place(kind, event)
 
-    def close(self) -> list[Any]:
-        """The events that close every open part."""
-        ends = [_closing(index, start) for index, start in self.open.items()]
+    def close(self, *, broken: bool = False) -> list[Any]:
+        """The events that close every open part. `broken`: a fault follows."""
+        ends = [_closing(index, start, broken=broken) for index, start in self.open.items()]
         self.open.clear()
         return ends
 
     def _terminal(self, kind: type[ev.Event]) -> str:
         if self.open:
             return "an open part"
+        if self._broken and kind is not ev.Fault:
+            return "a broken part without a fault"
         self.inside, self.failed = False, kind is ev.Fault
         self.turns += 1
         return ""
@@ -71,13 +74,14 @@ class Grammar:
     def _start(self) -> str:
         if self.inside:
             return "a turn inside a turn"
-        self.inside, self.failed, self._next = True, False, 0
+        self.inside, self.failed, self._next, self._broken = True, False, 0, False
         return ""
 
-    def _end(self, index: int, wanted: type[ev.Event]) -> str:
-        if self.open.get(index) is not wanted:
+    def _end(self, event: Any, wanted: type[ev.Event]) -> str:
+        if self.open.get(event.index) is not wanted:
             return "the end of a part that is not open"
-        del self.open[index]
+        del self.open[event.index]
+        self._broken = self._broken or event.broken
         return ""
 
     def _place(self, kind: type[ev.Event], event: Any) -> str:
@@ -150,11 +154,11 @@ class Guard:
             raise GrammarError(why)
         self._dead = True
         fault = ev.Fault("grammar", f"internal error, please report it: {why}")
-        return [*kept, *([] if self._grammar.inside else [ev.Start()]), *self._grammar.close(), fault]
+        return [*kept, *([] if self._grammar.inside else [ev.Start()]), *self._grammar.close(broken=True), fault]
 
 
-def _closing(index: int, start: type[ev.Event]) -> Any:
+def _closing(index: int, start: type[ev.Event], *, broken: bool) -> Any:
     if start is ev.CallStart:
-        return ev.CallCut(index, "", "", "")
+        return ev.CallCut(index, "", "", "", broken=broken)
     end: Any = PARTS[start][1][0]
-    return end(index)
+    return end(index, broken=broken)

@@ -101,5 +101,10 @@ class Guess:
         return self._decoder.finish()
 
     @property
+    def pending(self) -> str:
+        """As that of the decoder."""
+        return self._decoder.pending if self._decoder is not None else ""
+
+    @property
     def diagnostics(self) -> list[Diagnostic]:
         return list(self._decoder.diagnostics) if self._decoder is not None else []

@@ -66,6 +66,7 @@ class Page:
         self.ended = False
         self.turns = 0
         self.id = ""  # of the turn
+        self.seed = ""  # set by whoever makes the request: tells its answer from others that have no id
         self.inside = False
         self._early: list[AnyEvent] = []
         self._reset()
@@ -81,6 +82,12 @@ class Page:
         self._usage: dict[int, ev.Usage] = {}
         self._finish: tuple[Reason, str, Extra | None] | None = None
         self._others: dict[int, Reason] = {}
+        self.breaking = False  # a fault is on its way: parts that close now were not ended by the provider
+
+    @property
+    def stem(self) -> str:
+        """What ids are made of that the provider does not give. Two answers without an id need a seed to differ."""
+        return self.id or self.seed or "turn"
 
     def drain(self) -> list[AnyEvent]:
         """Hand over the events since the last drain."""

@@ -75,6 +75,7 @@ class Ledger(Page):
     ) -> None:  # fmt: skip
         """Break the turn off, in band. Later events of it are ignored."""
         if self._enter("a fault"):
+            self.breaking = True
             self.close_all(whole=False)
             self._leave(ev.Fault(kind, message, status, code, request_id, retry_after, extra))
 
@@ -111,7 +112,8 @@ class Ledger(Page):
         part.open = False
         if part.half:
             self.out.append(part.delta(part.index, "\ufffd"))
-        self.out.append(part.end(part.index, extra or part.extra))
+        # What must be echoed next turn belongs to a whole part: a broken one has no next turn.
+        self.out.append(part.end(part.index, None if self.breaking else extra or part.extra, self.breaking))
 
     def close_all(self, choice: int | None = None, *, whole: bool = True) -> None:
         """Close every open part (of one choice), in the order they were opened."""
@@ -143,7 +145,7 @@ class Ledger(Page):
             self.unusable += 1
             return self._mute(key, choice)
         if not id:
-            id = f"call_{self.id or 'turn'}_{choice}_{self._next}"  # noqa: A001 — as the event calls it
+            id = f"call_{self.stem}_{choice}_{self._next}"  # noqa: A001 — as the event calls it
             self.diagnostics.add("call-id", f"a call of {name!r} came without an id and was given one")
         if (choice, id) in self._ids:
             self.diagnostics.add("call-twice", f"call {id!r} came again and is ignored")
@@ -223,6 +225,7 @@ class Ledger(Page):
             final = streamed + "{}"
         good = _callable(part, final, whole=whole)
         extra = extra or part.extra
+        broken = self.breaking and not part.void  # a call that was refused has its end: nobody may take it for whole
         # Nothing below raises: a part leaves the books together with its last event.
         del self._parts[key]
         part.open = False
@@ -231,11 +234,13 @@ class Ledger(Page):
         if good is not None:
             self.calls += part.by == "client" and not part.choice
             self._inputs[part.choice, part.id] = good
-            self.out.append(ev.CallEnd(part.index, part.id, part.name, good, part.by, part.form, extra))
+            ended = (part.index, part.id, part.name, good, part.by, part.form, extra, broken)
+            self.out.append(ev.CallEnd(*ended))
         else:
             self.cuts += part.by == "client" and not part.choice
             self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input, or one refused")
-            self.out.append(ev.CallCut(part.index, part.id, part.name, final, part.by, part.form, extra))
+            cut = (part.index, part.id, part.name, final, part.by, part.form, extra, broken)
+            self.out.append(ev.CallCut(*cut))
 
     def _final(self, part: Part, streamed: str, json: str | None) -> str:
         """The last word wins over the fragments if it is usable; the fragments otherwise."""

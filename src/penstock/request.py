@@ -239,6 +239,7 @@ class Turn(msgspec.Struct, omit_defaults=True):
     data: list[Data] = []
     unknown: list[Unknown] = []
     extra: Extra | None = None
+    broken: list[int] = []  # numbers of the parts that were open at the fault
 
     @property
     def text(self) -> str:

@@ -13,12 +13,13 @@ from penstock.bridge import OPTIONS as BRIDGE_OPTIONS
 from penstock.bridge import bridge
 from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
-from penstock.events import Fault, Start
-from penstock.grammar import Guard
+from penstock.events import Fault, Finish, Start
 from penstock.option_checks import COUNT_OR_NONE, FUNCTION_OR_NONE, Option, check_options, one_of
 from penstock.stage import Pipe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.stage import Stage
 
 Whole: TypeAlias = bytes | bytearray | memoryview
@@ -28,6 +29,7 @@ OPTIONS: dict[str, Option] = {
     **BRIDGE_OPTIONS, "errors": one_of(("raise", "fault")), "on_diagnostic": FUNCTION_OR_NONE, "turns": COUNT_OR_NONE,
 }  # fmt: skip
 _END: Any = object()  # in place of a chunk, where there are no more
+_TERMINALS = frozenset({Fault, Finish})
 
 
 @overload
@@ -53,8 +55,9 @@ def translate(
     `source="auto"` finds the protocol out. `options` are those of `bridge`: `framing`, `limit`, `shaping`,
     `source_options`, `target_options`. `on_diagnostic` is given every finding once the stream is over.
 
-    Reading stops, and `chunks` is closed, at a fault that breaks the turn off, and when `turns` turns have ended.
-    Without `turns` it goes on to the end of `chunks`: a stream may hold several turns.
+    Reading stops, and `chunks` is closed, at the first frame that is a fault, and when `turns` turns have ended; what
+    follows in the same chunk is left out, so that the result does not depend on how the bytes are cut. Without `turns`
+    it goes on to the end of `chunks`: a stream may hold several turns.
 
     When `chunks` raises, or its bytes cannot be read on, what was begun is ended by a fault in the target's own way,
     then the error is raised. With `errors="fault"` it is not raised: the fault is written, whether or not anything was.
@@ -110,10 +113,11 @@ class _Run:
         self, source: str, target: str, options: dict[str, Any], errors: Errors, on_diagnostic: Report | None,
         turns: int | None,
     ) -> None:  # fmt: skip
-        self._pipe = bridge(source, target, **options)
+        self._limit = _TurnLimit(turns)
+        shaping: tuple[Stage[Any, Any], ...] = (self._limit, *options.pop("shaping", ()))
+        self._pipe = bridge(source, target, shaping=shaping, **options)
         self._errors = errors
         self._on_diagnostic = on_diagnostic
-        self._turns = turns
         self._error: Exception | None = None
         self._begun = False
         self._ours = False  # whether the pipe is at work, so that what it raises is not blamed on the source
@@ -131,8 +135,8 @@ class _Run:
         return out
 
     def _is_over(self) -> bool:
-        guard = self._pipe.stages[2]
-        return isinstance(guard, Guard) and (guard.failed or (self._turns is not None and guard.turns >= self._turns))
+        """Also at an error that the decoder holds back: what may follow it adds details, and may never come."""
+        return self._limit.over or getattr(self._pipe.stages[1], "pending", "") == "error"
 
     def broken(self, error: Exception) -> bytes:
         """The bytes that end what was begun."""
@@ -155,6 +159,33 @@ class _Run:
             self._on_diagnostic(row)
         if self._error is not None and self._errors == "fault":
             self._on_diagnostic(Diagnostic("source-broke", f"{type(self._error).__name__}: {self._error}", "source"))
+
+
+class _TurnLimit:
+    """Event → event: lets everything pass up to the first fault, or the end of the last turn that is wanted."""
+
+    def __init__(self, turns: int | None) -> None:
+        self.over = turns is not None and turns <= 0
+        self._left = turns
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        if self.over:
+            return []
+        if _TERMINALS.isdisjoint(map(type, events)):
+            return list(events)
+        for place, event in enumerate(events):
+            if type(event) is Fault or (type(event) is Finish and self._is_last()):
+                self.over = True
+                return list(events[: place + 1])
+        return list(events)
+
+    def _is_last(self) -> bool:
+        if self._left is not None:
+            self._left -= 1
+        return self._left == 0
+
+    def finish(self) -> list[Any]:
+        return []
 
 
 def _ending(decode: Stage[Any, Any], fault: Fault) -> list[Any]:

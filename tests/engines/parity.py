@@ -31,7 +31,7 @@ SPOKEN = {
     "anthropic-messages": ("anthropic", "chat"),
     "gemini": ("gemini", "chat"),
 }
-_MINTED = re.compile(r"\b(call|run)_[0-9a-f]{8}_")
+_MINTED = re.compile(r"\b(call|run)_[0-9a-f]{8,16}_")
 
 
 def defect(name: str) -> str:

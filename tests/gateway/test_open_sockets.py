@@ -89,6 +89,39 @@ def test_an_error_of_responses_is_told_at_once(client: str) -> None:
         assert text.count("it exploded") == 1  # passed through, and not told twice
 
 
+FAILED = {
+    "openai-chat": CHAT_OPENING + said("a") + sse({"error": {"message": "it exploded", "code": 500}}),
+    "anthropic": ANTHROPIC_OPENING
+    + sse({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}})
+    + sse({"type": "error", "error": {"type": "api_error", "message": "it exploded"}}, "error"),
+    "gemini": GEMINI_OPENING + sse({"error": {"code": 500, "message": "it exploded", "status": "INTERNAL"}}),
+    "cohere": FINISHED["cohere"][: FINISHED["cohere"].index(b'data: {"type":"message-end"')]
+    + sse({"type": "message-end", "delta": {"finish_reason": "ERROR", "error": "it exploded"}}),
+    "ollama": b'{"model":"m","message":{"role":"assistant","content":"a"},"done":false}\n{"error":"it exploded"}\n',
+}
+
+
+@pytest.mark.finding("AGT-1")
+@pytest.mark.parametrize(
+    ("protocol", "client"),
+    [
+        (protocol, client)
+        for protocol in FAILED
+        for client in ("openai-chat", "anthropic", "responses", "vscode", "uistream")
+        if (protocol, client) != ("ollama", "responses")  # such a client's requests go to Ollama's own Responses API
+    ],
+)
+def test_an_error_in_band_is_told_at_once_though_the_connection_stays_open(protocol: str, client: str) -> None:
+    with open_socket(protocol, FAILED[protocol]) as (running, up):
+        text, told, ended = asyncio.run(asyncio.wait_for(_asked(running.url, client, f"{protocol}/text"), 8))
+        times = 3 if client == "responses" else 1  # flat, nested, and in `response.failed`
+        assert text.count("it exploded") == times
+        assert max(told, ended) < SLACK
+        until(up.seen[0].gone.is_set)
+        [row] = running.rows()
+        assert (row.status, row.fault_message) == ("fault", "it exploded")
+
+
 @pytest.mark.finding("REL-7")
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic", "vscode"])
 @pytest.mark.parametrize("protocol", FINISHED)

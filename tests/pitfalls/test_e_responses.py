@@ -22,6 +22,10 @@ KNOWN = {
     "response.custom_tool_call_input.done", "response.reasoning_summary_part.added",
     "response.reasoning_summary_part.done", "response.reasoning_summary_text.delta",
     "response.reasoning_summary_text.done", "response.reasoning_text.delta", "response.reasoning_text.done",
+    "response.web_search_call.in_progress", "response.web_search_call.searching", "response.web_search_call.completed",
+    "response.code_interpreter_call.in_progress", "response.code_interpreter_call.interpreting",
+    "response.code_interpreter_call.completed", "response.code_interpreter_call_code.delta",
+    "response.code_interpreter_call_code.done",
 }  # fmt: skip
 FINAL = ("response.completed", "response.incomplete")
 FOREIGN = [case for case in small.finished() if case.protocol != "responses"]

@@ -35,7 +35,7 @@ def test_blocks_come_one_after_the_other_and_are_numbered_through(case: Case) ->
         elif kind.startswith("content_block"):
             assert payload["index"] == open_block
             open_block = None if kind == "content_block_stop" else open_block
-        else:
+        elif kind != "error" and payload.get("delta", {}).get("stop_reason"):
             assert open_block is None
 
 
@@ -59,9 +59,14 @@ def test_all_parallel_calls_are_written() -> None:
 @pytest.mark.parametrize(
     "case", [case for case in ALL if isinstance(case.expected()[-1], ev.Fault)], ids=lambda case: case.id
 )
-def test_blocks_are_closed_before_an_error(case: Case) -> None:
+def test_a_block_that_is_open_at_an_error_stays_open(case: Case) -> None:
+    """The row asks for a close and then the error. Claude Code acts on the close: it takes half a call for a call.
+
+    See docs/decisions/2026-11-16-a-fault-leaves-open-what-is-open.md.
+    """
     payloads = small.sent("anthropic", case.expected())
     kinds = [payload["type"] for payload in payloads]
     assert kinds[-1] == "error"
-    assert kinds.count("content_block_start") == kinds.count("content_block_stop")
+    broken = [event for event in case.expected() if getattr(event, "broken", False)]
+    assert 0 <= kinds.count("content_block_start") - kinds.count("content_block_stop") <= min(1, len(broken))
     assert "message_stop" not in kinds[len(kinds) - 1 - kinds[::-1].index("message_start") :]

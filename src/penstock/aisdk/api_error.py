@@ -12,9 +12,9 @@ from typing import Any, get_args
 from penstock import pick
 from penstock.aisdk.words import SDK, encoded
 from penstock.events import FaultKind
-from penstock.faults import kind_of
+from penstock.faults import classify, kind_of
 from penstock.jsontext import loose
-from penstock.rejection import IDS, MESSAGE, classify, retry_after
+from penstock.rejection import IDS, MESSAGE, retry_after
 from penstock.secrecy import hide, hide_headers, hide_values, redact_cut
 
 KINDS: dict[str, FaultKind] = {kind: kind for kind in get_args(FaultKind)}

@@ -95,6 +95,9 @@ class PartEncoder(Encoder, ABC):
     def _file_end(self, event: ev.FileEnd) -> None:
         if event.index in self._files:
             start, pieces = self._files.pop(event.index)
+            if event.broken:
+                self.lose("cut-file")
+                return
             self._file(start, "".join(pieces), event.extra or start.extra)
 
     @abstractmethod

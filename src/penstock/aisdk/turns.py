@@ -225,6 +225,11 @@ class TurnDecoder(Decoder, ABC):
         self._break()
         return super().finish()
 
+    @property
+    def pending(self) -> str:
+        """Only the usage and the end of the step follow an error."""
+        return "error" if self._fault is not None else super().pending
+
     # ── metadata ──────────────────────────────────────────────────────────────────────────────────
 
     def _note_metadata(self, p: wire.Ending) -> None:
@@ -255,7 +260,9 @@ class TurnDecoder(Decoder, ABC):
     def _hush(self, *, whole: bool = True) -> None:
         """End all that is being said."""
         self._tools.release()
+        self.ledger.breaking = self._fault is not None
         self.ledger.close_all(whole=whole)
+        self.ledger.breaking = False
         self._loose = None
 
     @abstractmethod

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import protocols
 from penstock.bridge import encoding
 from penstock.diagnostics import Diagnostic
 from penstock.engines.record import Record  # noqa: TC001 — the same
 from penstock.errors import UnknownProtocol
-from penstock.events import Fault, TextDelta
+from penstock.events import Fault, Start, TextDelta
 from penstock.fold import Fold, unfold
 from penstock.json_depth import decode_deep
 from penstock.messages import remember
@@ -40,7 +42,7 @@ class Answer(Turn):
             known = [name for name in protocols.MODULES if protocols.protocol(name).body]
             raise UnknownProtocol(protocol, known, "target of whole answers")
         pipe = encoding(protocol, options, frames=True)
-        frames = [*pipe.feed(list(unfold(self))), *pipe.finish()]
+        frames = [*pipe.feed(_dated(list(unfold(self)))), *pipe.finish()]
         return decode_deep(write_body(row.body, frames), trusted=True)
 
 
@@ -97,7 +99,7 @@ class Stream:
         """The stream as a client of this protocol would get it, chunk by chunk."""
         pipe = encoding(protocol, options)
         async for batch in self.batches():
-            if chunk := b"".join(pipe.feed(batch)):
+            if chunk := b"".join(pipe.feed(_dated(batch))):
                 yield chunk
         if chunk := b"".join(pipe.finish()):
             yield chunk
@@ -149,3 +151,10 @@ class Stream:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _dated(events: list[AnyEvent]) -> list[AnyEvent]:
+    """The events; a turn whose provider gave no time was created now. Some protocols must have one."""
+    if events and type(events[0]) is Start and events[0].created is None:
+        return [replace(events[0], created=int(time.time())), *events[1:]]
+    return events

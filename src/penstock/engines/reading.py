@@ -6,6 +6,8 @@ Leans on `Incoming` for the bytes and on the codecs for their meaning. Decides n
 from __future__ import annotations
 
 import asyncio
+from itertools import count
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -39,6 +41,10 @@ GRACE = {"finish": 2.0, "error": 0.1}
 _COUNTED = frozenset({"n", "prompt", "generationConfig"})  # fields that say how many answers are wanted
 _FEW = 3  # frames after which it may be known what the others look like
 _LONG = 4096  # bytes that are worth the look
+# Calls that come without an id get one. It must differ between answers, also of other processes and after a restart:
+# Claude Code drops a second call with an id that it knows.
+_PROCESS = token_hex(4)
+_answers = count()
 
 
 class Decoding:
@@ -46,6 +52,7 @@ class Decoding:
 
     def __init__(self, job: Job) -> None:
         self.decoder = protocols.decoder(job.protocol)
+        self.decoder.ledger.seed = f"{_PROCESS}{next(_answers):x}"
         guard = Guard()
         self.after: Stage[Any, Any] = Pipe(guard, *job.shaping) if job.shaping else guard
         self._shaping = job.shaping

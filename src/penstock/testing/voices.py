@@ -41,7 +41,7 @@ class Voice(ABC):
                 self.usage = event
             elif isinstance(event, ev.Start):
                 self.model = event.model
-            if type(event) in self.table:
+            if type(event) in self.table and not getattr(event, "broken", False):
                 self.table[type(event)](self, event)
         return self.out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.gateway.doors.door import Asked, Door, canonical
@@ -29,7 +30,9 @@ def read_completions(visit: Visit) -> Asked:
     """`/v1/completions`; with a suffix it is filling in the middle."""
     body, request = canonical(visit, "completions")
     usage = not request.stream or request.usage is True
-    options = {"id": f"cmpl-{visit.id}", "model": request.model, "include_usage": usage}
+    options = {
+        "id": f"cmpl-{visit.id}", "model": request.model, "created": int(time.time()), "include_usage": usage,
+    }  # fmt: skip
     operation = "fim" if body.get("suffix") else "completions"
     return Asked(request, "completions", operation=operation, options=options, usage=usage)
 
@@ -38,7 +41,8 @@ def _chat(visit: Visit, request: rq.Request) -> Asked:
     usage = not request.stream or request.usage is True
     whole, thinking = visit.client.whole_calls, visit.client.thinking
     options: dict[str, Any] = {
-        "id": f"chatcmpl-{visit.id}", "model": request.model, "include_usage": usage, "whole_calls": whole,
+        "id": f"chatcmpl-{visit.id}", "model": request.model, "created": int(time.time()), "include_usage": usage,
+        "whole_calls": whole, "custom_tools": any(tool.kind == "custom" for tool in request.tools),
     }  # fmt: skip
     if thinking:
         options["reasoning"] = "thinking"

@@ -63,7 +63,7 @@ class Lines:
         self._say({"thinking": event.text})
 
     def _call(self, event: ev.CallEnd) -> None:
-        if event.by == "client":
+        if event.by == "client" and not event.broken:
             value: Any = plain_or_raw(event.json or "{}") if event.form == "json" else {"input": event.json}
             self._say({"tool_calls": [{"id": event.id, "function": {"name": event.name, "arguments": value}}]})
 

@@ -1,6 +1,7 @@
 """Events → `fullStream` parts of versions 5, 6 and 7, one JSON line each. Parts have ids, so they may interleave.
 
 A call's input streams and then comes whole, parsed. A call that was cut gets a `tool-error` and never a `tool-call`.
+A fault is an `error` (or `abort`) and the last part: what it broke off stays open, and there is no finish.
 Steps need their usage and reason at their end, which is why both are kept until then.
 """
 
@@ -94,7 +95,8 @@ class AisdkEncoder(PartEncoder):
             self._send("abort", **({"reason": event.message} if self.version >= RAW_REASON else {}))
         else:
             self._send("error", error=said.error(event))
-            self._end("error", "", None)
+        if self._usage:
+            self.lose("fault-usage")
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
@@ -116,11 +118,11 @@ class AisdkEncoder(PartEncoder):
         self._speak(event, "reasoning", form="" if event.form == "full" else event.form)
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
-        if self._open.pop(event.index, None) is not None:
+        if self._open.pop(event.index, None) is not None and not event.broken:
             self._send("text-end", id=str(event.index), **metadata(event.extra))
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
-        if self._open.pop(event.index, None) is not None:
+        if self._open.pop(event.index, None) is not None and not event.broken:
             self._send("reasoning-end", id=str(event.index), **metadata(event.extra, reasoning=True))
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
@@ -145,6 +147,9 @@ class AisdkEncoder(PartEncoder):
         return fields
 
     def _call_end(self, event: ev.CallEnd) -> None:
+        if event.broken:
+            self._call_cut(event)
+            return
         if self._open.pop(event.index, None) is None:
             return
         sdk = bool(own(event.extra).get("sdk"))
@@ -160,8 +165,11 @@ class AisdkEncoder(PartEncoder):
         else:
             self._send("tool-call", **call, **metadata(event.extra))
 
-    def _call_cut(self, event: ev.CallCut) -> None:
+    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         if self._open.pop(event.index, None) is None:
+            return
+        if event.broken:
+            self.lose("cut-call")
             return
         self._send("tool-input-end", id=event.id)
         call = {"toolCallId": event.id, "toolName": event.name, "input": event.json, **self._marks(event)}

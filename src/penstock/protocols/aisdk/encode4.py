@@ -81,8 +81,8 @@ class Aisdk4Encoder(PartEncoder):
 
     def _fault(self, event: ev.Fault) -> None:
         self._send("error", error=said.error(event))
-        if event.kind != "cancelled":
-            self._end("error")
+        if self._usage:
+            self.lose("fault-usage")
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
@@ -104,7 +104,7 @@ class Aisdk4Encoder(PartEncoder):
             self.lose("text-state")
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
-        if self._open.pop(event.index, None) is None:
+        if self._open.pop(event.index, None) is None or event.broken:
             return
         state = (event.extra or {}).get("anthropic", {})
         if state.get("redacted"):
@@ -127,6 +127,9 @@ class Aisdk4Encoder(PartEncoder):
                 self.lose("free-text")
 
     def _call_end(self, event: ev.CallEnd) -> None:
+        if event.broken:
+            self._call_cut(event)
+            return
         if self._open.pop(event.index, None) is None:
             return
         if event.by == "provider":
@@ -137,10 +140,12 @@ class Aisdk4Encoder(PartEncoder):
         self._calls[event.id] = args
         self._send("tool-call", toolCallId=event.id, toolName=event.name, args=args)
 
-    def _call_cut(self, event: ev.CallCut) -> None:
-        """As version 4 does it: an error names the tool, and there is no tool-call."""
+    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
+        """As version 4 does it: an error names the tool, and there is no tool-call. A fault says enough by itself."""
         if self._open.pop(event.index, None) is not None:
             self.lose("cut-call")
+            if event.broken:
+                return
             names = {"toolName": event.name, "toolArgs": event.json, "toolCallId": event.id}
             message = "the call never became whole"
             self._send("error", error={"name": "AI_InvalidToolArgumentsError", "message": message, **names})

@@ -16,7 +16,8 @@ LOSSES: Losses = {
     "answered": "a call that is answered, or asked about, in the same turn is taken for one that was run upstream",
     "approval": "there is no request for approval before version 6, nor of a call that is not in the turn",
     "choice": "only the first of several choices is written",
-    "cut-call": "version 4 says only by an error that a call never became whole",
+    "cut-call": "version 4 says only by an error that a call never became whole; one that a fault broke off stays open",
+    "cut-file": "a file that a fault broke off is not written",
     "data": "an application's own data has no part in a full stream",
     "file": "a file given by its address is written as a source",
     "file-state": "before version 6 files have no metadata, and only 7 tells those of the reasoning apart",
@@ -32,14 +33,14 @@ LOSSES: Losses = {
     "text-state": "version 4 has no metadata on text",
     "unknown": "another protocol's unknown payload is not written",
     "usage": "version 4 counts no cached and no reasoning tokens",
+    "fault-usage": "the usage of a turn that a fault broke off is not written: only ends have a field for it",
     "written": "before version 6 tokens written to a cache are not counted",
 }
 
 
 def response(event: ev.Start, id: str, model: str, created: int) -> dict[str, Any]:
     """The response that a step's end names."""
-    when = created if event.created is None else event.created
-    return {"id": event.id or id, "timestamp": timestamp(when), "modelId": event.model or model}
+    return {"id": event.id or id, "timestamp": timestamp(event.created or created), "modelId": event.model or model}
 
 
 def timestamp(seconds: int) -> str:

@@ -1,6 +1,7 @@
 """Events → Anthropic Messages frames. Needs one part open at a time (shaping `sequence`), so indices are contiguous.
 
 Thinking opens with an empty signature, which readers insist on, and gets a signature delta only if there is one.
+A block that a fault broke off gets no `content_block_stop`: Claude Code takes a stopped call for a whole one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.codec import NO_MORE, Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
+from penstock.protocols.anthropic import encode_runs
 from penstock.protocols.anthropic.errors import error_body
 from penstock.protocols.anthropic.losses import LOSSES
 
@@ -45,8 +47,12 @@ class AnthropicEncoder(Encoder):
         self._part = -1
         self._waiting: ev.CallStart | None = None  # a call that has no input yet
         self._refused = self._called = False
+        self._broken = False  # a block was broken off: nothing follows but the error
         self._said: dict[str, Any] = {}  # the usage as the start had it
         self._citable = False  # the open block is text
+        self._sources: list[ev.Source] = []  # that wait for a text
+        self._mapped: dict[str, str] = {}  # another provider's runs that have a block here: call → tool
+        self._runs: list[ev.CallEnd | ev.Result] = []  # of those, what waits for the next block
 
     def _send(self, payload: dict[str, Any]) -> None:
         self.out.append((payload["type"].encode(), _encode(payload)))
@@ -58,7 +64,8 @@ class AnthropicEncoder(Encoder):
 
     def _start(self, event: ev.Start) -> None:
         self._block = self._part = -1
-        self._refused = self._called = False
+        self._refused = self._called = self._broken = False
+        self._waiting, self.more, self._sources, self._mapped, self._runs = None, NO_MORE, [], {}, []
         self._usage = {"input_tokens": 0, "output_tokens": 0, **pick.table(self._own(event.extra), "usage")}
         self._said = dict(self._usage)
         message: dict[str, Any] = {
@@ -87,6 +94,7 @@ class AnthropicEncoder(Encoder):
             self._usage["output_tokens_details"] = {"thinking_tokens": event.reasoning}
 
     def _finish(self, event: ev.Finish) -> None:
+        self._lose_waiting()
         own = self._own(event.extra)
         raw = event.raw if STOPS.get(event.reason) and own else ""
         word = STOPS["refusal" if self._refused and event.reason == "stop" else event.reason]
@@ -102,7 +110,15 @@ class AnthropicEncoder(Encoder):
         if event.reason in {"filter", "other"} or (event.reason == "stop" and self._called):
             self.lose("reason")
 
+    def _lose_waiting(self) -> None:
+        """The turn ends: what still waits has no place."""
+        if self._sources:
+            self.lose("source-outside-text")
+        if self._runs:
+            self.lose("provider-call")
+
     def _fault(self, event: ev.Fault) -> None:
+        self._lose_waiting()
         if self._usage != self._said:
             stop = {"stop_reason": None, "stop_sequence": None}
             self._send({"type": "message_delta", "delta": stop, "usage": self._usage})
@@ -115,6 +131,12 @@ class AnthropicEncoder(Encoder):
         if choice:
             self.lose("choice")
             return
+        if self._broken:
+            self.lose("after-break")
+            return
+        runs, self._runs = self._runs, []
+        for run in runs:
+            self._write_run(run)
         self._block += 1
         self._part = index
         self._citable = block.get("type") == "text"
@@ -125,6 +147,9 @@ class AnthropicEncoder(Encoder):
         if event.index == self._part:
             self._part = -1
             self.more = NO_MORE
+            self._broken = self._broken or event.broken
+            if event.broken:
+                return
             self.out.append((b"content_block_stop", b'{"type":"content_block_stop","index":%d}' % self._block))
 
     def _whole(self, block: dict[str, Any]) -> None:
@@ -136,6 +161,10 @@ class AnthropicEncoder(Encoder):
         if event.extra:
             self.lose("text-state")
         self._open(event.index, event.choice, {"type": "text", "text": ""}, b'{"type":"text_delta","text":')
+        if event.index == self._part:
+            sources, self._sources = self._sources, []
+            for source in sources:
+                self._source(source)
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         if event.extra:
@@ -165,6 +194,9 @@ class AnthropicEncoder(Encoder):
             self._open(event.index, event.choice, block, b'{"type":"thinking_delta","thinking":')
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        if event.broken:
+            self._close(event)
+            return
         own = self._own(event.extra)
         signature, redacted = own.get("signature"), own.get("redacted")
         if isinstance(redacted, str):
@@ -179,7 +211,10 @@ class AnthropicEncoder(Encoder):
     def _call_start(self, event: ev.CallStart) -> None:
         kind = pick.text(self._own(event.extra), "type") or _CALL
         if event.by == "provider" and kind == _CALL:
-            self.lose("provider-call")
+            mapped = not event.choice and encode_runs.name_of(event.name)
+            self.lose("provider-run" if mapped else "provider-call")
+            if mapped:
+                self._mapped[event.id] = event.name
             return
         self._waiting = event
 
@@ -201,6 +236,12 @@ class AnthropicEncoder(Encoder):
 
     def _call_end(self, event: ev.CallEnd) -> None:
         start = self._waiting
+        if start is not None and event.broken:
+            self._call_cut(event)
+            return
+        if event.id in self._mapped and event.by == "provider" and not event.broken:
+            self._runs.append(event)
+            return
         if start is not None:
             given = event.json
             if start.form == "text":
@@ -210,23 +251,42 @@ class AnthropicEncoder(Encoder):
             self._call_delta(ev.CallDelta(event.index, given))
         self._close(event)
 
-    def _call_cut(self, event: ev.CallCut) -> None:
+    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         """Half an input shows that it is half, and the stop reason says why; a whole one cannot be taken back."""
-        if self._waiting is not None or (event.index == self._part and is_json(event.json)):
+        if self._waiting is not None or (event.index == self._part and not event.broken and is_json(event.json)):
             self.lose("cut-call")
-        self._waiting = None
+        self._waiting, self._broken = None, self._broken or event.broken
         self._close(event)
 
     def _result(self, event: ev.Result) -> None:
         own = self._own(event.extra)
         if own:
             self._whole({**own, "content": msgspec.Raw(event.json.encode())})
+        elif event.call in self._mapped:
+            if not event.partial:
+                self._runs.append(event)
         else:
             self.lose("provider-call")
 
+    def _write_run(self, event: ev.CallEnd | ev.Result) -> None:
+        """Another provider's run, in front of the block that follows it.
+
+        None is written last: a client takes the last block for the answer, and Gemini tells of its searches at the end.
+        """
+        if isinstance(event, ev.Result):
+            self._whole(encode_runs.result_block(event, self._mapped[event.call]))
+            return
+        self._open(-2, 0, encode_runs.call_block(event), b'{"type":"input_json_delta","partial_json":')
+        self.out.append((_DELTA, self.more[2] % _encode(_encode(encode_runs.call_input(event)).decode())))
+        self._close(ev.TextEnd(-2))
+
     def _source(self, event: ev.Source) -> None:
+        """Citations stand in a text block. One of no text in particular waits until a text opens."""
         if self._part < 0 or not self._citable or event.of not in (None, self._part):
-            self.lose("source-outside-text")
+            if event.of is None:
+                self._sources.append(event)
+            else:
+                self.lose("source-outside-text")
             return
         if event.span is not None:
             self.lose("span")

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from penstock.codec import Losses
 
 LOSSES: Losses = {
+    "provider-run": "of another provider's search or program, query, addresses, code and output are written",
+    "after-break": "what waited for a part that a fault broke off is not written",
     "choice": "only the first of several choices is written",
     "data": "an application's own data has no block",
     "file": "a file made by the model has no block",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock import reading
 from penstock import request as rq
 from penstock.carrying import json_of
+from penstock.carrying.marks import RAN
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.reading import keep, rest, unsaid
@@ -86,9 +87,11 @@ def _call(block: Object) -> rq.AnyPart:
 
 
 def _upstream_call(block: Object) -> rq.AnyPart:
+    call, json = reading.needed(block, "id"), as_json(block.get("input", {}))
+    if call.startswith(RAN):  # another provider ran it: `encode_runs` wrote the block
+        return rq.Call(call[len(RAN) :], reading.text(block, "name"), json, "provider")
     own = rest(block, {"id", "name", "input", "cache_control"})
-    json = as_json(block.get("input", {}))
-    made = rq.Call(reading.needed(block, "id"), reading.text(block, "name"), json, "provider", extra={NAME: own})
+    made = rq.Call(call, reading.text(block, "name"), json, "provider", extra={NAME: own})
     made.cache = _kept_hint(block, own)
     return made
 
@@ -120,8 +123,10 @@ def _result(block: Object) -> rq.AnyPart:
 def _upstream_result(block: Object) -> rq.AnyPart:
     content: list[rq.ResultPart] = [rq.Json(as_json(block.get("content")))]
     own = rest(block, {"content", "cache_control"})
-    failed = reading.flag(block, "is_error") or False
-    made = rq.Result(reading.text(block, "tool_use_id"), "", content, failed, by="provider", extra={NAME: own})
+    call, failed = reading.text(block, "tool_use_id"), reading.flag(block, "is_error") or False
+    if call.startswith(RAN):
+        return rq.Result(call[len(RAN) :], "", content, failed, by="provider")
+    made = rq.Result(call, "", content, failed, by="provider", extra={NAME: own})
     made.cache = _kept_hint(block, own)
     return made
 

@@ -177,7 +177,7 @@ class Blocks:
 
     def _call(self, index: int, call: wire.ToolUse) -> None:
         self._wake()
-        call_id, name = call.toolUseId or f"call_turn_{index}", call.name or ""
+        call_id, name = call.toolUseId or f"call_{self._ledger.stem}_{index}", call.name or ""
         by: By = "client" if call.type in _CLIENT else "provider"
         given = "" if call.input is None else as_json(call.input)
         extra: Extra | None = {NAME: {"type": call.type}} if by == "provider" else None

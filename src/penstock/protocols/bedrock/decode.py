@@ -69,6 +69,7 @@ class BedrockDecoder(Decoder):
 
     def finish(self) -> list[ev.AnyEvent]:
         self._end()
+        self.ledger.breaking = self.ledger.inside
         self._blocks.close(partial=True)
         return super().finish()
 
@@ -192,6 +193,7 @@ class BedrockDecoder(Decoder):
         message = error.message or error.originalMessage or "Bedrock reported an error"
         status = error.originalStatusCode
         kind = classify((code,) if status is None else (), message, status)
+        self.ledger.breaking = self.ledger.inside
         self._blocks.close(partial=True)
         self._stop = None
         said = {"message": error.message, "originalMessage": error.originalMessage}

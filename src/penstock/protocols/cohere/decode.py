@@ -173,7 +173,7 @@ class CohereDecoder(Decoder):
         part = self.ledger.find(key)
         if part is not None and part.id != call.id:
             self.ledger.close(key)
-        self.ledger.open_call(key, call.id or f"call_{self._id or 'turn'}_{index}", said.name or "")
+        self.ledger.open_call(key, call.id or f"call_{self.ledger.stem}_{index}", said.name or "")
         self._input(key, said.arguments or "")
 
     def _call_delta(self, payload: wire.Payload) -> None:

@@ -27,7 +27,7 @@ class Version1:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._id = "turn"
+        self._id = ""
         self._said: set[str] = set()  # the kinds of part that were begun
         self._text: int | None = None
         self._documents: dict[str, dict[str, Any]] = {}
@@ -38,6 +38,10 @@ class Version1:
         name = said.generation_id or said.response_id or ""
         if self._ledger.start(name) and name:
             self._id = name
+
+    @property
+    def _stem(self) -> str:
+        return self._id or self._ledger.seed or "turn"
 
     # ── text, plan, calls ─────────────────────────────────────────────────────────────────────────
 
@@ -80,7 +84,7 @@ class Version1:
             self._ledger.end_call(("call", number), None if streamed else as_json(call.parameters or {}))
 
     def _begin(self, number: int, name: str) -> None:
-        minted = f"call_{self._id}_{number}"
+        minted = f"call_{self._stem}_{number}"
         if not self._ledger.seen(minted):
             self._ledger.close("plan")
             self._ledger.close("text")
@@ -96,17 +100,17 @@ class Version1:
 
     def queries(self, payload: wire.OldAnswer) -> None:
         """What Cohere searches for: a call of its own."""
-        if self._ledger.seen(f"{SEARCH}_{self._id}"):
+        if self._ledger.seen(f"{SEARCH}_{self._stem}"):
             return
         asked = {"queries": [pick.text(query, "text") for query in payload.search_queries or ()]}
-        self._ledger.open_call(SEARCH, f"{SEARCH}_{self._id}", SEARCH, by="provider")
+        self._ledger.open_call(SEARCH, f"{SEARCH}_{self._stem}", SEARCH, by="provider")
         self._ledger.end_call(SEARCH, as_json(asked))
 
     def found(self, payload: wire.OldAnswer) -> None:
         self._remember(payload.documents or ())
         found = {"documents": payload.documents or [], "search_results": payload.search_results or []}
         json = as_json(found)
-        self._ledger.atom(ev.Result, f"{SEARCH}_{self._id}", SEARCH, json)
+        self._ledger.atom(ev.Result, f"{SEARCH}_{self._stem}", SEARCH, json)
 
     def _remember(self, documents: Sequence[dict[str, Any]]) -> None:
         self._documents |= {pick.text(document, "id"): document for document in documents}

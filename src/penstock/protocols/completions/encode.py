@@ -86,7 +86,7 @@ class CompletionsEncoder(Encoder):
         self._nameless = bool(event.id or event.model)
         head = {
             "id": event.id or self._id, "object": "text_completion",
-            "created": self._created if event.created is None else event.created, "model": event.model or self._model,
+            "created": event.created or self._created, "model": event.model or self._model,
             **self._own(event.extra),
         }  # fmt: skip
         self._head = _encode(head)[:-1] + b","

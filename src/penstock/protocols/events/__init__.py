@@ -79,17 +79,17 @@ class EventsDecoder(Decoder):
         streamed = "".join(pieces)
         if start.by == "client" and start.form == "json" and streamed and usable(streamed) is not None:
             # Whatever its end says: targets that stream the input have shown all of it by now.
-            self._close_call(self._judged(start, streamed, event.extra, whole=True))
+            self._close_call(self._judged(start, streamed, event.extra, whole=True), broken=event.broken)
             return
         same = (event.id, event.name, event.by, event.form) == (start.id, start.name, start.by, start.form)
         end = self._judged(start, event.json, event.extra, whole=same and type(event) is ev.CallEnd)
         if isinstance(end, ev.CallCut) and pieces:
             end = replace(end, json=streamed)  # what was streamed is what there is of it
-        self._close_call(end)
+        self._close_call(end, broken=event.broken)
 
-    def _close_call(self, end: ev.CallEnd | ev.CallCut) -> None:
+    def _close_call(self, end: ev.CallEnd | ev.CallCut, *, broken: bool) -> None:
         del self._calls[end.index]
-        self._any(end)
+        self._any(replace(end, broken=True) if broken else end)
 
     def _judged(self, start: ev.CallStart, json: str, extra: Extra | None, *, whole: bool) -> ev.CallEnd | ev.CallCut:
         call = start.choice, start.id
@@ -108,12 +108,12 @@ class EventsDecoder(Decoder):
     def _break_off(self, message: str) -> None:
         if not self._grammar.inside:
             self._any(ev.Start())
-        self.ledger.out += map(self._closed, self._grammar.close())
+        self.ledger.out += map(self._closed, self._grammar.close(broken=True))
         self._any(ev.Fault("malformed", message))
 
     def finish(self) -> list[ev.AnyEvent]:
         if self._grammar.inside:
-            return [*map(self._closed, self._grammar.close()), ev.Fault("truncated", TRUNCATED)]
+            return [*map(self._closed, self._grammar.close(broken=True)), ev.Fault("truncated", TRUNCATED)]
         self.ledger.ended = False
         return super().finish()
 
@@ -125,7 +125,8 @@ class EventsDecoder(Decoder):
         if known is None:
             return end
         start, pieces = known
-        return self._judged(start, "".join(pieces), start.extra, whole=start.form == "json")
+        judged = self._judged(start, "".join(pieces), start.extra, whole=start.form == "json")
+        return replace(judged, broken=end.broken)
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], Any]]] = {
         **dict.fromkeys(ev.EVENTS, _any),

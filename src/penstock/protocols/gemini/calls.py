@@ -1,7 +1,7 @@
 """The calls of one choice: functions for the client to run, whole or in partial arguments, and tools that Google ran.
 
-Ids are kept; where there are none they are minted from the turn, the choice and a number, never from the name. Results
-without an id answer the calls of their kind in order.
+Ids are kept; where there are none they are minted from the turn (its id, else the ledger's seed), the choice and a
+number, never from the name. Results without an id answer the calls of their kind in order.
 """
 
 from __future__ import annotations

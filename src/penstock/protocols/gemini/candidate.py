@@ -35,11 +35,12 @@ class Slot:
 class Candidate:
     """Text is kept, because bytes are counted when all is said."""
 
-    __slots__ = ("_sources", "parts", "pieces", "refused")
+    __slots__ = ("_sources", "parts", "pieces", "queries", "refused")
 
     def __init__(self) -> None:
         self.parts: set[int] = set()  # those that are text
         self.pieces: list[tuple[int, str]] = []  # part, text: one entry for each delta
+        self.queries: list[str] = []  # of searches that another provider made
         self.refused = False
         self._sources: list[Source] = []
 
@@ -53,8 +54,9 @@ class Candidate:
 
     def metadata(self) -> dict[str, Any] | None:
         """Each source once as a chunk; a support for every stretch of text that rests on one."""
+        searched = {"webSearchQueries": self.queries} if self.queries else {}
         if not self._sources:
-            return None
+            return searched or None
         numbers: dict[tuple[str, str, str], int] = {}
         cited: Cited = {}
         texts = self._texts()
@@ -65,7 +67,7 @@ class Candidate:
                 stretch = range(len(texts.get(source.of, "")))[slice(*(source.span or (0, None)))]
                 if stretch:
                     cited.setdefault((source.of, stretch.start, stretch.stop), {})[number] = None
-        made: dict[str, Any] = {"groundingChunks": [_chunk(*key) for key in numbers]}
+        made: dict[str, Any] = {**searched, "groundingChunks": [_chunk(*key) for key in numbers]}
         supports = list(_supports(texts, cited))
         if supports:
             made["groundingSupports"] = supports

@@ -108,7 +108,7 @@ class GeminiDecoder(Decoder):
     def _voice(self, index: int) -> Voice:
         if index in self._voices:
             return self._voices[index]
-        turn = self._id or f"{crc32(self.frame[1]):08x}"
+        turn = self._id or self.ledger.seed or f"{crc32(self.frame[1]):08x}"
         voice = self._voices[index] = Voice(index, self.ledger, turn, weakly(self._again))
         return voice
 
@@ -116,6 +116,7 @@ class GeminiDecoder(Decoder):
         return camel_part(self.frame[1], candidate, part)
 
     def _error(self, error: wire.Error | str) -> None:
+        self.ledger.breaking = self.ledger.inside
         for voice in self._voices.values():
             voice.close()
         self._tokens.tell()
@@ -158,8 +159,15 @@ class GeminiDecoder(Decoder):
         return "finish" if self._voices or word_of(self._feedback.get("blockReason"), BLOCKS) else ""
 
     def finish(self) -> list[AnyEvent]:
+        self.ledger.breaking = not self._has_ended()
         self._settle()
         return super().finish()
+
+    def _has_ended(self) -> bool:
+        """The first candidate has a finish reason, or the prompt was blocked. Otherwise the stream was cut."""
+        first = self._voices.get(0)
+        reason = first is not None and first.reason is not None
+        return reason or self.ledger.finishing or bool(word_of(self._feedback.get("blockReason"), BLOCKS))
 
     def _end(self) -> None:
         self._settle()

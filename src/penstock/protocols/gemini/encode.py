@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
+from penstock import provider_tools
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.fold import total
 from penstock.pick import as_object
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 LOSSES: Losses = {
     "data": "an application's own data has no part",
     "provider-call": "another provider's own tool run has no part here",
-    "cut-call": "a call that never became whole is not written",
+    "provider-run": "of another provider's search or program, queries, code and output are written",
+    "cut-call": "a call that never became whole is not written, nor one that waits for it when a fault comes",
+    "cut-file": "a file that a fault broke off is not written",
     "text-call": "free text for a tool, or input that is no object, is written as its argument `input`",
     "approval": "a request for approval has no part",
     "opaque": "another protocol's opaque state is not written",
@@ -67,6 +70,7 @@ class GeminiEncoder(Encoder):
         self._steps: dict[int, ev.Usage] = {}
         self._silent = True
         self._called = False
+        self._mapped: dict[str, str] = {}  # another provider's runs that are written: call → kind
         self._turns = 0
 
     def _send(self, choice: int, part: bytes) -> None:
@@ -86,6 +90,7 @@ class GeminiEncoder(Encoder):
         self._slots, self._choices, self._choice_of, self._open_slots = {}, {}, {}, {}
         self._waiting.clear()
         self._usage, self._steps, self._silent, self._called = None, {}, True, False
+        self._mapped = {}
         self._turns += 1
         again = f"-{self._turns}" if self._turns > 1 else ""  # another id is what tells a reader of another answer
         name = {"modelVersion": event.model or self._model, "responseId": event.id or self._id + again}
@@ -126,6 +131,8 @@ class GeminiEncoder(Encoder):
 
     def _fault(self, event: ev.Fault) -> None:
         """What was found and spent so far is said before, because readers stop at the error."""
+        if any(self._waiting.values()):
+            self.lose("cut-call")
         payload = ending.so_far(self._choices, self._spent())
         if payload:
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
@@ -203,7 +210,7 @@ class GeminiEncoder(Encoder):
     def _sign(self, event: Any, *, thought: bool | None) -> None:
         slot = self._slots.pop(event.index)
         signature = owned(event.extra).get("thoughtSignature")
-        if signature:
+        if signature and not event.broken:
             self._speak(slot, _encode(said(text="", thought=thought, thoughtSignature=signature)))
         self._hush(slot)
 
@@ -220,8 +227,12 @@ class GeminiEncoder(Encoder):
             self._waiting[event.index] = b""
 
     def _call_end(self, event: ev.CallEnd) -> None:
+        """A call is one part, which says by itself that the call is whole: one that was broken off has none."""
+        if event.broken:
+            self._cut(event)
+            return
         if event.by == "provider":
-            self._ran(self._choice_of[event.index], tools.run(event))
+            self._run(event)
             return
         if event.form == "text" or not event.json.lstrip().startswith("{"):
             self.lose("text-call")
@@ -238,8 +249,21 @@ class GeminiEncoder(Encoder):
             self._called = self._called or not self._choice_of[index]
             self._waiting.popitem(last=False)
 
+    def _run(self, event: ev.CallEnd) -> None:
+        choice, part, kind = self._choice_of[event.index], tools.run(event), provider_tools.KINDS.get(event.name)
+        if part is None and kind in ("search", "program"):
+            self.lose("provider-run")
+            self._mapped[event.id] = kind
+            if kind == "search":
+                self._choices.setdefault(choice, Candidate()).queries += provider_tools.queries(event.json)
+            part = tools.program(event) if kind == "program" else {}
+        self._ran(choice, part)
+
     def _result(self, event: ev.Result) -> None:
-        self._ran(owned(event.extra).get("choice", 0), tools.result(event))
+        part, kind = tools.result(event), self._mapped.get(event.call)
+        if part is None and kind is not None:
+            part = tools.program_output(event) if kind == "program" else {}
+        self._ran(owned(event.extra).get("choice", 0), part)
 
     def _ran(self, choice: int, part: dict[str, Any] | None) -> None:
         if part is None:
@@ -247,10 +271,11 @@ class GeminiEncoder(Encoder):
         elif part:
             self._send(choice, _encode(part))
 
-    def _cut(self, event: ev.CallCut) -> None:
+    def _cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         self.lose("cut-call" if event.by == "client" else "provider-call")
         self._waiting.pop(event.index, None)
-        self._release()
+        if not event.broken:
+            self._release()
 
     # ── everything else ───────────────────────────────────────────────────────────────────────────
 
@@ -262,6 +287,9 @@ class GeminiEncoder(Encoder):
 
     def _file_end(self, event: ev.FileEnd) -> None:
         slot, own = self._slots.pop(event.index), owned(event.extra)
+        if event.broken:
+            self.lose("cut-file")
+            return
         more = {"thought": own.get("thought"), "thoughtSignature": own.get("thoughtSignature")}
         if slot.url:
             self._part(slot.choice, fileData={"mimeType": slot.media, "fileUri": slot.url}, **more)

@@ -84,7 +84,7 @@ class Interactions:
             self._steps.clear()
             self._names.clear()
             self._streamed = False
-            self._id = said.id or "turn"
+            self._id = said.id or self._ledger.stem
 
     def _updated(self, chunk: wire.Chunk) -> None:
         self._count(chunk.usage)
@@ -94,6 +94,8 @@ class Interactions:
 
     def _finish(self, said: wire.Interaction) -> None:
         """The end mark. Steps that were not streamed are in it."""
+        status = said.status or "completed"
+        failed = self._ledger.breaking = status in ("failed", "cancelled")
         if not self._streamed:
             for index, step in enumerate(said.steps or ()):
                 self._open(index, step)
@@ -101,8 +103,7 @@ class Interactions:
         for index in list(self._steps):
             self._close(index)
         self._count(said.usage)
-        status = said.status or "completed"
-        if status in ("failed", "cancelled"):
+        if failed:
             error = said.errors[0] if said.errors else wire.Error(status, f"the interaction {status}")
             fault(self._ledger, error)
             return

@@ -1,11 +1,12 @@
 """Calls and results → parts. A tool that Google ran goes back into the part it came in; one that left only traces comes
-back with the finish, among its metadata; another provider's run has no part here.
+back with the finish, among its metadata. Of another provider's runs a program has parts here, and a search its queries.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock import provider_tools
 from penstock.jsontext import is_object, plain_or_raw
 from penstock.protocols.gemini.calls import TRACES
 from penstock.protocols.gemini.own import owned, said
@@ -32,6 +33,17 @@ def result(event: ev.Result) -> dict[str, Any] | None:
     """What such a run gave, in the same way."""
     own = owned(event.extra)
     return _part(event.call, event.json, own, "response")
+
+
+def program(event: ev.CallEnd) -> dict[str, Any]:
+    """A program that another provider ran."""
+    return {"executableCode": {"language": "PYTHON", "code": provider_tools.program(event.json)}}
+
+
+def program_output(event: ev.Result) -> dict[str, Any]:
+    """What it wrote."""
+    outcome = "OUTCOME_FAILED" if event.failed else "OUTCOME_OK"
+    return {"codeExecutionResult": {"outcome": outcome, "output": provider_tools.output(event.json)}}
 
 
 def _part(id: str, json: str, own: dict[str, Any], field: str) -> dict[str, Any] | None:

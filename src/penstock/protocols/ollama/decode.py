@@ -62,7 +62,7 @@ class OllamaDecoder(Decoder):
         self._kind = ""
         self._think: ThinkTags | None = ThinkTags() if self._tags else None
         self._calls = 0
-        self._mint = "".join(char for char in created if char.isdigit()) or "turn"
+        self._mint = "".join(char for char in created if char.isdigit()) or self.ledger.stem
 
     # ── the line ──────────────────────────────────────────────────────────────────────────────────
 

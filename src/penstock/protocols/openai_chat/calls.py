@@ -98,9 +98,7 @@ class Calls:
             self._close_whole(self._slots[-1])
         extra = {"openai-chat": {"extra_content": call.extra_content}} if call.extra_content else None
         form: CallForm = "text" if call.custom else "json"
-        slot = Slot(
-            (self._choice, number), call.id or f"call_{self._ledger.id or 'turn'}_{self._choice}_{number}", form, extra
-        )
+        slot = Slot((self._choice, number), call.id or f"call_{self._ledger.stem}_{self._choice}_{number}", form, extra)
         slot.twin = self._first.get(call.id) if call.id else None
         self._first.setdefault(slot.id, slot)
         self._slots.append(slot)

@@ -1,8 +1,10 @@
 """Events → Chat Completions chunks, as the official SDKs read them.
 
 Calls are numbered per choice from 0, whatever their part number. Reasoning goes into the field most readers share
-(`reasoning_content`), settable; `thinking` puts it among the content, as Mistral does. The stream ends with a finish,
-the usage, and exactly one `[DONE]`; a fault ends it with an error object and no `[DONE]`.
+(`reasoning_content`), settable; `thinking` puts it among the content, as Mistral does. Free text for a tool is a
+function's argument `input`, unless `custom_tools` says that the client offered such tools: the API reference has no
+chunks of type `custom`, and readers that check types refuse them. The stream ends with a finish, the usage, and exactly
+one `[DONE]`; a fault ends it with an error object and no `[DONE]`.
 """
 
 from __future__ import annotations
@@ -46,13 +48,14 @@ class ChatEncoder(Encoder):
 
     def __init__(
         self, *, id: str = "chatcmpl", model: str = "unknown", created: int = 0, include_usage: bool = True,
-        whole_calls: bool = False,
+        whole_calls: bool = False, custom_tools: bool = False,
         reasoning: Literal["reasoning_content", "reasoning", "thinking"] = "reasoning_content",
     ) -> None:  # fmt: skip
         super().__init__()
         self._id, self._model, self._created = id, model, created
         self._include_usage = include_usage
         self._whole_calls = whole_calls
+        self._custom_tools = custom_tools
         self._field = reasoning.encode()
         self._head = b""
         self._slots: dict[int, Slot] = {}
@@ -83,7 +86,7 @@ class ChatEncoder(Encoder):
         self._unannounced.clear()
         head = {
             "id": event.id or self._id, "object": "chat.completion.chunk",
-            "created": self._created if event.created is None else event.created, "model": event.model or self._model,
+            "created": event.created or self._created, "model": event.model or self._model,
             **self._own(event.extra),
         }  # fmt: skip
         self._head = _encode(head)[:-1] + b","
@@ -203,8 +206,12 @@ class ChatEncoder(Encoder):
         slot.waiting = None
         self._calls[slot.choice] = slot.call + 1
         call: dict[str, Any] = {"index": slot.call, "id": start.id}
-        if start.form == "text":
+        if start.form == "text" and self._custom_tools:
             call.update(type="custom", custom={"name": start.name, "input": given})
+        elif start.form == "text":
+            self.lose("free-text")
+            arguments = _encode({"input": given}).decode()
+            call.update(type="function", function={"name": start.name, "arguments": arguments})
         else:
             call.update(type="function", function={"name": start.name, "arguments": given})
         call.update(self._own(start.extra))
@@ -229,14 +236,17 @@ class ChatEncoder(Encoder):
         self._send(slot.choice, shape % (slot.call, _encode(event.json)))
 
     def _call_end(self, event: ev.CallEnd) -> None:
+        if event.broken:
+            self._call_cut(event)
+            return
         slot = self._slots.pop(event.index, None)
         if slot is not None and slot.waiting is not None:
             self._announce(slot, slot.waiting, event.json)
 
-    def _call_cut(self, event: ev.CallCut) -> None:
+    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         """Half an input shows that it is half, and the finish says why; one that was whole cannot be taken back."""
         slot = self._slots.pop(event.index, None)
-        if slot is not None and (slot.waiting is not None or is_json(event.json)):
+        if slot is not None and (slot.waiting is not None or (not event.broken and is_json(event.json))):
             self.lose("cut-call")
 
     def _source(self, event: ev.Source) -> None:
@@ -273,7 +283,9 @@ class ChatEncoder(Encoder):
 
     def _file_end(self, event: ev.FileEnd) -> None:
         slot = self._slots.pop(event.index)
-        if slot.pieces:
+        if event.broken and slot.media.startswith("image"):
+            self.lose("cut-file")
+        elif slot.pieces:
             self._image(slot.choice, f"data:{slot.media};base64,{''.join(slot.pieces)}")
 
     def _image(self, choice: int, url: str) -> None:

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from penstock.codec import Losses
 
 LOSSES: Losses = {
+    "free-text": "free text is written as a function's argument `input`, unless the client offered custom tools",
+    "cut-file": "a picture that a fault broke off is not written",
     "data": "an application's own data has no field",
     "provider-call": "a tool run by the provider has no field; its words are in the text that follows",
     "approval": "a request for approval has no field",

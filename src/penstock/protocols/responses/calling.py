@@ -1,7 +1,8 @@
 """How an encoder writes calls: the client's, those that the provider runs, their answers, questions and pictures.
 
 A call becomes a function call, or a custom tool's if its input is free text. Built-in tools and whatever the provider
-runs are items of this protocol alone: they are restored from the item in `extra`, or lost.
+runs are items of this protocol alone: they are restored from the item in `extra`, or lost. A search or a program that
+another provider ran has an item here, too (`encode_runs`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import msgspec
 from penstock import events as ev
 from penstock import pick
 from penstock.jsontext import plain_or_raw, usable
+from penstock.protocols.responses.encode_runs import ProviderRun
 from penstock.protocols.responses.speaking import Speaking
+from penstock.provider_tools import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,6 +57,8 @@ class Calling(Speaking):
         self._restored: dict[int, Entry] = {}  # by part
         self._runs: dict[str, Entry] = {}  # the same, by the id of the item
         self._drawings: dict[int, tuple[Entry, list[str]]] = {}
+        self._foreign_runs: dict[str, ProviderRun] = {}  # by the id of the call
+        self._mapped: set[int] = set()  # the parts of another provider's runs that have an item here
 
     def _call(self, event: ev.CallStart) -> None:
         own = self._own(event.extra)
@@ -66,6 +71,9 @@ class Calling(Speaking):
             )
         elif event.by == "client":
             self._calls[event.index] = Writing(self._output, event, own)
+        elif not own and event.name in KINDS:
+            self.lose("provider-run")
+            self._mapped.add(event.index)
         elif not own:
             self.lose("provider-call")
 
@@ -82,6 +90,10 @@ class Calling(Speaking):
             self._output.number += 1
 
     def _call_end(self, event: ev.CallEnd) -> None:
+        if event.broken:
+            self.lose("cut-call")
+            self._call_cut(event)
+            return
         call, restored = self._calls.pop(event.index, None), self._restored.pop(event.index, None)
         if call is not None:
             where = {"item_id": call.entry.id, "output_index": call.entry.index}
@@ -91,8 +103,10 @@ class Calling(Speaking):
             item = _told(self._own(event.extra))
             if item:
                 self._output.end(restored, **_without_names(item))
+        elif event.index in self._mapped:
+            self._foreign_runs[event.id] = ProviderRun(self._output, KINDS[event.name], event)
 
-    def _call_cut(self, event: ev.CallCut) -> None:
+    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         """Nothing is done here. In the snapshot it is input that no reader can take for whole, or nothing."""
         call, restored = self._calls.pop(event.index, None), self._restored.pop(event.index, None)
         if call is not None:
@@ -106,10 +120,28 @@ class Calling(Speaking):
         elif restored is not None and "status" in restored.item:
             restored.item["status"] = "incomplete"
 
+    def _end_runs(self) -> None:
+        """The turn ended: a run whose answer never came is done without one."""
+        for run in self._foreign_runs.values():
+            run.end()
+        self._foreign_runs = {}
+
+    def _abandon(self) -> None:
+        """The response failed. A call that nobody ended is shown with input that cannot be parsed, or not at all."""
+        for call in self._calls.values():
+            call.entry.item[call.field] = "{"
+            call.entry.cut = call.field == "input"
+        for entry, _ in self._drawings.values():
+            entry.cut = True
+        self._output.abandon()
+
     def _result(self, event: ev.Result) -> None:
         own = self._own(event.extra)
         item, run = _kept(own), self._runs.get(pick.text(own, "id"))
-        if item:
+        foreign = None if event.partial else self._foreign_runs.pop(event.call, None)
+        if foreign is not None:
+            foreign.end(event)
+        elif item:
             entry = self._runs.get(pick.text(item, "id"))
             if entry is None or entry.done:
                 entry = self._restore({**item, **({"call_id": event.call} if item.get("call_id") else {})})
@@ -163,7 +195,10 @@ class Calling(Speaking):
 
     def _file_end(self, event: ev.FileEnd) -> None:
         drawn = self._drawings.pop(event.index, None)
-        if drawn is not None:
+        if drawn is not None and event.broken:
+            self.lose("cut-file")
+            drawn[0].cut = True
+        elif drawn is not None:
             self._output.end(drawn[0], status="completed", result="".join(drawn[1]))
 
     calling: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {

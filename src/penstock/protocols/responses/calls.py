@@ -37,7 +37,7 @@ def catch_up(ledger: Ledger, key: int, word: str) -> None:
 
 def minted(ledger: Ledger, slot: Slot) -> str:
     """An id for a call that has none."""
-    return f"call_{ledger.id or 'turn'}_{slot.number}"
+    return f"call_{ledger.stem}_{slot.number}"
 
 
 class Calls:

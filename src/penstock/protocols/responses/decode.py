@@ -95,8 +95,9 @@ class ResponsesDecoder(Pieces):
             self._start(response)
         self._count(response.usage)
         reason, raw = finish_of(response, self.diagnostics)
+        failed = self.ledger.breaking = reason is None or self._alarm is not None
         self._reconcile(response.output or [])
-        if reason is None or self._alarm is not None:
+        if failed or reason is None:
             self._fail(response)
             return
         self._close_items(whole=reason == "stop")
@@ -135,6 +136,7 @@ class ResponsesDecoder(Pieces):
 
     def _fail(self, response: wire.Response | None = None) -> None:
         alarm, self._alarm = self._alarm, None
+        self.ledger.breaking = self.ledger.inside
         self._close_items(whole=False)
         self.ledger.fault(**fault_of(alarm, response))
 
@@ -152,6 +154,7 @@ class ResponsesDecoder(Pieces):
         if self._alarm is not None:
             self._fail()
         elif self.ledger.inside:
+            self.ledger.breaking = not self.ledger.finishing
             self._close_items(whole=False)
         return super().finish()
 

@@ -2,7 +2,8 @@
 
 A call that was cut is never done, because Codex runs what is: the snapshot has it as incomplete, with input that
 cannot be parsed, or not at all. A fault is an `error` and a `response.failed`, as the provider sends them, and `[DONE]`
-is last, as Open Responses has it.
+is last, as Open Responses has it. No item that is open at a fault is done, because Codex keeps what is: only the
+snapshot has it, as incomplete.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
 LOSSES: Losses = {
     "choice": "only the first of several choices is written",
     "data": "an application's own data has no item",
+    "cut-call": "a call that a fault broke off is shown with input that cannot be parsed, even if all of it came",
+    "cut-file": "a picture that a fault broke off is announced, and not shown in the snapshot",
     "file": "a file that is no inline image has no item",
     "provider-call": "another protocol's own tool run has no item; its words are in the text that follows",
+    "provider-run": "of another provider's search or program, queries, addresses, code and output are written",
     "approval": "another protocol's request for approval has no item",
     "opaque": "another protocol's opaque state has no item",
     "pause": "a paused turn is written as completed",
@@ -83,7 +87,7 @@ class ResponsesEncoder(Calling):
         foreign = self._renames == "foreign" and NAME not in (event.extra or ())
         name = self._id if foreign or self._renames == "all" or not event.id else event.id
         self._response = {
-            "id": name, "object": "response", "created_at": self._created if event.created is None else event.created,
+            "id": name, "object": "response", "created_at": event.created or self._created,
             "status": "in_progress", "model": event.model or self._model, "output": [], "usage": None,
             **DEFAULTS, **self._own(event.extra), **self._settings,
         }  # fmt: skip
@@ -113,7 +117,9 @@ class ResponsesEncoder(Calling):
     def _end(self, status: str, changes: dict[str, Any]) -> None:
         if self._sources:
             self.lose("source-outside-text")
-        self._output.rest("incomplete" if changes.get("incomplete_details") or status == "failed" else "completed")
+        if status != "failed":
+            self._end_runs()
+            self._output.rest("incomplete" if changes.get("incomplete_details") else "completed")
         shown = [entry.item for entry in self._output.entries if not entry.cut]
         if self._clock is not None and status == "completed":
             changes = {"completed_at": self._clock(), **changes}
@@ -125,7 +131,7 @@ class ResponsesEncoder(Calling):
 
     def _fault(self, event: ev.Fault) -> None:
         """Flat and nested in one, for the readers of either; then the end that all of them know."""
-        self._output.rest("incomplete")
+        self._abandon()
         error = error_event(event)
         flat = {key: error[key] for key in ("code", "message", "param")}
         self._output.send("error", **flat, error=error)

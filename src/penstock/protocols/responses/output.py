@@ -156,6 +156,16 @@ class Output:
                 del self._groups[key]
             self.end(entry, **({"status": status} if "status" in entry.item else {}))
 
+    def abandon(self) -> None:
+        """The response failed: no item is done, but the snapshot shows how far each of them came."""
+        for entry in self.entries:
+            if entry.done:
+                continue
+            for voice in entry.voices:
+                voice.part[voice.form.field] = "".join(voice.pieces)
+            if entry.item.get("status") == "in_progress":
+                entry.item["status"] = "incomplete"
+
     def joinable(self, kind: str, group: str) -> Entry | None:
         """The unfinished item that another part may go into: of the same group, or the last one of all."""
         entry = self._groups.get((kind, group))

@@ -110,7 +110,7 @@ class Speaking(Encoder):
 
     def _quiet(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         voice = self._voices.get(event.index)
-        if voice is not None:
+        if voice is not None and not event.broken:
             self._output.ended(voice)
             self._foreign(event.extra)
 
@@ -170,6 +170,8 @@ class Speaking(Encoder):
         return {"id": self._name("rs", own), "type": "reasoning", "summary": [], **content}
 
     def _thought(self, event: ev.ReasoningEnd) -> None:
+        if event.broken:
+            return
         own, voice = self._own(event.extra), self._voices.get(event.index)
         kept = {key: value for key, value in own.items() if key not in ("id", "phase")}
         if event.extra and not own:

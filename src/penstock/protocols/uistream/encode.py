@@ -2,6 +2,7 @@
 
 Parts have ids, so they may interleave; but a reader looks for a tool's part in the current step only, and version 5
 forgets open text at the end of a step, so a step waits until nothing is open. Usage goes into the message's metadata.
+A fault is an `error` (or `abort`) and the last chunk: parts that it broke off, the step and the message stay open.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ LOSSES: Losses = {
     "answered": "a call that is answered in the same message is taken for one that the server ran",
     "approval": "version 5 has no request for approval; only another UI stream's is passed on",
     "orphan-result": "a result needs its call in the same message",
+    "cut-call": "a call that a fault broke off is left as it is: its input never becomes available",
+    "cut-file": "a file that a fault broke off is not written",
     "failure": "what a failed tool gave back is written as text",
     "file-state": "a file of the reasoning is a file like others before version 7",
     "source": "a source without an address or a title is given a title",
@@ -99,9 +102,7 @@ class UiEncoder(PartEncoder):
         self._end(WRITES[event.reason], event.raw, event.extra)
 
     def _end(self, reason: str, raw: str, extra: Extra | None) -> None:
-        told: dict[str, Any] = {}
-        if self._tell and self._usage is not None:
-            told["usage"] = write_usage(self._usage)
+        told = self._usage_metadata()
         if self._tell and raw and raw != reason:
             told["rawFinishReason"] = raw
         told.update(pick.table(own(extra), "messageMetadata"))
@@ -110,15 +111,20 @@ class UiEncoder(PartEncoder):
         self._send("finish", finishReason=reason, **({"messageMetadata": told} if told else {}))
         self.out.append(_DONE)
 
+    def _usage_metadata(self) -> dict[str, Any]:
+        return {"usage": write_usage(self._usage)} if self._tell and self._usage is not None else {}
+
     def _fault(self, event: ev.Fault) -> None:
+        """Usage comes first: `useChat` throws at an error and reads nothing behind it."""
         self._settle()
+        told = self._usage_metadata()
+        if told:
+            self._send("message-metadata", messageMetadata=told)
         if event.kind == "cancelled":
             self._send("abort", reason=event.message)
-            self.out.append(_DONE)
         else:
             self.lose("fault")
             self._send("error", errorText=event.message)
-            self._end("error", "", None)
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
@@ -146,7 +152,7 @@ class UiEncoder(PartEncoder):
         self._close(event, "reasoning-end", id=str(event.index), **metadata(event.extra, reasoning=True))
 
     def _close(self, event: Any, type: str, **fields: Any) -> None:
-        if self._open.pop(event.index, None) is not None:
+        if self._open.pop(event.index, None) is not None and not event.broken:
             self._send(type, **fields)
             self._go_on()
 
@@ -172,6 +178,9 @@ class UiEncoder(PartEncoder):
         return {**named, **self._calls.get(event.id, {}), **metadata(event.extra, **ours)}
 
     def _call_end(self, event: ev.CallEnd) -> None:
+        if event.broken:
+            self._call_cut(event)
+            return
         free = event.form == "text"
         whole = event.json if free else value(event.json)
         head = self._head(event, form="text" if free else "")  # kept by the page, and sent back with its messages
@@ -181,8 +190,13 @@ class UiEncoder(PartEncoder):
         else:
             self._close(event, "tool-input-available", **head, input=whole)
 
-    def _call_cut(self, event: ev.CallCut) -> None:
-        """A part left streaming would never end; one with an error is shown as such and never run."""
+    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
+        """A part left streaming would never end; one with an error is shown as such and never run.
+
+        Not so where a fault follows: a page would count the call as answered, and send it to the model.
+        """
+        if event.broken:
+            self.lose("cut-call")
         head = self._head(event, cut=event.by)
         self._close(event, "tool-input-error", **head, input=event.json, errorText="the call never became whole")
 

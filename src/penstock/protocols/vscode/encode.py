@@ -202,7 +202,7 @@ class VSCodeEncoder(Encoder):
         self.out.append((b"", b'{"kind":"thinking","value":%b%b' % (encoded(event.text), self._tails[event.index])))
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
-        if event.index in self._muted:
+        if event.index in self._muted or event.broken:
             return
         self._round.close(event.index, event.extra)
         if self._round.stateful and self._reasoning == "thinking":
@@ -251,7 +251,9 @@ class VSCodeEncoder(Encoder):
         part, link = self._files.close(event.index)
         if part is not None and contradicts(part.mime_type, b64encode(part.data[:48]).decode()):
             self.diagnostics.add("media-bytes", f"a file labelled {part.mime_type!r} does not begin like one")
-        if part is not None and "data" in self._host:
+        if event.broken:
+            self.lose("cut-file")
+        elif part is not None and "data" in self._host:
             self.put(part)
         elif link:
             self.lose("file-link")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from penstock.events import Reason
 
 LOSSES: Losses = {
+    "cut-file": "a file that a fault broke off is not written",
     "approval": "a request for approval has no part",
     "bounds": "where one text part ends and the next begins is not written",
     "call": "this host runs no tools, so a call is left out",
