@@ -18,6 +18,7 @@ from penstock.providers.registry import (
     provider,
     providers,
 )
+from penstock.providers.thinking import Thinking, thinking_in_form, thinking_of
 
 __all__ = [
     "Client",
@@ -33,6 +34,7 @@ __all__ = [
     "Retry",
     "Setting",
     "Special",
+    "Thinking",
     "client",
     "clients",
     "custom",
@@ -47,5 +49,7 @@ __all__ = [
     "output_limit",
     "provider",
     "providers",
+    "thinking_in_form",
+    "thinking_of",
     "url",
 ]

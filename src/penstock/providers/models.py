@@ -19,6 +19,7 @@ from penstock.providers.identity import Identity, identify, kind
 from penstock.providers.own_models import OwnModel, Prices
 from penstock.providers.registry import provider as provider_of
 from penstock.providers.registry import providers
+from penstock.providers.thinking import Thinking, thinking_in_form, thinking_of, without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ Capability: TypeAlias = Literal[
 class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A model as one provider offers it. Limits in tokens, 0 unknown; `source`: which field was told by whom.
 
-    `thinking`: the form of its reasoning settings, see `own_models.Thinking`; empty if unknown.
+    `thinking`: how it takes reasoning settings; None if nothing is known.
     """
 
     id: str
@@ -52,7 +53,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_output: int = 0
     prices: Prices | None = None
     capabilities: frozenset[str] = frozenset()
-    thinking: str = ""
+    thinking: Thinking | None = None
     source: dict[str, str] = {}
 
     @property
@@ -106,8 +107,10 @@ def with_own(known: Model, own: OwnModel | None) -> Model:
     switches = {"images": own.vision, "tools": own.tools, "reasoning": own.thinking != "none" if own.thinking else None}
     if any(value is not None for value in switches.values()):
         given["capabilities"] = _switched(known, switches)
+    if own.thinking and (known.thinking is None or known.thinking.form != own.thinking):
+        given["thinking"] = thinking_in_form(own.thinking)
     return replace(
-        known, **given, name=own.name or known.name, thinking=own.thinking or known.thinking,
+        known, **given, name=own.name or known.name,
         source={**known.source, **dict.fromkeys(given, CONFIGURATION)},
     )  # fmt: skip
 
@@ -128,7 +131,9 @@ def _elsewhere(provider: str, id: str) -> Model:
     rows: Mapping[str, Model] = _known(makers, makers) if makers in providers() else {}
     found = next((rows[name] for name in _spellings(who) if name in rows), None)
     if found is None:
-        return replace(plain, capabilities=frozenset({kind(id)}), source={"capabilities": NAME})
+        thinking = thinking_of(id)
+        source = {"capabilities": NAME, **({"thinking": thinking.source} if thinking else {})}
+        return replace(plain, capabilities=frozenset({kind(id)}), thinking=thinking, source=source)
     row = replace(found, id=id, provider=provider, prices=None)
     return replace(row, source=_told(row, FACTS))
 
@@ -206,15 +211,21 @@ def _known(provider: str, table: str) -> Mapping[str, Model]:
 
 def _made(provider: str, line: _Fact) -> Model:
     who = identify(line.id)
+    capabilities = frozenset(LETTERS[letter] for letter in line.can)
+    thinking = thinking_of(line.id)
     row = Model(
         id=line.id, provider=provider, name=line.name or line.id, family=who.family, version=who.version,
         context=line.ctx, max_input=line.inp, max_output=line.out,
         prices=Prices(*line.price) if line.price else None,
-        capabilities=frozenset(LETTERS[letter] for letter in line.can),
+        capabilities=capabilities,
+        thinking=thinking if "reasoning" in capabilities else without_thinking(thinking),
     )  # fmt: skip
     return replace(row, source=_told(row, FACTS))
 
 
 def _told(row: Model, by: str) -> dict[str, str]:
     """Who told each field that is known."""
-    return {name: by for name in SAID if getattr(row, name)}
+    told = {name: by for name in SAID if getattr(row, name)}
+    if row.thinking is not None:
+        told["thinking"] = row.thinking.source
+    return told

@@ -9,8 +9,8 @@ import msgspec
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 # The form in which a model takes reasoning settings. `adaptive`: it decides, guided by an effort; `budget`: a number of
-# tokens; `effort`: a word; `level`: a word of Gemini's `thinkingLevel`; `none`: it takes none.
-Thinking: TypeAlias = Literal["", "adaptive", "budget", "effort", "level", "none"]
+# tokens; `effort`: a word; `level`: a word of Gemini's `thinkingLevel`; `switch`: on or off; `none`: it takes none.
+Form: TypeAlias = Literal["adaptive", "budget", "effort", "level", "switch", "none"]
 
 
 class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,5 +35,5 @@ class OwnModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     max_output: Tokens = 0
     vision: bool | None = None
     tools: bool | None = None
-    thinking: Thinking = ""
+    thinking: Form | Literal[""] = ""
     prices: OwnPrices | None = None
