@@ -42,6 +42,14 @@ LINK = rq.File("image/png", "https://example.org/a.png")
 PAIR = asked(rq.Call("c", "f", "{}"), role="assistant")
 RAN = asked(rq.Call("c", "f", "{}", "provider", extra={"gemini": {}}), role="assistant")
 RAN_BEHIND = asked(rq.Call("c", "f", "{}"), rq.Call("s", "search", "{}", "provider"), role="assistant")
+SEARCHED = asked(
+    rq.Call("s", "search", "{}", "provider"),
+    rq.Result(
+        "s", "search", [rq.Json('[{"url":"https://example.org","encrypted_content":"c2VhbGVk"}]')], by="provider"
+    ),
+    role="assistant",
+)
+SDKS = {"aisdk", "uistream", "completions"}  # they carry state of all protocols, or one text
 REMINDED = asked(rq.Text("Tools changed."), role="system")
 THOUGHT = asked(rq.Reasoning("Hm."), rq.Text("Hi."), role="assistant")
 TALLY = asked(tools=[rq.Tool("f", schema=SEARCH)], choice=rq.ToolChoice("required"))
@@ -49,6 +57,9 @@ TALLY = asked(tools=[rq.Tool("f", schema=SEARCH)], choice=rq.ToolChoice("require
 ROWS: list[tuple[str, str, rq.Request, Any]] = [
     *((name, "cut-call", CUT, None) for name in requesting.WRITERS if name != "completions"),
     *((name, "order", RAN_BEHIND, None) for name in ("vscode", "responses", "anthropic", "gemini", "bedrock")),
+    *((name, "encrypted", SEARCHED, None) for name in requesting.WRITERS if name not in SDKS),
+    ("openai-chat", "empty", asked(rq.Reasoning("Hm."), role="assistant"), Chat(reasoning="")),
+    ("responses", "max-output", asked(settings=rq.Settings(max_output=8)), Responses(min_output=16)),
     ("vscode", "partial", answered(rq.Text("a"), partial=True), None),
     ("vscode", "usage", asked(usage=False), None),
     ("responses", "logprobs", asked(rq.Text("a", logprobs=[{"token": "a"}]), role="assistant"), None),

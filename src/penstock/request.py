@@ -202,6 +202,7 @@ class Settings(msgspec.Struct, omit_defaults=True):
     effort: str = ""  # none, minimal, low, medium, high, xhigh, max … as the protocols spell it
     budget: int | None = None  # reasoning tokens; 0 switches reasoning off
     thoughts: bool | None = None  # whether reasoning (or its summary) should be shown
+    thinking: str = ""  # the form in which the model takes effort and budget, once that is decided
     verbosity: str = ""
     tier: str = ""
     user: str = ""

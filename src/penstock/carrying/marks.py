@@ -13,7 +13,7 @@ CARRIERS: Final = {
     "result-file": "a file in a tool result is moved into a user message behind it",
     "assistant-file": "a file that the model made is moved into a user message behind it",
     "refusal": "that a text is a refusal is said in the text",
-    "provider-call": "a tool that another provider ran is told as a call with its result, which nobody runs again",
+    "provider-call": "a tool that another provider ran is told as a call with its result, less what is encrypted",
     "free-text": "a tool of free text is offered as a function of one string",
     "empty": "a user who says nothing says that in a mark",
     "mid-system": "a system message inside the conversation is said by the user, between two sealed marks",

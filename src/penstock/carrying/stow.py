@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock.carrying.ciphertext import without_ciphertext
 from penstock.carrying.marks import ALONE, ENDS, FAILED, FILE, MADE, RAN, REFUSED, SILENT, Holds, lasting
 
 if TYPE_CHECKING:
@@ -162,6 +163,8 @@ class _Stowing:
             rows = spread.rows()
             if spread.moved:
                 self._lose("order")
+            if spread.encrypted:
+                self._lose("encrypted")
             return rows
         return [message] if parts or not self._pictures else []
 
@@ -186,6 +189,7 @@ class _Spreading:
         self._own: list[rq.AnyPart] = []
         self._silent: list[rq.AnyPart] = []  # results for calls that have none
         self.moved = False  # whether such a call stood before anything else
+        self.encrypted = False  # whether a result held what only its provider can read
 
     def rows(self) -> list[rq.Message]:
         for part in self._message.parts:
@@ -225,12 +229,20 @@ class _Spreading:
 
     def _result(self, result: rq.Result) -> None:
         self._speak()
-        content: list[rq.ResultPart] = [
-            rq.Text(part.json) if type(part) is rq.Json and not self._json else part for part in result.content
-        ]
+        content = [self._readable(part) for part in result.content]
         result = replace(result, call=RAN + result.call, by="client", content=content, extra=None)
         self._rows.append(rq.Message("tool", [result, *self._silent]))
         self._silent = []
+
+    def _readable(self, part: rq.ResultPart) -> rq.ResultPart:
+        """A part of a result, without what only the provider that ran the tool can read."""
+        if type(part) is not rq.Json:
+            return part
+        text = without_ciphertext(part.json)
+        self.encrypted = self.encrypted or text is not part.json
+        if not self._json:
+            return rq.Text(text)
+        return part if text is part.json else replace(part, json=text)
 
 
 def _heard(part: rq.AnyPart) -> bool:

@@ -26,6 +26,7 @@ LOSSES: Losses = {
     "budget": "a budget of less than 1024 reasoning tokens is sent as 1024",
     "cache": "a cache point lasts for another time than was asked for: {}",
     "choice": "which tool to call is left out where there are no tools",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
     "cut-call": "a call that never became whole is left out",
     "detail": "how closely an image should be looked at is not said",
     "effort": "an effort without a word here is sent as the nearest: {}",
@@ -61,7 +62,6 @@ class Quirks(msgspec.Struct, frozen=True):
 
     max_output: int = 4096  # it must be said: what to say when nobody did
     mid_system: Literal["keep", "user"] = "keep"
-    effort: bool = True  # output_config.effort is understood; otherwise a budget is sent
     unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning that carries no signature
 
 

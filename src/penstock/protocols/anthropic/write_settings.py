@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.protocols.anthropic.request_tools import TIERS, read_format, read_metadata, read_output, read_thinking
-from penstock.writing import budget_inside, said
+from penstock.writing import said
 
 if TYPE_CHECKING:
     from penstock import request as rq
@@ -83,11 +83,7 @@ def _thought(draft: Blocks, asked: rq.Settings) -> Object | None:
         return {"type": "enabled", "budget_tokens": max(asked.budget, _LEAST), **display}
     if not asked.effort:
         return None if asked.thoughts is None else {"type": "adaptive", **({} if asked.thoughts else display)}
-    if draft.quirks.effort:
-        return {"type": "adaptive", **display}
-    limit = draft.quirks.max_output if asked.max_output is None else asked.max_output
-    budget = budget_inside(asked.effort, limit, _LEAST)
-    return {"type": "enabled", "budget_tokens": budget, **display} if budget else None
+    return {"type": "adaptive", **display}
 
 
 def _output(draft: Blocks, asked: rq.Settings, marks: Object, body: Object) -> None:
@@ -108,9 +104,6 @@ def _effort(draft: Blocks, asked: rq.Settings) -> str:
     if effort in _EFFORTS:
         effort = _EFFORTS[effort]
         draft.lose("effort", asked.effort)
-    elif effort and not draft.quirks.effort:
-        draft.lose("effort", asked.effort)
-        return ""
     return effort
 
 

@@ -45,7 +45,7 @@ class Writer(Blocks):
         config.update(own.get("toolConfig", {}))
         if config:
             body["toolConfig"] = config
-        write_settings(request.settings, marks, self, body)
+        write_settings(request.settings, marks, self, body, request.model)
         body.update({key: value for key, value in own.items() if key != "toolConfig"})
         add(body, marks.get("also"))
         return body

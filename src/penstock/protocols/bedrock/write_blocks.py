@@ -27,6 +27,7 @@ LOSSES: Losses = {
     "approval": "an approval is left out",
     "budget": "a budget of reasoning tokens, or whether to show them, is sent as the model's family can say it",
     "cache": "a cache point inside of a tool result, or on what is left out, is left out too",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
     "cut-call": "a call that never became whole is left out",
     "detail": "how closely an image should be looked at is not said",
     "document-name": "a document gets a name that is allowed, any other file none",
@@ -57,7 +58,8 @@ _STRANGE = re.compile(r"[^A-Za-z0-9()\[\]-]+")  # what a document's name may not
 class Quirks(msgspec.Struct, frozen=True):
     """What models behind this protocol differ in."""
 
-    thinking: Literal["thinking", "reasoning_config", "reasoningConfig", "reasoning_effort", ""] = "thinking"
+    # the additional field for reasoning settings; `auto`: the one of the model's maker
+    thinking: Literal["auto", "thinking", "reasoning_config", "reasoningConfig", "reasoning_effort", ""] = "auto"
     top_k: Literal["top_k", "inferenceConfig", ""] = "top_k"  # in which additional field it is said
     unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning of others without a signature: Claude refuses it
 

@@ -18,9 +18,13 @@ _UNSAID = (
 )  # fmt: skip
 _NEAREST = {"minimal": "low", "xhigh": "high", "max": "high"}
 _LEAST = 1024  # the smallest budget that is taken
+# Additional fields of families whose field is not Claude's, by what stands in the ids of their models.
+# https://docs.aws.amazon.com/nova/latest/nova2-userguide/extended-thinking.html
+# https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-openai.html
+_FIELDS = (("nova-", "reasoningConfig"), ("gpt-oss", "reasoning_effort"), ("deepseek.v", "reasoning_effort"))
 
 
-def write_settings(asked: rq.Settings, marks: Object, draft: Blocks, body: Object) -> None:
+def write_settings(asked: rq.Settings, marks: Object, draft: Blocks, body: Object, model: str) -> None:
     """Put the settings into a body."""
     for name in _UNSAID:
         if getattr(asked, name) not in (None, ""):
@@ -32,7 +36,7 @@ def write_settings(asked: rq.Settings, marks: Object, draft: Blocks, body: Objec
     config = {**{key: value for key, value in said.items() if value is not None}, **marks.get("config", {})}
     add(config, marks.get("unsaid"))
     made: Object = {
-        "inferenceConfig": config, "additionalModelRequestFields": _more(asked, marks.get("more", {}), draft),
+        "inferenceConfig": config, "additionalModelRequestFields": _more(asked, marks.get("more", {}), draft, model),
         "outputConfig": _output(asked.format, marks.get("output"), draft), "requestMetadata": asked.metadata,
         "serviceTier": marks.get("tier") or ({"type": asked.tier} if asked.tier else None),
     }  # fmt: skip
@@ -50,15 +54,17 @@ def _output(form: rq.Format | None, was: Object | None, draft: Blocks) -> Object
     return was or write_format(form)
 
 
-def _more(asked: rq.Settings, was: Object, draft: Blocks) -> Object:
+def _more(asked: rq.Settings, was: Object, draft: Blocks, model: str) -> Object:
     """The additional fields as they were said, or as this family of models says them."""
     wished = Wishes(asked.budget, asked.thoughts, asked.effort, asked.top_k)
     if wishes(was) == wished:
         return was
-    made = {key: value for key, value in was.items() if key not in (*THOUGHTS, "top_k", "reasoning_effort")}
+    made = {
+        key: value for key, value in was.items() if key not in (*THOUGHTS, "output_config", "top_k", "reasoning_effort")
+    }
     if asked.top_k is not None:
         made.update(_top_k(asked.top_k, draft))
-    made.update(_thinking(asked, draft))
+    made.update(_thinking(asked, _field(draft, model)))
     if wishes(made) != Wishes(asked.budget, asked.thoughts, asked.effort, wishes(made).top_k):
         draft.lose("effort" if asked.effort else "budget")
     return made
@@ -72,8 +78,14 @@ def _top_k(top_k: int, draft: Blocks) -> Object:
     return {"top_k": top_k} if word == "top_k" else {"inferenceConfig": {"topK": top_k}}
 
 
-def _thinking(asked: rq.Settings, draft: Blocks) -> Object:
-    key, budget, effort = draft.quirks.thinking, asked.budget, _NEAREST.get(asked.effort, asked.effort)
+def _field(draft: Blocks, model: str) -> str:
+    """The additional field that reasoning settings stand in."""
+    word = draft.quirks.thinking
+    return word if word != "auto" else next((field for part, field in _FIELDS if part in model), "thinking")
+
+
+def _thinking(asked: rq.Settings, key: str) -> Object:
+    budget, effort = asked.budget, _NEAREST.get(asked.effort, asked.effort)
     if (budget is None and not effort and asked.thoughts is None) or not key:
         return {}
     off = budget == 0 or effort == "none" or asked.thoughts is False
@@ -84,7 +96,15 @@ def _thinking(asked: rq.Settings, draft: Blocks) -> Object:
         return {key: {"type": "disabled"}}
     if key == "reasoningConfig":
         return {key: {"type": "enabled", "maxReasoningEffort": _NEAREST.get(word, word)}}
+    return _claude(asked, key, effort)
+
+
+def _claude(asked: rq.Settings, key: str, effort: str) -> Object:
+    """Claude's fields: adaptive with an effort, or a budget."""
+    budget = asked.budget
     if budget is None and not effort:
         return {key: {"type": "adaptive"}}
+    if budget is None and asked.thinking == "adaptive":
+        return {key: {"type": "adaptive"}, "output_config": {"effort": asked.effort}}
     budget = budget_inside(effort, asked.max_output, _LEAST) if budget is None else max(budget, _LEAST)
     return {key: {"type": "enabled", "budget_tokens": budget}} if budget else {}

@@ -18,6 +18,7 @@ LOSSES: Losses = {
     "auto": "that tools may be called is not said: it is the default",
     "cache": "a cache point is left out",
     "choice": "version 1 has no choice of tools: it is left out",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
     "cut-call": "a call that never became whole is left out",
     "effort": "an effort is sent as a budget of reasoning tokens",
     "empty": "an empty text, and a message without content, is left out",

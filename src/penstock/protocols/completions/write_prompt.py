@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import request as rq
+from penstock.carrying.ciphertext import without_ciphertext
 from penstock.protocols.completions.request import NAME
 from penstock.writing import Draft, Losses, salvage
 
@@ -63,7 +64,7 @@ class Prompt(Draft):
         return [part.text]
 
     def _json(self, part: rq.Json) -> list[str]:
-        return [part.json]
+        return [without_ciphertext(part.json)]
 
     def _call(self, call: rq.Call) -> list[str]:
         return [f"[calls {call.name}: {call.json or '{}'}]"]

@@ -27,6 +27,7 @@ LOSSES: Losses = {
     "traces": "a tool that ran and left nothing but traces is left out",
     "source": "a citation in an earlier answer is left out",
     "approval": "an approval is left out",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
     "cut-call": "a call that never became whole is left out",
     "file": "a file that only another provider has is told as a line of text: {}",
     "detail": "how closely an image should be looked at is not said",
@@ -63,7 +64,6 @@ class Quirks(msgspec.Struct, frozen=True):
     schemas: Literal["json", "subset"] = "json"  # whole JSON Schemas are understood, or only a subset of OpenAPI
     result_files: bool = True  # files may stand in function responses
     metadata: bool = True  # parts may carry metadata of whoever sends them
-    level: bool = True  # an effort is a thinking level; otherwise it is sent as a budget
     unsigned: str = ""  # what to send for a call whose signature nobody knows, where the API insists on one
 
 

@@ -40,7 +40,7 @@ def write_settings(asked: rq.Settings, own: Object, marks: Object, draft: PartWr
 def _thinking(asked: rq.Settings, marks: Object, draft: PartWriter) -> Object:
     made: Object = {} if asked.thoughts is None else {"includeThoughts": asked.thoughts}
     level = _NEAREST.get(asked.effort, asked.effort)
-    if level in LEVELS and draft.quirks.level:
+    if level in LEVELS:
         word = marks.get("level", "")
         made["thinkingLevel"] = word if word.lower() == level else level.upper()
         if level != asked.effort:

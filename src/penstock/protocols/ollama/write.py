@@ -22,6 +22,7 @@ LOSSES: Losses = {
     "approval": "an approval is left out",
     "cache": "a cache point is left out",
     "choice": "which tools may or must be called is left out",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
     "cut-call": "a call that never became whole is left out",
     "detail": "how closely an image should be looked at is not said",
     "effort": "an effort, or a budget of reasoning tokens, is sent as a wish to think",

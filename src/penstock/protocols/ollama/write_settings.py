@@ -60,7 +60,8 @@ def _think(asked: rq.Settings, was: list[Any], draft: Writer) -> bool | str | No
         if effort:
             draft.lose("effort")
         return False
+    levels = draft.quirks.levels or asked.thinking == "effort"
     word = _NEAREST.get(effort, effort) or effort_of(budget or 0)
-    if word != effort or not draft.quirks.levels:
+    if word != effort or not levels:
         draft.lose("effort")
-    return word if draft.quirks.levels else True
+    return word if levels else True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.jsontext import as_json
 from penstock.protocols.openai_chat.call_input import CallInput
+from penstock.protocols.openai_chat.google_state import read_extra
 
 if TYPE_CHECKING:
     from penstock.events import CallForm, Extra
@@ -58,6 +59,8 @@ class Calls:
         slot = self._find(call, name)
         if slot is None:
             slot = self._new(call)
+        elif call.extra_content:
+            self._sign(slot, call.extra_content)
         if name and not slot.name:
             slot.name = name
         self._grow(slot, text)
@@ -96,7 +99,7 @@ class Calls:
         number = len(self._slots)
         if self._slots:
             self._close_whole(self._slots[-1])
-        extra = {"openai-chat": {"extra_content": call.extra_content}} if call.extra_content else None
+        extra = read_extra(call.extra_content) if call.extra_content else None
         form: CallForm = "text" if call.custom else "json"
         slot = Slot((self._choice, number), call.id or f"call_{self._ledger.stem}_{self._choice}_{number}", form, extra)
         slot.twin = self._first.get(call.id) if call.id else None
@@ -104,6 +107,13 @@ class Calls:
         self._slots.append(slot)
         self._at[number if call.index is None else call.index] = slot
         return slot
+
+    def _sign(self, slot: Slot, content: dict[str, Any]) -> None:
+        """State that comes behind the first piece of a call."""
+        slot.extra = {**(slot.extra or {}), **(read_extra(content) or {})}
+        part = self._ledger.find(slot.key) if slot.opened else None
+        if part is not None:
+            part.extra = slot.extra
 
     def _close_whole(self, slot: Slot) -> None:
         """A call whose input is complete ends as soon as another begins, so that it can be delivered."""

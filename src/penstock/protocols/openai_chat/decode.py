@@ -16,6 +16,7 @@ from penstock.jsontext import loose
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.calls import Calls
 from penstock.protocols.openai_chat.errors import report
+from penstock.protocols.openai_chat.google_state import read_state, rest_of
 from penstock.protocols.openai_chat.usage import read_usage
 from penstock.protocols.openai_chat.voice import Voice
 
@@ -187,9 +188,16 @@ class ChatDecoder(Decoder):
         if delta is not None:
             voice.hear(delta, choice.logprobs)
             if delta.extra_content:
-                self._notes["extra_content"] = delta.extra_content
+                self._sign(voice, delta.extra_content)
         if choice.finish_reason or choice.content_filter_results or choice.error:
             self._close(voice, choice)
+
+    def _sign(self, voice: Voice, content: dict[str, Any]) -> None:
+        """State of the text that is open; of the whole answer where none is."""
+        state = read_state(content)
+        rest = rest_of(content) if state and voice.sign(state) else content
+        if rest:
+            self._notes["extra_content"] = rest
 
     def _close(self, voice: Voice, choice: wire.Choice) -> None:
         if choice.content_filter_results:

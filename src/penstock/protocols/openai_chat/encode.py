@@ -15,13 +15,16 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
 from penstock.protocols.openai_chat.errors import error_body
+from penstock.protocols.openai_chat.google_state import merged_content, write_state
 from penstock.protocols.openai_chat.losses import LOSSES
+from penstock.protocols.openai_chat.request_thoughts import write_details
 from penstock.protocols.openai_chat.slots import Slot, Texts, unsaid
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ class ChatEncoder(Encoder):
         self._unannounced: list[int] = []  # a heap: calls whose input has not begun, and some whose has
         self._texts = Texts()
         self._calls: dict[int, int] = {}
-        self._cited = 0
+        self._cited = self._thoughts = 0
         self._refused = False
         self._usage: dict[str, Any] | None = None
 
@@ -81,6 +84,7 @@ class ChatEncoder(Encoder):
 
     def _start(self, event: ev.Start) -> None:
         self._slots, self._calls, self._usage, self._cited, self._refused = {}, {}, None, 0, False
+        self._thoughts = 0
         self._texts = Texts()
         self._open_parts.clear()
         self._unannounced.clear()
@@ -145,7 +149,9 @@ class ChatEncoder(Encoder):
             self._texts.add(event.index, slot)
         if kind is ev.ReasoningStart:
             slot.head = next(iter(pick.rows(self._own(event.extra), "reasoning_details")), None)
-        elif event.extra:
+            slot.number, slot.state = self._thoughts, {"id": event.item} if event.item else {}
+            self._thoughts += 1
+        elif event.extra and not write_state(event.extra):
             self.lose("text-state")
 
     def _text(self, event: ev.TextDelta) -> None:
@@ -157,9 +163,8 @@ class ChatEncoder(Encoder):
         self._send(slot.choice, b'{"content":%b}' % _encode(event.text), logprobs=logprobs)
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
-        if event.extra:
-            self.lose("text-state")
         slot = self._slots.pop(event.index)
+        self._sign(slot, event.extra, "text-state")
         self._open_parts[slot.kind, slot.choice] -= 1
         self._texts.end(slot)
         for source in slot.cited:
@@ -186,10 +191,20 @@ class ChatEncoder(Encoder):
         details = pick.rows(self._own(event.extra), "reasoning_details")
         if details and slot.head is not None:
             details = unsaid(details, slot.head)
+        if not details and not self._own(event.extra):
+            details = write_details(event.extra, index=slot.number, **slot.state)
         if details:
             self._send(slot.choice, _encode({"reasoning_details": details}))
-        elif event.extra and not self._own(event.extra):
-            self.lose("opaque")
+        elif not self._own(event.extra):
+            self._sign(slot, event.extra, "opaque")
+
+    def _sign(self, slot: Slot, extra: Extra | None, loss: str) -> None:
+        """State that must be sent back: in its field where there is one for it."""
+        state = write_state(extra)
+        if state:
+            self._send(slot.choice, _encode(state))
+        elif extra:
+            self.lose(loss)
 
     def _call_start(self, event: ev.CallStart) -> None:
         if event.by == "provider":
@@ -202,7 +217,7 @@ class ChatEncoder(Encoder):
         """Not before there is input: a call without any would look complete, and may yet be cut."""
         if self._first_unannounced() < start.index:
             self.lose("order")
-        slot.call = self._calls.get(slot.choice, 0)
+        slot.call, slot.state = self._calls.get(slot.choice, 0), write_state(start.extra)
         slot.waiting = None
         self._calls[slot.choice] = slot.call + 1
         call: dict[str, Any] = {"index": slot.call, "id": start.id}
@@ -214,7 +229,7 @@ class ChatEncoder(Encoder):
             call.update(type="function", function={"name": start.name, "arguments": arguments})
         else:
             call.update(type="function", function={"name": start.name, "arguments": given})
-        call.update(self._own(start.extra))
+        call.update(merged_content(self._own(start.extra), write_state(start.extra)))
         self._send(slot.choice, b'{"tool_calls":[%b]}' % _encode(call))
 
     def _first_unannounced(self) -> int:
@@ -241,7 +256,10 @@ class ChatEncoder(Encoder):
             return
         slot = self._slots.pop(event.index, None)
         if slot is not None and slot.waiting is not None:
-            self._announce(slot, slot.waiting, event.json)
+            self._announce(slot, replace(slot.waiting, extra=event.extra or slot.waiting.extra), event.json)
+        elif slot is not None and slot.call >= 0 and write_state(event.extra) != slot.state:
+            late = {"index": slot.call, **write_state(event.extra)}
+            self._send(slot.choice, b'{"tool_calls":[%b]}' % _encode(late))
 
     def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         """Half an input shows that it is half, and the finish says why; one that was whole cannot be taken back."""

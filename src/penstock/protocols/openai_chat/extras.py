@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock import pick
 from penstock.jsontext import as_json
+from penstock.protocols.openai_chat.request_thoughts import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,10 @@ class Extras:
                 self._details.append(dict(one))
             else:
                 _grow(same, one)
-        return {NAME: {"reasoning_details": self._details}}
+        extra: Extra = {NAME: {"reasoning_details": self._details}}
+        for detail in self._details:
+            extra.update(state_of(detail))
+        return extra
 
     def forget(self) -> None:
         """The part that the details belonged to has ended."""

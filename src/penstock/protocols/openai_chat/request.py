@@ -13,6 +13,7 @@ from penstock import request as rq
 from penstock.carrying import restored
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.protocols.openai_chat.google_state import FIELD, read_state, rest_of
 from penstock.protocols.openai_chat.request_parts import cached, read_content
 from penstock.protocols.openai_chat.request_settings import MARKED, SETTINGS, read_settings, spelled
 from penstock.protocols.openai_chat.request_thoughts import NAME, read_thoughts
@@ -159,10 +160,25 @@ def _said(message: Object) -> rq.Message:
         parts.append(reading.inside(message, "function_call", _legacy_call))
     made = rq.Message("assistant", parts)
     _about(made, message, content)
+    if FIELD in message:
+        _signed(made)
     if "content" not in message:
         own = (made.extra or {}).get(NAME, {})
         made.extra = {NAME: {**own, "_": {**own.get("_", {}), "bare": True}}}
     return made
+
+
+def _signed(message: rq.Message) -> None:
+    """Give the last text of a message the state that stands beside its content."""
+    own = (message.extra or {}).get(NAME, {})
+    state = read_state(own.get(FIELD))
+    said = next((part for part in reversed(message.parts) if type(part) is rq.Text), None)
+    if not state or said is None:
+        return
+    said.extra = {**(said.extra or {}), **state}
+    rest_ = rest_of(own[FIELD])
+    left = {key: value for key, value in own.items() if key != FIELD}
+    message.extra = {NAME: {**left, **({FIELD: rest_} if rest_ else {}), "_": {**own.get("_", {}), "google": True}}}
 
 
 _CALL = frozenset({"id", "type", "function", "custom", "cache_control"})
@@ -197,11 +213,17 @@ def _read_call(call: Object) -> rq.Call:
 
 def _odd_call(made: rq.Call, call: Object, said: Object, field: str) -> None:
     made.cache = cached(call) or ""
+    unknown = rest(call, _CALL)
+    state = read_state(unknown.get(FIELD))
+    if state:
+        unknown = {**unknown, FIELD: rest_of(unknown[FIELD])}
     made.extra = keep(
-        NAME, {**rest(call, _CALL), **_if(function=rest(said, {"name", field}))}, untyped="type" not in call,
+        NAME, {**_if(**unknown), **_if(function=rest(said, {"name", field}))}, untyped="type" not in call,
         hint={"cache_control": call["cache_control"]} if made.cache else None, unnamed="id" not in call,
-        given=None if isinstance(said.get(field), str) else {"as": said.get(field)},
+        given=None if isinstance(said.get(field), str) else {"as": said.get(field)}, google=bool(state),
     )  # fmt: skip
+    if state:
+        made.extra = {**(made.extra or {}), **state}
 
 
 def _arguments(given: Any, field: str) -> str:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 SETTINGS = frozenset({
     "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "stop", "seed", "random_seed",
     "frequency_penalty", "presence_penalty", "n", "logprobs", "top_logprobs", "response_format", "parallel_tool_calls",
-    "reasoning_effort", "reasoning", "thinking", "enable_thinking", "verbosity", "service_tier", "user", "metadata",
-    "prompt_cache_key", "store",
+    "reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "verbosity", "service_tier",
+    "user", "metadata", "prompt_cache_key", "store",
 })  # fmt: skip
 _SCHEMA = frozenset({"name", "schema", "description", "strict"})
 # Known, and yet kept as they are: they say more than is read from them.
-MARKED = frozenset({"thinking", "enable_thinking"})
+MARKED = frozenset({"thinking", "enable_thinking", "thinking_budget"})
 
 # What is read as it stands: its name with us, and how.
 _SAID: dict[str, tuple[str, Callable[[Object, str], Any]]] = {
@@ -36,7 +36,7 @@ _SAID: dict[str, tuple[str, Callable[[Object, str], Any]]] = {
     "metadata": ("metadata", lambda body, key: reading.table(body, key) or None),
     "prompt_cache_key": ("cache_key", reading.text), "store": ("store", reading.flag),
 }  # fmt: skip
-_THINKING = frozenset({"reasoning_effort", "reasoning", "enable_thinking", "thinking"})
+_THINKING = frozenset({"reasoning_effort", "reasoning", "enable_thinking", "thinking", "thinking_budget"})
 
 
 def spelled(body: Object) -> Object:
@@ -86,7 +86,7 @@ def read_effort(body: Object) -> tuple[str, int | None, bool | None]:
             0 if off else reading.inside(body, "thinking", lambda one: reading.whole(one, "budget_tokens")),
             None,
         )
-    return effort, 0 if off else None, None
+    return effort, 0 if off else reading.whole(body, "thinking_budget"), None
 
 
 def read_reasoning(said: Object) -> tuple[str, int | None, bool | None]:

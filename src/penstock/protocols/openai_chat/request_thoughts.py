@@ -9,6 +9,7 @@ from penstock import request as rq
 from penstock.reading import keep, rest
 
 if TYPE_CHECKING:
+    from penstock.events import Extra
     from penstock.pick import Object
 
 NAME = "openai-chat"
@@ -30,6 +31,8 @@ def read_thoughts(message: Object) -> list[rq.Reasoning]:
     made = _detailed(message)
     if not made:
         return [rq.Reasoning(said, extra=keep(NAME, repeated, field=field if field == "reasoning" else ""))]
+    if said and len(made) == 1 and not made[0].text and made[0].form == "full":
+        made[0].text = said  # a detail that only signs what the field says
     # Fields beside the details mostly repeat them; what they say is only kept if it cannot be made from the details.
     marks = {"field": field, "said": said if said != "".join(part.text for part in made) else ""}
     own = (made[0].extra or {})[NAME]
@@ -79,14 +82,29 @@ def _grow(part: rq.Reasoning, detail: Object) -> None:
 
 def _state(part: rq.Reasoning, detail: Object) -> None:
     """State that belongs to another protocol, for when the request goes on to that one."""
+    part.extra = {**(part.extra or {}), **state_of(detail)}
+
+
+def state_of(detail: Object) -> Extra:
+    """The state in a detail, as the protocol keeps it whose state it is."""
     form = detail.get("format")
     if not isinstance(form, str) or form not in FORMATS:
-        return
+        return {}
     protocol, signed, sealed = FORMATS[form]
     found = {signed: detail.get("signature"), sealed: detail.get("data")}
     state = {name: value for name, value in found.items() if name and isinstance(value, str) and value}
-    if state:
-        part.extra = {**(part.extra or {}), protocol: state}
+    return {protocol: state} if state else {}
+
+
+def write_details(extra: Extra | None, **more: Any) -> list[Object]:
+    """State of another protocol as a detail: sealed, or the signature of words that stand in a field beside it."""
+    for form, (protocol, signed, sealed) in FORMATS.items():
+        own = (extra or {}).get(protocol, {})
+        if own.get(sealed):
+            return [{"type": "reasoning.encrypted", "data": own[sealed], "format": form, **more}]
+        if signed and own.get(signed):
+            return [{"type": "reasoning.text", "text": "", "signature": own[signed], "format": form, **more}]
+    return []
 
 
 def read_thinking(part: Object) -> rq.AnyPart:

@@ -12,7 +12,21 @@ if TYPE_CHECKING:
 class Slot:
     """An open part. `call` is a call's number once it is announced; `cited` waits for the end of a text."""
 
-    __slots__ = ("before", "call", "choice", "cited", "done", "head", "kind", "media", "pieces", "size", "waiting")
+    __slots__ = (
+        "before",
+        "call",
+        "choice",
+        "cited",
+        "done",
+        "head",
+        "kind",
+        "media",
+        "number",
+        "pieces",
+        "size",
+        "state",
+        "waiting",
+    )
 
     def __init__(self, kind: type[ev.Event], choice: int, waiting: ev.CallStart | None = None, media: str = "") -> None:
         self.kind = kind
@@ -22,6 +36,8 @@ class Slot:
         self.media = media
         self.pieces: list[str] = []
         self.size = 0
+        self.number = 0  # of a thought among the thoughts
+        self.state: dict[str, Any] = {}  # the field for state that was announced with a call; the id of a thought
         self.before = 0  # characters of the texts of its choice that had ended when it said its first words
         self.done = False
         self.cited: list[ev.Source] = []

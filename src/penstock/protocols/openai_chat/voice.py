@@ -133,6 +133,13 @@ class Voice:
         if self._part is not None:
             self.ledger.tell(self._part, text, logprobs if kind == "text" else None)
 
+    def sign(self, state: Extra) -> bool:
+        """Give the open text state that must be sent back with it; False where none is open."""
+        if self._part is None or self._kind != "text":
+            return False
+        self._part.extra = {**(self._part.extra or {}), **state}
+        return True
+
     def _silence(self) -> None:
         if self._part is not None:
             self.ledger.close((self.index, self._kind))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.growing_text import GrowingText, encode, grow
 from penstock.jsontext import decode_own, is_json
 from penstock.pick import as_object
+from penstock.protocols.openai_chat.google_state import FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +105,8 @@ def _call(calls: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
     if index not in calls:
         calls[index] = more
         return
+    if FIELD in more:
+        calls[index][FIELD] = more[FIELD]
     for kind, field in (("function", "arguments"), ("custom", "input")):
         if kind in more:
             grow(calls[index][kind], field, more[kind][field])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from penstock import request as rq
 from penstock.carrying import stowed
 from penstock.jsontext import as_json
+from penstock.protocols.openai_chat.google_state import merged_content, without_state, write_state
 from penstock.protocols.openai_chat.request_parts import cached
 from penstock.protocols.openai_chat.request_settings import MARKED
 from penstock.protocols.openai_chat.request_thoughts import NAME
 from penstock.protocols.openai_chat.write_parts import LACKS, LOSSES, Parts, Quirks
 from penstock.protocols.openai_chat.write_settings import write_settings
 from penstock.protocols.openai_chat.write_tools import write_choice, write_tools
-from penstock.writing import Draft, add
+from penstock.writing import Draft, add, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.pick import Object
 
 __all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
+_SILENT = frozenset({"role", "content", "name"})
 _RANKS: dict[type, int] = {rq.Reasoning: 0, rq.Call: 2}  # text and all else stand between them
 
 
@@ -80,7 +84,8 @@ class Writer(Parts):
         body: Object = {"role": "assistant"}
         said: list[rq.AnyPart] = []
         rank = 0
-        for part in message.parts:
+        state, parts = self._state(message)
+        for part in parts:
             kind = type(part)
             if kind is rq.Call:
                 self._call(part, body)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -95,11 +100,23 @@ class Writer(Parts):
         own, marks = self.own(message.extra)
         self._declined(said, body)
         self._content(said, marks, None, body)
-        body.update(own)
+        body.update(merged_content(own, state))
         if message.name:
             body["name"] = message.name
         self._about(body, marks, message.parts)
+        if not body.get("content") and body.keys() <= _SILENT and NAME not in (message.extra or ()):
+            self.lose("empty")  # what it said has no place here, and a message without content is refused
+            return
         made.append(body)
+
+    def _state(self, message: rq.Message) -> tuple[Object, list[rq.AnyPart]]:
+        """The field for a text's thought signature, where it may be sent, and the parts without it."""
+        if "google" not in split(message.extra, NAME)[1] and not self.quirks.signatures:
+            return {}, message.parts
+        found: Object = {}
+        for part in message.parts:
+            found = (write_state(part.extra) if type(part) is rq.Text else None) or found
+        return found, [_unsigned(part) if type(part) is rq.Text else part for part in message.parts]
 
     def _declined(self, said: list[rq.AnyPart], body: Object) -> None:
         """A refusal is a field where there is nothing else, or where it was one; else a part like the others."""
@@ -122,7 +139,10 @@ class Writer(Parts):
         said: Object = {"name": call.name, "input" if text else "arguments": call.json}
         made: Object = {"id": call.id, "type": kind, kind: said}
         if call.extra is not None:
-            own, marks = self.own(call.extra)
+            signed = "google" in split(call.extra, NAME)[1] or self.quirks.signatures
+            state = write_state(call.extra) if signed else {}
+            own, marks = self.own((_unsigned(call) if state else call).extra)
+            own = merged_content(own, state)
             if "legacy" in marks:
                 body["function_call"] = said
                 return
@@ -173,6 +193,11 @@ class Writer(Parts):
     roles: dict[str, Callable[[Any, rq.Message, list[Object]], None]] = {  # noqa: RUF012 — a table
         "system": _plain, "user": _plain, "assistant": _assistant, "tool": _tool,
     }  # fmt: skip
+
+
+def _unsigned(part: Any) -> Any:
+    """A part without its thought signature."""
+    return replace(part, extra=without_state(part.extra)) if write_state(part.extra) else part
 
 
 def _hinted(parts: Sequence[rq.Part], marks: Object) -> bool:

@@ -23,7 +23,9 @@ LOSSES: Losses = {
     "approval": "an approval is left out",
     "budget": "a budget of reasoning tokens is sent as an effort",
     "cache": "a cache point is left out",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
     "cut-call": "a call that never became whole is left out",
+    "empty": "an assistant's message of which nothing can be sent is left out",
     "file": "a file by its address is sent as a line of text with it",
     "file-id": "a file by another provider's id is sent by that id, which nobody else knows",
     "file-name": "the name of a file is left out",
@@ -58,7 +60,10 @@ class Quirks(msgspec.Struct, frozen=True):
     system: Literal["system", "developer", ""] = ""
     reasoning: Literal["reasoning_content", "reasoning", "thinking", ""] = "reasoning_content"
     details: bool = False  # signed reasoning of others may be sent in reasoning_details
-    effort: Literal["reasoning_effort", "reasoning", ""] = "reasoning_effort"
+    # the fields for reasoning settings: `reasoning` is OpenRouter's object, `thinking` an object with a type
+    # (DeepSeek, Z.ai, Moonshot), `enable_thinking` Qwen's switch and budget
+    effort: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking", ""] = "reasoning_effort"
+    signatures: bool = False  # Gemini's thought signatures of other protocols may be sent, in extra_content
     lists: bool = True  # what the model and its tools say may be a list of parts
     result_files: bool = False  # files may stand in tool results
     file_urls: bool = False  # documents may be sent by their address

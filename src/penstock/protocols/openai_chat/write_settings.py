@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.protocols.openai_chat.request_settings import MARKED, read_effort, read_format, read_reasoning
-from penstock.writing import effort_of, said
+from penstock.writing import budget_of, effort_of, said
 
 if TYPE_CHECKING:
     from penstock import request as rq
@@ -78,6 +78,9 @@ def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> 
     if word == "reasoning":
         _reasoning(asked, body)
         return
+    if word in _SWITCHES:
+        body.update(_SWITCHES[word](asked))
+        return
     if asked.thoughts is not None:
         draft.lose("setting", "thoughts")
     effort = asked.effort
@@ -88,6 +91,32 @@ def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> 
         body[word] = effort
     elif effort:
         draft.lose("setting", "effort")
+
+
+def _typed(asked: rq.Settings) -> Object:
+    """`thinking` says whether, `reasoning_effort` how hard where the model takes a word.
+
+    https://api-docs.deepseek.com/guides/thinking_mode, https://docs.z.ai/guides/capabilities/thinking-mode
+    """
+    if asked.budget == 0 or asked.effort == "none":
+        return {"thinking": {"type": "disabled"}}
+    if not asked.effort and asked.budget is None and not asked.thoughts:
+        return {}
+    made: Object = {"thinking": {"type": "enabled"}}
+    effort = asked.effort or (effort_of(asked.budget) if asked.budget is not None else "")
+    return {**made, "reasoning_effort": effort} if effort else made
+
+
+def _enabled(asked: rq.Settings) -> Object:
+    """https://www.alibabacloud.com/help/en/model-studio/deep-thinking"""
+    if asked.budget == 0 or asked.effort == "none":
+        return {"enable_thinking": False}
+    if asked.budget is None and not asked.effort:
+        return {"enable_thinking": True} if asked.thoughts else {}
+    return {"enable_thinking": True, "thinking_budget": asked.budget or budget_of(asked.effort)}
+
+
+_SWITCHES = {"thinking": _typed, "enable_thinking": _enabled}
 
 
 def _reasoning(asked: rq.Settings, body: Object) -> None:

@@ -24,8 +24,7 @@ TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultr
 _FORMS: dict[str, Object] = {"text": {"type": "text"}, "json": {"type": "json_object"}}
 _PLAIN = (
     ("temperature", "temperature"), ("top_p", "top_p"), ("parallel_tool_calls", "parallel_calls"), ("user", "user"),
-    ("prompt_cache_key", "cache_key"), ("store", "store"), ("max_output_tokens", "max_output"),
-    ("top_logprobs", "top_logprobs"),
+    ("prompt_cache_key", "cache_key"), ("store", "store"), ("top_logprobs", "top_logprobs"),
 )  # fmt: skip
 
 
@@ -88,14 +87,9 @@ class Writer(Items):
             value = getattr(asked, name)
             if value is not None and value != "":
                 body[key] = value
-        for key in MORE:
-            value = getattr(asked, key)
-            if value is None or value == []:
-                continue
-            if key in self.quirks.more or key in marks.get("more", ()):
-                body[key] = value[0] if key == "stop" and "stop" in marks and len(value) == 1 else value
-            else:
-                self.lose("setting", key)
+        if asked.max_output is not None:
+            body["max_output_tokens"] = self._limit(asked.max_output)
+        self._more(asked, marks, body)
         if asked.tier in TIERS or (asked.tier and self.native):
             body["service_tier"] = asked.tier
         if asked.metadata is not None:
@@ -106,6 +100,24 @@ class Writer(Items):
         }  # fmt: skip
         for name in (name for name, is_lost in lost.items() if is_lost):
             self.lose("setting", name)
+
+    def _more(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+        """Settings that only some providers have."""
+        for key in MORE:
+            value = getattr(asked, key)
+            if value is None or value == []:
+                continue
+            if key in self.quirks.more or key in marks.get("more", ()):
+                body[key] = value[0] if key == "stop" and "stop" in marks and len(value) == 1 else value
+            else:
+                self.lose("setting", key)
+
+    def _limit(self, asked: int) -> int:
+        """The output limit, raised where the provider would refuse it."""
+        least = self.quirks.min_output
+        if asked < least:
+            self.lose("max-output", f"{asked} is sent as {least}")
+        return max(asked, least)
 
     def _labels(self, metadata: Object) -> Object:
         """Metadata whose values are strings, as they must be here."""

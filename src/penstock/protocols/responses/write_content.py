@@ -22,6 +22,7 @@ LOSSES: Losses = {
     "approval": "an approval is left out",
     "budget": "a budget of reasoning tokens is sent as an effort",
     "cache": "a cache point is left out",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
     "cut-call": "a call that never became whole is left out",
     "file-name": "the name of an image is left out",
     "format": "a schema without a name is called `answer`",
@@ -42,6 +43,7 @@ LACKS: Losses = {  # what only some providers cannot, as their `Quirks` say
     "any-json": "an answer of any JSON cannot be asked for and is not",
     "effort": "an effort without a word here is sent as the nearest: {}",
     "form": "the words of reasoning are sent as its summary",
+    "max-output": "an output limit that is too low here is raised: {}",
 }
 HOLDS = Holds(NAME, failed=False, assistant_files=False)
 
@@ -55,6 +57,7 @@ class Quirks(msgspec.Struct, frozen=True):
     sealed: bool = False  # ask for reasoning that can be sent back without being stored
     cache: bool = False  # cache points are understood
     efforts: tuple[str, ...] = ()  # the efforts that there are, lowest first; none named: all
+    min_output: int = 0  # the lowest output limit that is taken
     any_json: bool = True  # an answer of any JSON can be asked for
     words: bool = True  # what was thought may stand in its item, beside the summary
     more: tuple[str, ...] = ()  # which of the settings that only some have: frequency_penalty, seed, stop …

@@ -31,6 +31,7 @@ LOSSES: Losses = {
     "approval": "an approval is left out",
     "choice": "only automatic and required are told: no tool, and one of several tools, cannot be asked for",
     "detail": "how closely an image should be looked at is not said",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
     "cut-call": "a call that never became whole is left out",
     "namespace": "the namespace of a tool is left out",
     "opaque": "state of another protocol is left out",
