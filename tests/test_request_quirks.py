@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.messages import convert, profile_of
+from penstock.messages import convert, convert_request, profile_of
 from penstock.protocols.anthropic.write import Quirks as Anthropic
 from penstock.protocols.bedrock.write import Quirks as Bedrock
 from penstock.protocols.openai_chat.write import Quirks as Chat
@@ -147,23 +148,14 @@ def test_system_messages_inside_that_the_user_must_say() -> None:
     assert (body["messages"][1], codes) == ({"role": "user", "content": said}, ["loss-mid-system"])
 
 
-def test_efforts_as_budgets() -> None:
-    request = asked(settings=rq.Settings(effort="high", max_output=64000))
-    body, codes = sent("anthropic", request, Anthropic(effort=False))
-    assert (body["thinking"], codes) == ({"type": "enabled", "budget_tokens": 24576}, ["loss-effort"])
-
-
 @pytest.mark.row("M7")
 @pytest.mark.parametrize(("limit", "budget"), [(64000, 24576), (4096, 3072), (2048, 1024), (2047, None), (100, None)])
 def test_an_effort_as_a_budget_leaves_room_to_answer(limit: int, budget: int | None) -> None:
     """Where the limit has none to spare there is no budget, and that is reported."""
     request = asked(settings=rq.Settings(effort="high", max_output=limit))
-    body, codes = sent("anthropic", request, Anthropic(effort=False))
-    assert (body.get("thinking", {}).get("budget_tokens"), body["max_tokens"], codes) == (
-        budget,
-        limit,
-        ["loss-effort"],
-    )
+    made = convert_request(replace(request, model="claude-sonnet-4-5"), "openai-chat", "anthropic")
+    found = made.body.get("thinking", {}).get("budget_tokens"), made.body["max_tokens"]
+    assert (found, [row.code for row in made.diagnostics]) == ((budget, limit), ["changed-effort"])
     body, codes = sent("bedrock", request, Bedrock())
     more = body.get("additionalModelRequestFields", {}).get("thinking", {})
     assert (more.get("budget_tokens"), codes) == (budget, ["loss-effort"])

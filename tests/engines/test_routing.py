@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from penstock.engines.breaker import CIRCUITS, Breakers, CircuitKey, Policy
 from penstock.engines.retrying import pause
-from penstock.errors import AuthError, InvalidRequest, NotFound, Overloaded, RateLimited, provider_error
+from penstock.errors import AuthError, InvalidRequest, NotFound, Overloaded, RateLimited, TooLarge, provider_error
 from penstock.events import Fault, Start
 from penstock.providers.registry import Retry
 from penstock.replay import play
-from penstock.request import Message, Request, Text
+from penstock.request import Message, Request, Settings, Text
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import asking, each_engine, events, quick, router, run, turn
+from tests.engines.asking import asking, each_engine, events, good, quick, router, run, turn
 
 if TYPE_CHECKING:
     from penstock.engines.record import Decision
@@ -140,6 +140,63 @@ def test_a_field_that_we_added_is_done_without_where_it_is_refused(engine: str) 
             assert (await turn(reply)).text
             assert ["stream_options" in seen.json for seen in up.seen] == [True, False]
             assert way.counts["retry", "field", "openai"] == 1
+
+    run(scene)
+
+
+@pytest.mark.finding("DEF-8")
+@pytest.mark.row("M6:refused")
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_conversation_that_is_refused_for_its_length_is_cut_and_sent_once_more(stream: bool) -> None:
+    no = Reply.refusing("openai-chat", 400, "maximum context length is 8 tokens", code="context_length_exceeded")
+    said = [Message("user" if n % 2 == 0 else "assistant", [Text(f"{n} " + "words " * 200)]) for n in range(21)]
+    request = replace(asking(stream=stream), messages=said)
+
+    async def scene() -> None:
+        async with Upstream(no, good("openai-chat", stream=stream)) as up:
+            way = router(up)
+            reply = await way.open(request, options=quick(), convert={"context_management": True})
+            assert (await turn(reply)).text
+            counts = [len(seen.json["messages"]) for seen in up.seen]
+            assert counts[0] == 21 > counts[1] >= 9
+            assert up.seen[1].json["messages"][-1] == up.seen[0].json["messages"][-1]
+            assert way.counts["retry", "context", "openai"] == 1
+            assert reply.cleared is not None
+            assert reply.cleared.turns == (21 - counts[1]) // 2
+            assert [row.code for row in reply.diagnostics] == ["context-dropped"]
+
+    run(scene)
+
+
+@pytest.mark.finding("DEF-8")
+def test_a_conversation_that_cannot_be_cut_or_may_not_be_is_refused() -> None:
+    no = Reply.refusing("openai-chat", 400, "maximum context length is 8 tokens", code="context_length_exceeded")
+
+    async def scene() -> None:
+        async with Upstream(no, no, no) as up:
+            way = router(up)
+            for allowed in (True, False):
+                with pytest.raises(TooLarge):
+                    await way.open(asking(), options=quick(), convert={"context_management": allowed})
+            assert len(up.seen) == 2
+
+    run(scene)
+
+
+@pytest.mark.finding("FID-17")
+def test_strict_refuses_what_changes_the_result_and_the_next_provider_is_asked() -> None:
+    settings = Settings(logprobs=True, seed=3, user="u")
+    request = replace(asking("anthropic"), settings=settings)
+
+    async def scene() -> None:
+        async with Upstream(GOOD) as up:
+            with pytest.raises(InvalidRequest, match=r"anthropic cannot carry.*: seed, logprobs") as caught:
+                await router(up).open(request, options=quick(), convert={"strict": True})
+            assert (caught.value.status, caught.value.code, up.seen) == (400, "unsupported_parameter", [])
+            way = router(up, fallbacks={"anthropic/claude-sonnet-4-5": ["openai/gpt-4o"]})
+            reply = await way.open(request, options=quick(), convert={"strict": True})
+            assert (await turn(reply)).text
+            assert up.seen[0].json["logprobs"] is True
 
     run(scene)
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from penstock import events as ev
+from penstock.gateway.config import Features
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, post, read, told
 from tests.gateway.running import gateway
@@ -205,3 +206,38 @@ def test_the_header_is_of_who_answers_and_comes_with_the_first_sign_of_life() ->
         answer = post(running.url + path, json=body)
     assert answer.content.startswith(b":")
     assert "logprobs" in answer.headers[HEADER]
+
+
+@pytest.mark.finding("FID-17")
+@BOTH
+def test_strict_refuses_what_changes_the_result(both: tuple[Running, Upstream], stream: bool) -> None:
+    running, up = both
+    path, body = asked("openai-chat", "anthropic/m", stream=stream, logprobs=True, seed=3, user="u")
+    before = len(up.seen)
+    assert post(running.url + path, json=body).status_code == 200
+    assert len(up.seen) == before + 1
+    answer = post(running.url + path, json=body, headers={"x-penstock-strict": "true"})
+    assert answer.status_code == 400
+    assert "seed, logprobs" in answer.json()["error"]["message"]
+    assert len(up.seen) == before + 1
+    answer = post(running.url + path, json=body, headers={"x-penstock-strict": "perhaps"})
+    assert (answer.status_code, "expected true or false" in answer.text) == (400, True)
+
+
+@pytest.mark.finding("FID-17")
+def test_strict_by_configuration_can_be_switched_off_for_a_request() -> None:
+    with gateway(spoken, features=Features(strict=True)) as (running, _):
+        path, body = asked("openai-chat", "anthropic/m", stream=False, logprobs=True)
+        assert post(running.url + path, json=body).status_code == 400
+        assert post(running.url + path, json=body, headers={"x-penstock-strict": "false"}).status_code == 200
+
+
+@pytest.mark.finding("FID-8")
+@pytest.mark.row("M8:header")
+@BOTH
+def test_a_setting_that_was_changed_is_in_the_header(both: tuple[Running, Upstream], stream: bool) -> None:
+    running, up = both
+    path, body = asked("openai-chat", "anthropic/claude-sonnet-4-5", stream=stream, reasoning_effort="high")
+    answer = post(running.url + path, json={**body, "max_tokens": 30_000})
+    assert answer.headers[HEADER] == "effort"
+    assert up.seen[-1].json["thinking"]["budget_tokens"] == 24576

@@ -141,7 +141,7 @@ def long_talk(rounds: int = 12, size: int = 8000) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = [{"role": 1, "content": [{"value": "Read all gauges."}]}]
     for number in range(rounds):
         call = {"callId": f"gw-c{number}", "name": "read_gauge", "input": {}}
-        result = {"callId": f"gw-c{number}", "content": [{"value": "x" * size}]}
+        result = {"callId": f"gw-c{number}", "content": [{"value": "three feet " * (size // 11)}]}
         made += [{"role": 2, "content": [call]}, {"role": 1, "content": [result]}]
     return made
 

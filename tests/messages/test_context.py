@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
-from penstock.messages.context import CLEARED, manage_context, rough
+from penstock.messages.context import CLEARED, Cleared, manage_context, rough
 from penstock.messages.pairing import pair
+from penstock.tokens import HybridTokenEstimator
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, result, shape, tool, user
 
 
@@ -27,6 +30,18 @@ def cleared(request: rq.Request) -> list[int]:
     ]  # fmt: skip
 
 
+def talk(turns: int, size: int = 4000) -> rq.Request:
+    """A conversation of plain words: a system prompt, turns of question and answer, and one more question."""
+    said = [message for n in range(turns) for message in (user(f"{n} " + "q" * size), assistant(f"{n} " + "a" * size))]
+    return ask(rq.Message("system", [rq.Text("Be brief.")]), *said, user("and now?"))
+
+
+def cut(request: rq.Request, limit: int, **more: Any) -> tuple[rq.Request, list[str]]:
+    """The request as it is after a provider refused it, and what was said."""
+    notes = Diagnostics()
+    return manage_context(request, notes, limit=limit, refused=True, **more), codes(notes)
+
+
 @pytest.mark.row("M6")
 def test_far_from_the_limit_nothing_happens() -> None:
     request = rounds(10)
@@ -35,19 +50,17 @@ def test_far_from_the_limit_nothing_happens() -> None:
     assert codes(notes) == []
 
 
-@pytest.mark.row("M6")
+@pytest.mark.row("M6:results")
 def test_old_results_go_and_the_last_rounds_stay() -> None:
     request = rounds(10)
-    notes = Diagnostics()
-    made = manage_context(request, notes, limit=2000)
+    made, said = cut(request, limit=2000)
     assert cleared(made) == [2, 4, 6, 8, 10, 12, 14]
-    assert shape(made) == shape(request)
-    assert codes(notes) == ["context-cleared"]
+    assert (shape(made), said) == (shape(request), ["context-cleared"])
 
 
 @pytest.mark.row("M6")
 def test_no_more_goes_than_must() -> None:
-    made = manage_context(rounds(10, size=4000, thought=40), Diagnostics(), limit=11_000)
+    made, _ = cut(rounds(10, size=4000, thought=40), limit=11_000)
     assert cleared(made) == [2, 4, 6, 8, 10]
 
 
@@ -61,17 +74,74 @@ def test_thinking_of_turns_that_are_over_goes_before_results() -> None:
         assistant(rq.Reasoning("t" * 400), call("z")),
         tool(result("z")),
     )
-    made = manage_context(request, Diagnostics(), limit=2900)
+    made, _ = cut(request, limit=2900)
     assert shape(made)[1:6:2] == [f"assistant call:c{n}" for n in range(3)]
     assert shape(made)[-2] == "assistant reasoning call:z"
     assert cleared(made) == []
 
 
-def test_it_says_when_there_is_nothing_to_clear() -> None:
+@pytest.mark.finding("DEF-8")
+@pytest.mark.row("M6:turns")
+def test_whole_turns_go_where_there_is_nothing_to_clear() -> None:
+    """The oldest first; never the system prompt and the last user turn; about 60% of the limit stays."""
+    request = talk(150)
+    reports: list[Cleared] = []
+    made, said = cut(request, limit=100_000, report=reports.append)
+    kept = made.messages[1:-1]
+    assert (made.messages[0], made.messages[-1]) == (request.messages[0], request.messages[-1])
+    assert kept == request.messages[-1 - len(kept) : -1]
+    assert kept[0].role == "user"
+    assert said == ["context-dropped"]
+    assert 50_000 <= sum(map(rough, made.messages)) <= 70_000
+    assert reports == [Cleared(sum(map(rough, request.messages)), reports[0].after, 150 - len(kept) // 2)]
+
+
+@pytest.mark.finding("DEF-8")
+def test_results_and_thinking_go_before_turns() -> None:
+    request = ask(*talk(2).messages[:-1], *rounds(14, size=4000, thought=10).messages, user("and now?"))
+    made, said = cut(request, limit=20_000)
+    assert (len(made.messages), said) == (len(request.messages), ["context-cleared"])
+    made, said = cut(request, limit=8_000)
+    assert said == ["context-cleared", "context-dropped"]
+
+
+@pytest.mark.finding("DEF-8")
+def test_a_conversation_that_grows_is_cut_at_the_same_place_for_a_while() -> None:
+    """Otherwise no request would have the beginning of the one before it, and nothing would be cached."""
+    starts = [cut(talk(turns), limit=100_000)[0].messages[1].parts for turns in range(56, 64)]
+    assert all(start == starts[0] for start in starts)
+
+
+@pytest.mark.finding("DEF-8")
+@pytest.mark.row("M6:estimate")
+def test_by_estimate_it_acts_only_if_the_lower_bound_is_over_the_limit() -> None:
+    request = ask(
+        *[message for n in range(40) for message in (user(f"{n} " + "word " * 500), assistant("ok"))], user("?")
+    )
+    bound = HybridTokenEstimator(prompts=0).estimate_conversation(request)
+    assert manage_context(request, Diagnostics(), limit=bound.low) is request
     notes = Diagnostics()
+    made = manage_context(request, notes, limit=bound.low - 1)
+    assert len(made.messages) < len(request.messages)
+    assert codes(notes) == ["context-dropped"]
+
+
+@pytest.mark.finding("DEF-8")
+@pytest.mark.row("M6:never")
+def test_a_call_and_its_result_go_together() -> None:
+    """Also where a user speaks between them, as in a request that nobody has mended."""
+    apart = [user("a" * 4000), assistant(call("c")), user("b" * 4000), tool(result("c", "r" * 4000)), assistant("ok")]
+    made, _ = cut(ask(*apart, user("and now?")), limit=1000)
+    assert shape(made) == ["user text"]
+    made, _ = cut(ask(user("a" * 4000), assistant(call("c")), user("b"), tool(result("c"))), limit=500)
+    assert "assistant call:c" in shape(made)
+
+
+def test_it_says_when_there_is_nothing_to_clear() -> None:
     request = ask(user("x" * 4000))
-    assert manage_context(request, notes, limit=100) is request
-    assert codes(notes) == ["context-full"]
+    made, said = cut(request, limit=100)
+    assert made is request
+    assert said == ["context-full"]
 
 
 def test_each_message_is_counted_once_and_once_more_if_it_changed() -> None:
@@ -82,7 +152,7 @@ def test_each_message_is_counted_once_and_once_more_if_it_changed() -> None:
         return rough(message)
 
     request = rounds(200)
-    made = manage_context(request, Diagnostics(), limit=30_000, count=count)
+    made = manage_context(request, Diagnostics(), limit=30_000, count=count, refused=True)
     changed = sum(new is not old for new, old in zip(made.messages, request.messages, strict=True))
     assert len(asked) == len(request.messages) + changed
 
@@ -91,10 +161,10 @@ def test_each_message_is_counted_once_and_once_more_if_it_changed() -> None:
 def test_pairs_stay_pairs(request_: rq.Request, limit: int, keep: int) -> None:
     request = pair(request_, Diagnostics())
     before = plain(request)
-    made = manage_context(request, Diagnostics(), limit=limit, keep=keep)
+    made = manage_context(request, Diagnostics(), limit=limit, keep=keep, refused=True)
     assert plain(request) == before
     assert pair(made, Diagnostics()) is made
-    again = manage_context(made, Diagnostics(), limit=limit, keep=keep)
+    again = manage_context(made, Diagnostics(), limit=limit, keep=keep, refused=True)
     assert sum(map(rough, again.messages)) <= sum(map(rough, made.messages)) <= sum(map(rough, request.messages)) + 60
 
 

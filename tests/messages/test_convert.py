@@ -19,6 +19,7 @@ from penstock.messages.convert import Converted, convert, reader, writer
 from penstock.messages.mapping import NINE
 from penstock.messages.profile import PROFILES, profile_of
 from penstock.messages.state import remember
+from penstock.protocols.responses.write import Quirks as ResponsesQuirks
 from penstock.stage import Pipe
 from penstock.stores import MemoryStore
 from tests.conversations import requests
@@ -27,6 +28,7 @@ from tests.messages.making import REQUESTS
 from tests.messages.test_pairing import lawful
 from tests.requesting import WRITERS, recorded_or_skip, write
 
+WORDS = "one of many words " * 220
 TARGETS = [name for name in WRITERS if name != "vscode"]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -204,7 +206,7 @@ def test_another_model() -> None:
     assert convert(HELLO, "openai-chat", "anthropic", model="other").body["model"] == "other"
 
 
-@pytest.mark.row("M6")
+@pytest.mark.row("M6:caching")
 def test_prompt_caching() -> None:
     made = convert(HELLO, "openai-chat", "anthropic", prompt_caching=True)
     assert json.dumps(made.body).count("cache_control") == 2
@@ -218,11 +220,11 @@ def test_context_management() -> None:
         call = {"id": f"c{number}", "type": "function", "function": {"name": "t", "arguments": "{}"}}
         talk += [
             {"role": "assistant", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"c{number}", "content": "r" * 4000},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": WORDS},
         ]
     body = {"model": "m", "messages": talk}
-    made = convert(body, "openai-chat", "anthropic", context_management=True, max_input=6000)
-    assert 0 < json.dumps(made.body).count("r" * 4000) < 8
+    made = convert(body, "openai-chat", "anthropic", context_management=True, max_input=4000)
+    assert 0 < json.dumps(made.body).count(WORDS) < 8
     assert "context-cleared" in codes(made)
     assert codes(convert(body, "openai-chat", "anthropic", context_management=True)) == ["context-unknown"]
 
@@ -242,9 +244,14 @@ def test_provider_options_pass_through_untouched() -> None:
 def test_the_output_limit() -> None:
     assert convert(HELLO, "openai-chat", "anthropic", max_output=10_000).body["max_tokens"] == 5000
     assert convert({**HELLO, "max_tokens": 7}, "openai-chat", "anthropic", max_output=10_000).body["max_tokens"] == 7
+
+
+@pytest.mark.finding("FID-8")
+def test_a_low_output_limit_is_raised_only_where_the_vendor_refuses_it() -> None:
     made = convert({**HELLO, "max_tokens": 7}, "openai-chat", "responses")
-    assert made.body["max_output_tokens"] == 16
-    assert codes(made) == ["output-limit"]
+    assert (made.body["max_output_tokens"], codes(made)) == (7, [])
+    made = convert({**HELLO, "max_tokens": 7}, "openai-chat", "responses", quirks=ResponsesQuirks(min_output=16))
+    assert (made.body["max_output_tokens"], [row.code for row in made.diagnostics]) == (16, ["loss-max-output"])
 
 
 @pytest.mark.row("R3")

@@ -121,6 +121,8 @@ class Client:
         convert = said.copy()
         convert["prompt_caching"] = bool(given.pop("prompt_caching", False))
         convert["context_management"] = bool(given.pop("context_management", False))
+        if given.pop("strict", False):
+            convert["strict"] = True
         if self._store is not None:
             convert["store"], convert["tenant"] = self._store, self._tenant
         request = replace(read_asked(model, protocol, key, content, given), stream=stream)

@@ -81,7 +81,7 @@ class Stream:
         finally:
             await self.aclose()
             if book is not None and self._store is not None and book.turns and reply.end is not None:
-                remember(book.turns[0], self._store, self._tenant)
+                remember(book.turns[0], self._store, self._tenant, origin=reply.provider)
 
     async def __aiter__(self) -> AsyncIterator[AnyEvent]:
         async for batch in self.batches():

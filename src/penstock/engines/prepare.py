@@ -93,7 +93,7 @@ def plan(
     facts = facts_of(row, model)
     given: ConvertOptions = {
         "max_output": facts.max_output or None, "max_input": facts.max_input or facts.context or None,
-        "profile": profile(row, endpoint.protocol),
+        "profile": profile(row, endpoint.protocol), "thinking": facts.thinking,
     }  # fmt: skip
     return Plan(job=job, why=why, given=given)
 
@@ -118,7 +118,7 @@ def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOption
 def _converted(job: Job, request: Request, asked: Request, plan: Plan, source: str, convert: ConvertOptions) -> None:
     """Fill in the body that says what is asked, and what could not be said in it."""
     row, endpoint = job.provider, job.endpoint
-    given: ConvertOptions = {**plan.given, **convert, "profile": plan.given.get("profile")}
+    given: ConvertOptions = {**plan.given, **convert, "profile": plan.given.get("profile"), "strict": False}
     made = convert_request(asked, source, endpoint.protocol, **given)
     found = made.diagnostics
     worded = bool(found) and any(row.code == ANY_JSON for row in found)
@@ -129,7 +129,8 @@ def _converted(job: Job, request: Request, asked: Request, plan: Plan, source: s
     job.diagnostics, job.cleared = [*made.diagnostics, *dropped], made.cleared
     job.shaping = made.restore.stages()
     if job.diagnostics or worded:
-        substitutes.fill(job, request, ["any-json"] if worded else ())
+        strict = convert.get("strict", False)
+        substitutes.fill(job, request, ["any-json"] if worded else (), strict=strict)
 
 
 def outline(
@@ -218,7 +219,7 @@ def _profile(row: Provider, protocol: str) -> Profile:
         quirks = msgspec.convert(own, shape) if own and shape is not None else base.quirks
     except msgspec.ValidationError as error:
         raise InputError(f"provider {row.name!r}: {error}") from None
-    return replace(base, **{**said, "provider": row.name, "quirks": quirks})
+    return replace(base, **{**said, "provider": row.name, "options": row.names, "quirks": quirks})
 
 
 @cache

@@ -28,7 +28,7 @@ from penstock.engines.retrying import Wait, elsewhere, passing, pause
 from penstock.engines.signing import Signing
 from penstock.engines.state_loading import load_state
 from penstock.engines.surroundings import Changes, live
-from penstock.errors import InputError, InvalidRequest, ProviderError, provider_error
+from penstock.errors import InputError, InvalidRequest, ProviderError, TooLarge, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Router:
 
     # ── what is asked ─────────────────────────────────────────────────────────────────────────────
 
-    async def open(
+    async def open(  # noqa: C901 — the steps of one try, in order
         self, request: Request, operation: str = "chat", *, source: str = "openai-chat", engine: str = "",
         options: RequestOptions | None = None, convert: ConvertOptions | None = None, watch: Watch | None = None,
         run: Run | None = None, files: RequestFiles | None = None,
@@ -101,36 +101,54 @@ class Router:
         """
         given = await load_state(request, source, convert or {}, run)
 
+        async def prepared(asked: Request, plan: Plan, options: ConvertOptions) -> Job:
+            if run is None:
+                return prepare(asked, plan, source=source, convert=options)
+            job: Job = await run(lambda: prepare(asked, plan, source=source, convert=options))
+            return job
+
         async def once(target: Target, record: Record, left: float) -> Reply:
             known = self.missing.known(target, operation) and self.missing.substitute(target, operation)
             plan = self._plan(target, known or operation, options, left, stream=request.stream)
             asked = request if files is None else await files.filled(request, plan)
-            if run is None:
-                job = prepare(asked, plan, source=source, convert=given)
-            else:
-                job = await run(lambda: prepare(asked, plan, source=source, convert=given))
+            job = await prepared(asked, plan, given)
             if files is not None:
                 files.report(job)
             if plan.why:
                 self._note(record, "operation", job.operation, plan.why, target)
             elif known:
                 self._note(record, "operation", known, f"{target.provider.name} has no {operation}", target)
-            if watch is not None:
-                watch.chosen(job)
-            self._sign(job, plan)
-            used = self._engine(job, record, engine, plan)
             try:
-                answer = await self._ask(used, job, record, target)
+                return await self._reply(job, plan, target, record, engine, watch)
+            except TooLarge as error:
+                if not given.get("context_management") or job.cleared is not None:
+                    raise
+                job = await prepared(asked, plan, {**given, "overflow": True})
+                if job.cleared is None:
+                    raise
+                why = f"shortened from about {job.cleared.before} to {job.cleared.after} tokens: {error}"
+                self._note(record, "retry", "context", why, target)
             except ProviderError as error:
                 if known or not self._learn(error, target, job.operation, record):
                     raise
                 return await self._without_endpoint(error, target, job.operation, lambda: once(target, record, left))
-            reply = Reply(answer, job, record, used.name)
-            await reply.begin()
-            self._note(record, "open", used.name, f"{used.name} is answering, status {reply.status}", target, used.name)
-            return reply
+            return await self._reply(job, plan, target, record, engine, watch)
 
         return await self._any(request.model, options, once, watch)
+
+    async def _reply(
+        self, job: Job, plan: Plan, target: Target, record: Record, engine: str, watch: Watch | None
+    ) -> Reply:
+        """The reply to one job, once it has begun."""
+        if watch is not None:
+            watch.chosen(job)
+        self._sign(job, plan)
+        used = self._engine(job, record, engine, plan)
+        answer = await self._ask(used, job, record, target)
+        reply = Reply(answer, job, record, used.name)
+        await reply.begin()
+        self._note(record, "open", used.name, f"{used.name} is answering, status {reply.status}", target, used.name)
+        return reply
 
     async def _ask(self, used: Engine, job: Job, record: Record, target: Target) -> Source:
         """The answer of an engine; a field of our own adding that the provider refuses is left out."""

@@ -15,43 +15,24 @@ from penstock.diagnostics import Diagnostic
 from penstock.errors import provider_error
 from penstock.events import Fault
 from penstock.messages.context import rough
+from penstock.messages.lost_settings import LOSS, REFUSED, changed_meaning, lost
 from penstock.shaping.stops import Stops
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from penstock.engines.job import Job
     from penstock.errors import ProviderError
 
+__all__ = ["LOSS", "REFUSED", "fill", "lost", "several", "worded"]
 UNSUPPORTED = "unsupported_parameter"  # the code of a no that is this provider's own
-LOSS, REFUSED, PROMPTS = "loss-", "refused-field", "several-prompts"
+PROMPTS = "several-prompts"
 LISTED = frozenset({"completions", "fim"})  # operations whose prompt may be a list
 SUBSTITUTES: dict[str, str] = {
     "stop": "stop sequences are not sent: the answer is cut where one begins, and its provider let go",
     "any-json": "an answer of any JSON is asked for in a system message",
 }
 JSON = "Answer with one valid JSON object and nothing else: no other words before or after it, and no code fence."
-# Fields of bodies that are refused, by the names of the settings they say.
-FIELDS = {
-    "n": "choices", "parallel_tool_calls": "parallel_calls", "service_tier": "tier", "stop_sequences": "stop",
-    "stopSequences": "stop",
-}  # fmt: skip
-# What a setting says that might as well not be said: leaving it out loses nothing.
-PLAIN: dict[str, tuple[object, ...]] = {
-    "choices": (1,), "logprobs": (False,), "top_logprobs": (0,), "frequency_penalty": (0,), "presence_penalty": (0,),
-    "parallel_calls": (True,), "tier": ("auto", "default"),
-}  # fmt: skip
-
-
-def lost(rows: Iterable[Diagnostic], asked: rq.Settings) -> tuple[str, ...]:
-    """Names of what was asked for and not carried, each once."""
-    found: dict[str, None] = {}
-    for row in rows:
-        if row.code.startswith(LOSS) or row.code == REFUSED:
-            name = FIELDS.get(row.name, row.name) or row.code.removeprefix(LOSS)
-            if getattr(asked, name, None) not in PLAIN.get(name, ()):
-                found[name] = None
-    return tuple(found)
 
 
 def worded(request: rq.Request) -> rq.Request:
@@ -63,7 +44,7 @@ def worded(request: rq.Request) -> rq.Request:
     return replace(request, messages=messages, settings=settings)
 
 
-def fill(job: Job, request: rq.Request, carried: Sequence[str] = ()) -> None:
+def fill(job: Job, request: rq.Request, carried: Sequence[str] = (), *, strict: bool = False) -> None:
     """Put what stands in for lost settings into a job, and say what is left; or refuse it."""
     names = [name for name in lost(job.diagnostics, request.settings) if name not in carried]
     if "choices" in names:
@@ -75,10 +56,20 @@ def fill(job: Job, request: rq.Request, carried: Sequence[str] = ()) -> None:
         carried = [*carried, "stop"]
         job.shaping = (*job.shaping, Stops(request.settings.stop, lambda: sum(map(rough, request.messages))))
     job.losses = tuple(names)
+    if strict:
+        _refuse_losses(job, [name for name in changed_meaning(job.diagnostics, request.settings) if name in names])
     if carried:
         rows = [row for row in job.diagnostics if (row.name or row.code.removeprefix(LOSS)) not in carried]
         told = [Diagnostic(f"carried-{name}", SUBSTITUTES[name], job.provider.name) for name in carried]
         job.diagnostics = [*rows, *told]
+
+
+def _refuse_losses(job: Job, names: Sequence[str]) -> None:
+    """No to a request whose answer would mean something else, for callers who are strict about it."""
+    if names:
+        why = f"{job.provider.name} cannot carry what changes the result: {', '.join(names)}"
+        fault = Fault("invalid", f"{why}; leave it out, or switch strict off", status=400, code=UNSUPPORTED)
+        raise provider_error(fault, provider=job.provider.name, model=job.model)
 
 
 def several(job: Job, why: str) -> ProviderError:

@@ -130,6 +130,7 @@ class Features(_Table, frozen=True):
 
     prompt_caching: bool = False
     context_management: bool = False
+    strict: bool = False  # a setting that changes the result and cannot be carried is refused with 400
     estimates: bool = True  # a sample of turns is estimated afterwards, to learn how far off that is
     max_input: Policy = "reserve-output"  # how long a prompt may be, as lists of models say it
     assumed_context: int = 128_000  # of models whose window is unknown, for editors that need a number

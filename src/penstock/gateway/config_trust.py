@@ -45,9 +45,8 @@ HARMLESS: frozenset[tuple[str, ...]] = frozenset(
         "serve.websocket_total", "serve.websocket_age",
         "limits.requests", "limits.tokens", "limits.concurrent", "limits.day_requests", "limits.day_tokens",
         "limits.day_cost",
-        "features.prompt_caching", "features.context_management", "features.estimates",
-        "features.max_input", "features.assumed_context", "log.blocked", "log.level",
-        "log.form",
+        "features.prompt_caching", "features.context_management", "features.strict", "features.estimates",
+        "features.max_input", "features.assumed_context", "log.blocked", "log.level", "log.form",
     )
 )  # fmt: skip
 

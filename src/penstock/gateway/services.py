@@ -71,6 +71,7 @@ DEFAULT = "default"  # the alias for requests that name no model
 SHORT = 8  # letters: a value of fewer, in a variable whose name tells of a secret, would be found everywhere
 RETRY_WAIT = 60.0  # seconds that all pauses before retries of a request may take, where the configuration says nothing
 _KNOWN = 1000  # clients whose headers are remembered
+STRICT = "x-penstock-strict"  # the header that asks to refuse what cannot be carried
 
 
 class Services:
@@ -208,6 +209,8 @@ class Services:
         """The answer, once it has begun. `watch` is told what goes on before that."""
         caller: Caller = visit.caller
         convert: ConvertOptions = {**self._convert, "tenant": caller.tenant}
+        if self._strict(visit):
+            convert["strict"] = True
         source = asked.source or asked.protocol
         return await self.router.open(
             asked.request, asked.operation, source=source, convert=convert, options=self.options(visit),
@@ -224,6 +227,15 @@ class Services:
         if not self.config.fetch.streams or asked.protocol != "vscode":
             return None
         return RemoteFiles(Fetcher(self.fetch_limits), self.fetch_limits.files)
+
+    def _strict(self, visit: Visit) -> bool:
+        """Whether a loss that changes the result is refused: by a header of the request, else by the configuration."""
+        said = visit.headers.get(STRICT)
+        if said is None:
+            return self.config.features.strict
+        if said.lower() not in ("true", "false"):
+            raise InputError(f"{STRICT}: expected true or false, found {said!r}")
+        return said.lower() == "true"
 
     def options(self, visit: Visit) -> RequestOptions | None:
         """What goes for the requests of a visit: the key that its caller brought, where that is passed on."""

@@ -228,12 +228,14 @@ class Turn:
 
     def _remember(self, kept: Keeping) -> None:
         """Keep what the client cannot carry for its next request."""
-        if not isinstance(self.reply and self.reply.end, ev.Finish):
+        reply = self.reply
+        if reply is None or not isinstance(reply.end, ev.Finish):
             return
         events = kept.events()
         if any(_has_state(event) for event in events if type(event) in STATE):
             mark = self.asked.mark if self.asked is not None else ""
-            remember(fold(events)[0], self._services.state, self.visit.caller.tenant, mark, kept.said)
+            tenant = self.visit.caller.tenant
+            remember(fold(events)[0], self._services.state, tenant, mark, kept.said, reply.provider)
 
 
 def _has_state(event: ev.AnyEvent) -> bool:

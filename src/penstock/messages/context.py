@@ -1,11 +1,13 @@
-"""Near the limit, what is old and bulky goes first: thinking of turns that are over, then contents of old results.
+"""A conversation that is too long: old thinking and old tool results go first, then whole turns, oldest first.
 
-Calls and results stay in pairs, and the latest rounds stay whole. Counting is the caller's: a function from a message
-to its tokens, asked once for each message and once for each that changed.
+The system prompt, the last user turn, and one half of a call and its result never go. It acts if a provider refused the
+request for its length, or if even the lower bound of the estimate is over the limit; and it cuts once, well below the
+limit, so that the next requests have the same beginning and prompt caches hold.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -21,18 +23,19 @@ if TYPE_CHECKING:
     Count: TypeAlias = Callable[[rq.Message], int]
 
 CLEARED = "[the result was cleared to save context]"
-NEAR = 0.9  # of the limit: when to begin
-ENOUGH = 0.6  # of the limit: when to stop
-KEEP = 3  # rounds of calls at the end that stay whole
+NEAR = 0.5  # of the limit, by size alone: below that nothing is counted more closely
+ENOUGH, STEP = 0.6, 0.2  # of the limit: about how much stays, and in which steps the rest goes
+KEEP = 3  # rounds of calls at the end whose results stay whole
 _CHARACTERS = 4  # that make a token, roughly
 _encode = msgspec.json.Encoder().encode
 
 
 class Cleared(msgspec.Struct, frozen=True):
-    """About how many tokens a conversation was, and is."""
+    """About how many tokens a conversation was, and is; and how many whole turns were left out."""
 
     before: int
     after: int
+    turns: int = 0
 
 
 def rough(message: rq.Message) -> int:
@@ -45,31 +48,113 @@ def rough(message: rq.Message) -> int:
 
 def manage_context(
     request: rq.Request, notes: Diagnostics, *, limit: int, count: Count = rough, keep: int = KEEP,
-    report: Callable[[Cleared], None] | None = None,
+    refused: bool = False, report: Callable[[Cleared], None] | None = None,
 ) -> rq.Request:  # fmt: skip
-    """The request with old thinking and old results cleared, if it comes near the limit; itself if it does not."""
+    """The request cut to about 60% of the limit, if it is too long; itself if it is not.
+
+    `refused`: a provider has said so, whatever the estimate says. A limit of 0 is unknown.
+    """
     tokens = [count(message) for message in request.messages]
     total = sum(tokens) + len(_encode(request.tools)) // _CHARACTERS
-    if total < limit * NEAR:
+    if not refused and _lowest(request, total, limit, count) <= limit:
         return request
-    messages = list(request.messages)
-    much = goal = total - int(limit * ENOUGH)  # how much should go
-    for clear, places in ((_thinking, _over(messages)), (_results, _old(messages, keep))):
-        for place in places:
-            if goal <= 0:
-                break
-            new = clear(messages[place])
-            if new is not messages[place]:
-                goal -= tokens[place] - count(new)
-                messages[place] = new
-    changed = sum(new is not old for new, old in zip(messages, request.messages, strict=True))
-    if not changed:
-        notes.add("context-full", f"about {total} tokens are near the limit of {limit}, and nothing old can be cleared")
+    cut = _Cut(request.messages, tokens, _excess(total, min(limit, total) if limit else total), count)
+    cut.clear(_thinking, _over(request.messages))
+    cut.clear(_results, _old(request.messages, keep))
+    cut.drop_turns()
+    told = f"about {total} tokens are more than the limit of {limit}" if limit else f"about {total} tokens are too many"
+    if not cut.cleared and not cut.turns:
+        notes.add("context-full", f"{told}, and nothing old can be cleared")
         return request
-    notes.add("context-cleared", f"about {total} tokens are near the limit of {limit}; {changed} messages were cleared")
+    if cut.cleared:
+        notes.add("context-cleared", f"{told}; old thinking or results of {cut.cleared} messages were cleared")
+    if cut.turns:
+        notes.add("context-dropped", f"{told}; the {cut.turns} oldest turns were left out")
+    if limit and total - cut.gone > limit:
+        notes.add("context-full", f"about {total - cut.gone} tokens are left, more than the limit of {limit}")
     if report is not None:
-        report(Cleared(total, total - (much - goal)))
-    return replace(request, messages=messages)
+        report(Cleared(total, total - cut.gone, cut.turns))
+    return replace(request, messages=cut.messages())
+
+
+def _excess(total: int, size: int) -> int:
+    """How many tokens must go so that about 60% of the size stays.
+
+    In steps of 20%: a conversation that grows on is cut at the same place for a while, and its beginning stays cached.
+    """
+    step = size * STEP
+    return ceil(ceil((total - size * (ENOUGH + STEP / 2)) / step) * step) if step else 0
+
+
+def _lowest(request: rq.Request, total: int, limit: int, count: Count) -> int:
+    """The fewest tokens that the request may have. Who counts by a function of his own is believed."""
+    if count is not rough or total < limit * NEAR:
+        return total if count is not rough else 0
+    from penstock.tokens import HybridTokenEstimator  # noqa: PLC0415 — reads tables that most requests do not need
+
+    return HybridTokenEstimator(prompts=0).estimate_conversation(request).low
+
+
+class _Cut:
+    """Messages being cut. `left` is how many tokens should still go, `gone` how many went."""
+
+    def __init__(self, messages: list[rq.Message], tokens: list[int], left: int, count: Count) -> None:
+        self._messages: list[rq.Message | None] = list(messages)
+        self._tokens = list(tokens)
+        self._count = count
+        self.left, self.gone, self.cleared, self.turns = left, 0, 0, 0
+
+    def messages(self) -> list[rq.Message]:
+        return [message for message in self._messages if message is not None]
+
+    def clear(self, change: Callable[[rq.Message], rq.Message], places: list[int]) -> None:
+        """Change messages, the oldest first, until enough is gone."""
+        for place in places:
+            old = self._messages[place]
+            if self.left <= 0 or old is None:
+                return
+            new = change(old)
+            if new is not old:
+                after = self._count(new)
+                self._take(self._tokens[place] - after)
+                self._messages[place], self._tokens[place] = new, after
+                self.cleared += 1
+
+    def drop_turns(self) -> None:
+        """Leave out whole turns, the oldest first, until enough is gone. System messages stay where they are."""
+        for places in _turns(self.messages()):
+            if self.left <= 0:
+                return
+            for place in places:
+                self._take(self._tokens[place])
+                self._messages[place] = None
+            self.turns += 1
+
+    def _take(self, tokens: int) -> None:
+        self.left -= tokens
+        self.gone += tokens
+
+
+def _turns(messages: list[rq.Message]) -> list[list[int]]:
+    """The places of each turn before the last: what a user says, and all up to the next; no call is parted from its
+    result. System messages are in none.
+    """
+    last = max((place for place, message in enumerate(messages) if message.role == "user"), default=0)
+    turns: list[list[int]] = [[]]
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        if message.role == "user" and not waiting:
+            if place >= last:
+                return [turn for turn in turns if turn]
+            turns.append([])
+        for part in message.parts:
+            if type(part) is rq.Call and part.by == "client" and not part.cut:
+                waiting.add(part.id)
+            elif type(part) is rq.Result:
+                waiting.discard(part.call)
+        if message.role != "system":
+            turns[-1].append(place)
+    return [turn for turn in turns[:-1] if turn]  # the last turn began before the last thing that the user said
 
 
 def _over(messages: list[rq.Message]) -> list[int]:

@@ -17,7 +17,21 @@ from penstock import codec
 from penstock import request as rq
 from penstock.diagnostics import Diagnostic, Diagnostics
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
-from penstock.messages import caching, context, ids, images, limits, names, pairing, roles, state, texts
+from penstock.messages import (
+    caching,
+    context,
+    foreign_state,
+    ids,
+    images,
+    limits,
+    names,
+    pairing,
+    reasoning,
+    roles,
+    state,
+    texts,
+)
+from penstock.messages.lost_settings import changed_meaning
 from penstock.messages.profile import Profile, profile_of
 from penstock.messages.survey import survey
 from penstock.option_checks import (
@@ -37,6 +51,7 @@ from penstock.option_checks import (
 )
 from penstock.pick import as_object
 from penstock.protocols import MODULES, protocol
+from penstock.providers.thinking import Thinking, thinking_of
 from penstock.reading import parse_value, read_deep
 from penstock.shaping.names import Name, RestoreNames
 from penstock.shaping.namespace import Namespace
@@ -51,6 +66,9 @@ if TYPE_CHECKING:
     from penstock.writing import Draft, Losses
 
 
+_OPTIONS = frozenset({"aisdk", "uistream", "vscode"})  # protocols that have a field for options of all providers
+
+
 class ConvertOptions(TypedDict, total=False):
     """Everything may be left out. docs/messages.md says what each means."""
 
@@ -61,8 +79,11 @@ class ConvertOptions(TypedDict, total=False):
     orphans: Orphans
     prompt_caching: bool
     context_management: bool
+    overflow: bool
+    strict: bool
     max_input: int | None
     max_output: int | None
+    thinking: Thinking | None
     count: Callable[[rq.Message], int]
     store: ReasoningStore | None
     tenant: str
@@ -73,6 +94,7 @@ class ConvertOptions(TypedDict, total=False):
 CHECKS: dict[str, Option] = {
     "profile": optional(instance_of("a Profile", Profile)), "model": TEXT, "images": one_of(get_args(images.Images)),
     "orphans": one_of(get_args(pairing.Orphans)), "prompt_caching": FLAG, "context_management": FLAG,
+    "overflow": FLAG, "strict": FLAG, "thinking": optional(instance_of("Thinking", Thinking)),
     "max_input": COUNT_OR_NONE, "max_output": COUNT_OR_NONE, "count": FUNCTION,
     "store": optional(object_with("get", "put")), "tenant": TEXT, "state": MAPPING_OR_NONE,
     "call_id_prefix": TEXT_OR_NONE,
@@ -134,6 +156,12 @@ def convert_request(request: rq.Request, source: str, target: str, **options: Un
         raise _typed(error) from error
 
 
+def _refuse_losses(rows: list[Diagnostic], asked: rq.Settings) -> None:
+    names = changed_meaning(rows, asked)
+    if names:
+        raise InputError(f"strict: the target cannot carry what changes the result: {', '.join(names)}; leave it out")
+
+
 def _typed(error: Exception) -> Exception:
     """The error that a caller gets for one that nobody meant him to get."""
     if codec.STRICT:
@@ -178,11 +206,29 @@ class _Run:
 
     def converted(self, request: rq.Request, write: Callable[[rq.Request, Any], Draft]) -> Converted:
         """The request through every pass, and written."""
+        asked = request.settings
         request = self.passed(request)
         draft = self.written(write, request)
-        own = as_object(request.options.get(self.profile.provider)) if self.profile.provider else None
+        own = self._own_options(request)
         found = [*request.diagnostics, *self.notes, *draft.diagnostics]
+        if self._options.get("strict"):
+            _refuse_losses(found, asked)
         return Converted({**draft.body, **own} if own else draft.body, found, self.restore, request, self._cleared)
+
+    def _own_options(self, request: rq.Request) -> Object:
+        """The provider options that are the target's own; those of others are reported."""
+        if self.profile.protocol in _OPTIONS:
+            return {}
+        keys = (self.profile.provider, *self.profile.options)
+        own: Object = {}
+        for key, fields in request.options.items():
+            if key in keys:
+                own.update(as_object(fields))
+            elif fields:
+                self.notes.add(
+                    "loss-options", f"options for the provider {key!r} are left out: this is another", "options"
+                )
+        return own
 
     def read(self, body: Any, read: Callable[[Object], rq.Request]) -> rq.Request:
         """The canonical request of a body. Inputs of tool calls may be deeper than the rest of a body."""
@@ -214,18 +260,36 @@ class _Run:
 
     def _from_client(self, request: rq.Request) -> rq.Request:
         """What only the client's side knows, and the state that was kept for it."""
+        request = self._pictured(request)
         request = _without_host_forms(request, self._source, self._options)
-        found, store = self._options.get("state"), self._options.get("store")
+        found, store, given = self._options.get("state"), self._options.get("store"), self._options.get("profile")
+        provider = given.provider if given is not None else ""  # a protocol's own profile names no provider
         if found is not None:
-            request = state.restored(request, found, self.notes)
+            request = state.restored(request, found, self.notes, provider)
         elif store is not None:
-            request = state.restore(request, store, self._options.get("tenant", ""), self.notes)
+            request = state.restore(request, store, self._options.get("tenant", ""), self.notes, provider)
         return request
+
+    def _pictured(self, request: rq.Request) -> rq.Request:
+        """Files in a system prompt that the assistant says are placed first: a prompt holds nothing but text."""
+        count = roles.leading(request, (rq.Text, rq.File)) if self._mends and profile_of(self._source).leads else 0
+        prompt = [replace(message, role="system") for message in request.messages[:count]]
+        if not images.any_file(prompt):
+            return request
+        how = self._options.get("images", "placeholder")
+        holding = replace(self.profile.holding, roles=self.profile.holding.roles - {"system"})
+        told = images.place_files(
+            rq.Request(messages=prompt), holding, "placeholder" if how == "keep" else how, self.notes
+        )
+        placed = [replace(message, role="assistant") for message in told.messages]
+        return replace(request, messages=[*placed, *request.messages[count:]])
 
     def _mended(self, request: rq.Request) -> rq.Request:
         """What the profile demands. One look tells which of the rules there is anything for."""
         profile, notes = self.profile, self.notes
         orphans = self._options.get("orphans", "text")
+        request = roles.drop_unsaid(request, notes)
+        request = foreign_state.drop_foreign_state(request, notes)
         request = pairing.pair(request, notes, orphans=orphans, named=profile.answers)
         seen = survey(request)
         if not self._strict and not (seen.plain and texts.written(request.tools)):
@@ -253,6 +317,8 @@ class _Run:
     def _asked(self, request: rq.Request) -> rq.Request:
         """What the caller wants done, and limits."""
         options, profile, notes = self._options, self.profile, self.notes
+        if self._mends:
+            request = self._reasoned(request)
         maximum = options.get("max_output")
         if self._mends or maximum:
             request = limits.limit_output(
@@ -265,13 +331,25 @@ class _Run:
             request = caching.place_points(request, profile.points)
         return request
 
+    def _reasoned(self, request: rq.Request) -> rq.Request:
+        """Reasoning settings in the form that the model takes, by what the caller or the table knows of it."""
+        profile, options = self.profile, self._options
+        if not profile.thinking:
+            return request
+        facts = options["thinking"] if "thinking" in options else thinking_of(request.model)
+        if facts is None:
+            return request
+        return reasoning.fit_reasoning(request, facts, profile.thinking, self.notes, inside=profile.inside)
+
     def _managed(self, request: rq.Request) -> rq.Request:
-        limit = self._options.get("max_input")
-        if not limit:
+        limit, refused = self._options.get("max_input") or 0, self._options.get("overflow", False)
+        if not limit and not refused:
             self.notes.add("context-unknown", "context is not managed: how much the model takes was not said")
             return request
         count = self._options.get("count", context.rough)
-        return context.manage_context(request, self.notes, limit=limit, count=count, report=self._was_cleared)
+        return context.manage_context(
+            request, self.notes, limit=limit, count=count, refused=refused, report=self._was_cleared
+        )
 
     def _was_cleared(self, cleared: context.Cleared) -> None:
         self._cleared = cleared

@@ -23,6 +23,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     protocol: str
     provider: str = ""
+    options: tuple[str, ...] = ()  # other keys of options that are its own
     ids: Rule = ANYTHING
     names: Rule = ANYTHING
     answers: bool = True  # results say the names of their tools
@@ -37,6 +38,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     points: int = 0  # cache points that may be set; 0 where caching needs none
     min_output: int = 0
     inside: bool = False  # a budget for reasoning counts against the output limit
+    thinking: tuple[str, ...] = ()  # forms of reasoning settings that can be written; none: the provider converts them
     quirks: Any = None
     # and what it does as a client
     leads: bool = False  # it has no system role, and lets the assistant say the system prompt
@@ -48,30 +50,34 @@ PROFILES: dict[str, Profile] = {
     row.protocol: row
     for row in (
         Profile(
-            protocol="openai-chat", ids=Rule(limit=40), names=PLAIN, answers=False, custom=True,
-            holding=Holding(USERS),
+            protocol="openai-chat", provider="openai", ids=Rule(limit=40), names=PLAIN, answers=False, custom=True,
+            thinking=("effort", "none"), holding=Holding(USERS),
         ),
         Profile(
-            protocol="responses", ids=Rule(limit=64), names=PLAIN, answers=False, custom=True, namespaces=True,
-            min_output=16, holding=Holding(USERS),
+            protocol="responses", provider="openai", ids=Rule(limit=64), names=PLAIN, answers=False, custom=True,
+            namespaces=True, thinking=("effort", "none"), holding=Holding(USERS),
         ),
         Profile(
-            protocol="anthropic", ids=PLAIN, names=PLAIN, answers=False, opens=True, empty="drop", points=4,
-            min_output=1, inside=True, holding=Holding(USERS),
+            protocol="anthropic", provider="anthropic", ids=PLAIN, names=PLAIN, answers=False, opens=True, empty="drop",
+            points=4, min_output=1, inside=True, thinking=("adaptive", "budget", "none"), holding=Holding(USERS),
         ),
         Profile(
-            protocol="gemini", names=Rule("A-Za-z0-9_.:-", limit=64, first="A-Za-z_"), opens=True, empty="drop",
+            protocol="gemini", provider="google", options=("gemini",), opens=True, empty="drop",
+            names=Rule("A-Za-z0-9_.:-", limit=64, first="A-Za-z_"), thinking=("level", "budget", "none"),
             holding=Holding(USERS | {"assistant"}),
         ),
         Profile(
-            protocol="bedrock", ids=PLAIN, names=PLAIN, answers=False, opens=True, alternate=True, empty="drop",
-            points=4, inside=True, holding=Holding(USERS), addresses=False,
+            protocol="bedrock", provider="bedrock", options=("amazon-bedrock",), ids=PLAIN, names=PLAIN, answers=False,
+            opens=True, alternate=True, empty="drop", points=4, inside=True,
+            thinking=("adaptive", "budget", "effort", "none"), holding=Holding(USERS), addresses=False,
         ),
         Profile(
-            protocol="cohere", names=Rule("A-Za-z0-9_", limit=64, first="A-Za-z_"), empty="drop",
-            holding=Holding(USERS),
+            protocol="cohere", provider="cohere", names=Rule("A-Za-z0-9_", limit=64, first="A-Za-z_"), empty="drop",
+            thinking=("budget", "none"), holding=Holding(USERS),
         ),
-        Profile(protocol="ollama", holding=Holding(USERS), addresses=False),
+        Profile(
+            protocol="ollama", provider="ollama", thinking=("effort",), holding=Holding(USERS), addresses=False
+        ),
         Profile(protocol="aisdk", holding=Holding(USERS)),
         Profile(protocol="vscode", leads=True, prefix=PREFIX, reserved="__vscode"),
     )

@@ -23,18 +23,25 @@ EMPTY = "(empty)"
 OPENING = "(the conversation goes on from here)"
 
 
-def lead(request: rq.Request) -> rq.Request:
-    """What an assistant says before the first user does becomes the system prompt (for hosts without that role).
+def leading(request: rq.Request, kinds: tuple[type, ...] = (rq.Text,)) -> int:
+    """How many messages at the front are a system prompt that the assistant says (for hosts without that role).
 
-    A host that sends system messages is believed; so is one that never lets a user speak.
+    A host that sends system messages is believed; so is one that never lets a user speak. `kinds`: the parts that the
+    prompt may hold.
     """
     count = 0
     for message in request.messages:
-        if message.role != "assistant" or not all(type(part) is rq.Text for part in message.parts):
+        if message.role != "assistant" or not all(type(part) in kinds for part in message.parts):
             break
         count += 1
     spoken = any(message.role in ("user", "tool") for message in request.messages[count:])
-    if not count or not spoken or any(message.role == "system" for message in request.messages):
+    return count if spoken and not any(message.role == "system" for message in request.messages) else 0
+
+
+def lead(request: rq.Request) -> rq.Request:
+    """What an assistant says before the first user does becomes the system prompt."""
+    count = leading(request)
+    if not count:
         return request
     prompt = [rq.Message("system", message.parts) for message in request.messages[:count]]
     return replace(request, messages=[*prompt, *request.messages[count:]])
@@ -87,6 +94,35 @@ def fill_empty(request: rq.Request, how: Empty, notes: Diagnostics) -> rq.Reques
             made.append(replace(message, parts=parts))
         notes.add("empty", "a message or a text with nothing in it was left out or given a placeholder")
     return replace(request, messages=made)
+
+
+def drop_unsaid(request: rq.Request, notes: Diagnostics) -> rq.Request:
+    """The request without messages that say nothing. A user's at the end stays: somebody must be answered.
+
+    OpenAI refuses an assistant's message without content and calls, and an empty message between a call and its result
+    would part the two. google-genai sends such messages when it calls functions by itself.
+    """
+    messages = request.messages
+    last = len(messages) - 1
+    made = [one for place, one in enumerate(messages) if not _unsaid(one) or (place == last and one.role == "user")]
+    if len(made) == len(messages):
+        return request
+    notes.add("empty", "a message with nothing in it was left out")
+    return replace(request, messages=made)
+
+
+def _unsaid(message: rq.Message) -> bool:
+    """Whether a message says nothing and carries no state."""
+    if message.role == "tool":
+        return False
+    for part in message.parts:
+        if (
+            type(part) is not rq.Text
+            or part.text.strip()
+            or any(own.keys() - {"_"} for own in (part.extra or {}).values())
+        ):
+            return False
+    return True
 
 
 def _sound(message: rq.Message) -> bool:

@@ -19,7 +19,7 @@ from penstock.messages.walking import with_messages
 from penstock.pick import as_object, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock.diagnostics import Diagnostics
     from penstock.stores import ReasoningStore
@@ -35,6 +35,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
     after: list[rq.Reasoning | rq.Opaque] = []
     text: Extra | None = None
     call: Extra | None = None
+    origin: str = ""  # the provider whose state it is
 
     def __bool__(self) -> bool:
         return bool(self.before or self.between or self.after or self.text or self.call)
@@ -72,30 +73,38 @@ class Said:
         return "t:" + self._hash.hexdigest()
 
 
-def remember(turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "", said: Said | None = None) -> None:
+def remember(
+    turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "", said: Said | None = None, origin: str = ""
+) -> None:
     """Keep what the next request will need of this turn. Names and ids are those that the client sees, unprefixed.
 
     `mark` is a name of this turn alone, which the client may send back with its message (the mark `marker`). `said` is
-    its text, where the turn does not hold it.
+    its text, where the turn does not hold it. `origin` is the provider that answered: no other gets its state.
     """
-    rows = rows_of(turn.parts, mark, said)
+    rows = rows_of(turn.parts, mark, said, origin)
     if rows:
         store.put(tenant, rows)
 
 
-def restore(request: rq.Request, store: ReasoningStore, tenant: str, notes: Diagnostics) -> rq.Request:
-    """The request with the state of its earlier turns, as far as it is known."""
+def restore(
+    request: rq.Request, store: ReasoningStore, tenant: str, notes: Diagnostics, provider: str = ""
+) -> rq.Request:
+    """The request with the state of its earlier turns, as far as it is known and of this provider."""
     keys = keys_of(request)
-    return restored(request, store.get(tenant, keys), notes) if keys else request
+    return restored(request, store.get(tenant, keys), notes, provider) if keys else request
 
 
 # ── keeping ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def rows_of(parts: Iterable[rq.AnyPart], mark: str = "", said: Said | None = None) -> dict[str, bytes]:
+def rows_of(
+    parts: Iterable[rq.AnyPart], mark: str = "", said: Said | None = None, origin: str = ""
+) -> dict[str, bytes]:
     """The rows to keep of a turn's parts, by key."""
     mine = [part for part in parts if not getattr(part, "choice", 0)]
     found = [row for row in (_by_call(mine) if any(map(_runs, mine)) else _by_text(mine, said)) if row[2]]
+    for _, _, kept in found:
+        kept.origin = origin
     rows = {key: _encode(kept) for key, _, kept in found}
     if mark and rows:
         rows[mark_key(mark)] = _encode({call: kept for _, call, kept in found})
@@ -216,11 +225,20 @@ def _stateful(extra: Extra | None) -> bool:
     return any(key != "_" and value for own in (extra or {}).values() for key, value in own.items())
 
 
-def restored(request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics) -> rq.Request:
-    """The request with what was found under its keys."""
+def restored(request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics, provider: str = "") -> rq.Request:
+    """The request with what was found under its keys. What another provider sealed or signed is left out."""
     if not found:
         return request
-    messages = [_whole_again(message, found) if _lacking(message) else message for message in request.messages]
+
+    def readable(kept: Kept) -> Kept:
+        if not kept.origin or not provider or kept.origin == provider:
+            return kept
+        notes.add("state-foreign", f"state of {kept.origin} is not sent to {provider}, which cannot read it")
+        return _unsealed(kept)
+
+    messages = [
+        _whole_again(message, found, readable) if _lacking(message) else message for message in request.messages
+    ]
     count = sum(new is not old for new, old in zip(messages, request.messages, strict=True))
     if not count:
         return request
@@ -228,7 +246,16 @@ def restored(request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics
     return with_messages(request, messages)
 
 
-def _whole_again(message: rq.Message, found: Mapping[str, bytes]) -> rq.Message:
+def _unsealed(kept: Kept) -> Kept:
+    """The words alone, without what only their provider can read."""
+
+    def words(parts: list[rq.Reasoning | rq.Opaque]) -> list[rq.Reasoning | rq.Opaque]:
+        return [replace(part, extra=None, item="") for part in parts if type(part) is rq.Reasoning and part.text]
+
+    return Kept(before=words(kept.before), between=words(kept.between), after=words(kept.after))
+
+
+def _whole_again(message: rq.Message, found: Mapping[str, bytes], readable: Callable[[Kept], Kept]) -> rq.Message:
     keys = iter(_keys(message))
     marked = _read_marked([found[key] for key in _marks(message) if key in found])
     parts: list[Any] = []
@@ -238,7 +265,7 @@ def _whole_again(message: rq.Message, found: Mapping[str, bytes]) -> rq.Message:
     for part in (*message.parts, None) if not calls else message.parts:
         if part is None or _runs(part):
             key = next(keys)
-            kept = marked.get(getattr(part, "id", "")) or _read(found.get(key))
+            kept = readable(marked.get(getattr(part, "id", "")) or _read(found.get(key)))
             known = known or bool(kept)
             parts += _placed(said, part, kept)
             said = []

@@ -1,0 +1,73 @@
+"""State that a client carries (signatures, encrypted reasoning) goes back to the maker of the model that gave it only.
+
+Some state says whose it is: OpenRouter's reasoning details by their `format`, Gemini's signatures by their field.
+What says nothing (Claude's signatures, encrypted content of Responses) is sent only in the protocol that it came in.
+"""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.messages.walking import with_messages
+from penstock.pick import rows, text
+from penstock.providers.identity import identify
+
+if TYPE_CHECKING:
+    from penstock.diagnostics import Diagnostics
+    from penstock.events import Extra
+
+_DETAILS = "reasoning_details"
+_MAKERS = frozenset({"anthropic", "openai", "google", "xai"})  # as formats begin: anthropic-claude-v1
+_GOOGLE, _SIGNED = "google", ("gemini", "thoughtSignature")
+
+
+def drop_foreign_state(request: rq.Request, notes: Diagnostics) -> rq.Request:
+    """The request without state of other makers than the model's. Words stay; a model of no known maker gets all."""
+    maker = identify(request.model).maker
+    if not maker:
+        return request
+    messages = [
+        _cleaned(message, maker, notes) if message.role == "assistant" else message for message in request.messages
+    ]
+    return with_messages(request, messages)
+
+
+def _cleaned(message: rq.Message, maker: str, notes: Diagnostics) -> rq.Message:
+    parts: list[Any] = []
+    for part in message.parts:
+        foreign = _foreign(getattr(part, "extra", None), maker)
+        if not foreign:
+            parts.append(part)
+            continue
+        notes.add("state-foreign", f"state of {foreign} that the client carries is not sent to a model of {maker}")
+        if type(part) is not rq.Reasoning:
+            parts.append(_unsigned(part))
+        elif part.text:
+            parts.append(replace(part, extra=None, item=""))
+    same = len(parts) == len(message.parts) and all(map(is_, parts, message.parts))
+    return message if same else replace(message, parts=parts)
+
+
+def _foreign(extra: Extra | None, maker: str) -> str:
+    """Whose state it is, if not the maker's; nothing where it is, or nobody says."""
+    if not extra:
+        return ""
+    protocol, field = _SIGNED
+    if maker != _GOOGLE and extra.get(protocol, {}).get(field):
+        return _GOOGLE
+    formats = [text(detail, "format") for own in extra.values() for detail in rows(own, _DETAILS)]
+    origins = {one.partition("-")[0] for one in formats} & _MAKERS
+    return next(iter(sorted(origins - {maker})), "")
+
+
+def _unsigned(part: Any) -> Any:
+    """A call or a text without its signature."""
+    extra: Extra = part.extra
+    protocol, field = _SIGNED
+    own = {key: value for key, value in extra.get(protocol, {}).items() if key != field}
+    made: Extra = {key: value for key, value in extra.items() if key != protocol}
+    return replace(part, extra={**made, **({protocol: own} if own else {})} or None)

@@ -1,0 +1,157 @@
+"""Reasoning settings in the form that the model takes: an effort, a budget, a level and a switch become each other.
+
+The form is a fact of the model (`penstock.providers.thinking`), the forms that a target can write are in its profile.
+Every value that changes is a diagnostic `changed-<setting>`, every one that is left out is a `loss-<setting>`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock.writing import budget_inside, budget_of, effort_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from penstock import request as rq
+    from penstock.diagnostics import Diagnostics
+    from penstock.providers.thinking import Thinking
+
+UNSAID = "medium"  # the effort of a wish to think that says no more
+
+
+def fit_reasoning(
+    request: rq.Request, thinking: Thinking, forms: Collection[str], notes: Diagnostics, *, inside: bool = False
+) -> rq.Request:
+    """The request with reasoning settings as its model takes them. `forms`: those that the target can write.
+
+    `inside`: a budget counts against the output limit and must leave room for the answer.
+    """
+    asked = request.settings
+    if not asked.effort and asked.budget is None and not asked.thoughts:
+        return request
+    fit = _Fit(asked, thinking, notes, request.model, inside=inside)
+    settings = fit.settings(forms)
+    if settings is None or settings == asked:
+        return request
+    if thinking.relative:
+        notes.add(
+            "thinking-relative",
+            f"how {request.model} takes reasoning settings is not known; they are sent as for its nearest relative "
+            f"{thinking.relative} ({thinking.form})",
+        )
+    return replace(request, settings=settings)
+
+
+class _Fit:
+    """One request's settings, and the facts of its model."""
+
+    def __init__(self, asked: rq.Settings, thinking: Thinking, notes: Diagnostics, model: str, *, inside: bool) -> None:
+        self._asked, self._thinking, self._notes = asked, thinking, notes
+        self._model, self._inside = model or "the model", inside
+        self._off = asked.budget == 0 or (asked.effort == "none" and not asked.budget)
+
+    def settings(self, forms: Collection[str]) -> rq.Settings | None:
+        """The settings in a form that model and target have in common; None where there is none."""
+        facts = self._thinking
+        form = next((one for one in (facts.form, facts.also) if one in forms), "")
+        if not form:
+            return None
+        if form == "none":
+            return self._left_out()
+        if facts.also == "budget" in forms and self._asked.budget and not self._asked.effort:
+            form = "budget"
+        if not self._asked.effort and self._asked.budget is None:  # nothing but a wish to see the thoughts
+            return self._wished(form)
+        if self._off:
+            return self._switched_off(form)
+        return {"budget": self._budget, "switch": self._switched_on}.get(form, self._word)(form)
+
+    def _settled(self, form: str, effort: str = "", budget: int | None = None, **more: Any) -> rq.Settings:
+        return replace(self._asked, effort=effort, budget=budget, thinking=form, **more)
+
+    # ── forms ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _left_out(self) -> rq.Settings:
+        asked, facts = self._asked, self._thinking
+        if not self._off or facts.on:
+            why = "it always thinks as it likes" if facts.on else "it does not think"
+            for name in ("effort", "budget"):
+                if getattr(asked, name) not in (None, ""):
+                    self._notes.add(f"loss-{name}", f"{self._model} takes no reasoning settings: {why}", name)
+        thoughts = asked.thoughts
+        if thoughts and not facts.on:
+            self._notes.add("loss-thoughts", f"{self._model} has no reasoning to show", "thoughts")
+            thoughts = None
+        return self._settled("none", thoughts=thoughts)
+
+    def _wished(self, form: str) -> rq.Settings:
+        """Thinking that is asked for without saying how much: some models need a number."""
+        if form != "budget" or self._thinking.on:
+            return self._settled(form)
+        return self._budget(form, UNSAID, "thoughts")
+
+    def _switched_off(self, form: str) -> rq.Settings:
+        facts = self._thinking
+        if facts.off:
+            if form in ("effort", "level"):
+                return self._settled(form, "none" if "none" in facts.efforts else "")
+            return self._settled(form, budget=0)
+        name = "effort" if self._asked.effort else "budget"
+        if form == "budget":
+            lowest = facts.least or 1
+            self._change(
+                name, f"thinking of {self._model} cannot be switched off; it gets the smallest budget, {lowest}"
+            )
+            return self._settled(form, budget=lowest)
+        word = next((word for word in facts.efforts if word != "none"), "low")
+        self._change(name, f"thinking of {self._model} cannot be switched off; it gets the lowest effort, {word}")
+        return self._settled(form, word)
+
+    def _switched_on(self, form: str) -> rq.Settings:
+        asked = self._asked
+        name = "effort" if asked.effort else "budget"
+        self._change(name, f"thinking of {self._model} is on or off: {name} {getattr(asked, name)} is sent as on")
+        return self._settled(form, thoughts=True)
+
+    def _word(self, form: str) -> rq.Settings:
+        asked, facts = self._asked, self._thinking
+        word = asked.effort or effort_of(asked.budget or 0)
+        if asked.budget is not None:
+            sent = "" if asked.effort else f" and is sent as the effort {word}"
+            self._change(
+                "budget", f"{self._model} takes an effort: a budget of {asked.budget} tokens is left out{sent}"
+            )
+        if facts.efforts and word not in facts.efforts:
+            nearest = min(facts.efforts, key=lambda known: (known == "none", abs(budget_of(known) - budget_of(word))))
+            self._change("effort", f"{self._model} takes no effort {word}; the nearest is sent: {nearest}")
+            word = nearest
+        return self._settled(form, word)
+
+    def _budget(self, form: str, effort: str = "", name: str = "effort") -> rq.Settings:
+        asked, facts = self._asked, self._thinking
+        effort = effort or asked.effort
+        if asked.budget is not None:
+            budget = asked.budget
+            if asked.effort:
+                self._change("effort", f"{self._model} takes a budget: the effort {effort} beside it is left out")
+        else:
+            limit = asked.max_output if self._inside else None
+            budget = budget_inside(effort, limit, facts.least)
+            if not budget:
+                self._change(name, f"the output limit of {limit} leaves no room for a budget of reasoning tokens")
+                return self._settled(form, thoughts=None)
+            budget = self._bounded(budget)
+            self._change(name, f"{self._model} takes a budget: the effort {effort} is sent as {budget} tokens")
+        bounded = self._bounded(budget)
+        if bounded != budget:
+            self._change("budget", f"a budget of {budget} reasoning tokens is sent to {self._model} as {bounded}")
+        return self._settled(form, budget=bounded)
+
+    def _bounded(self, budget: int) -> int:
+        return max(min(budget, self._thinking.most or budget), self._thinking.least)
+
+    def _change(self, name: str, why: str) -> None:
+        self._notes.add(f"changed-{name}", why, name)
