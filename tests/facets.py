@@ -102,10 +102,18 @@ def _bytes(data: str) -> bytes:
 
 
 def _state(part: rq.Text | rq.Reasoning) -> list[str]:
-    """What a protocol wants back with a part, piece by piece."""
-    return [
-        json.dumps([name, key, kept[key]], sort_keys=True) for name, kept in (part.extra or {}).items() for key in kept
-    ]
+    """What a protocol wants back with a part, piece by piece. What is signed or sealed counts once, in whichever field."""
+    found: set[str] = set()
+    for name, kept in (part.extra or {}).items():
+        for key, value in kept.items():
+            if key == "reasoning_details":
+                found |= {one[field] for one in value for field in _SEALED if one.get(field)}
+            else:
+                found.add(value if key in _SEALED else json.dumps([name, key, value], sort_keys=True))
+    return sorted(found)
+
+
+_SEALED = ("signature", "data", "redacted", "encrypted_content", "thoughtSignature")
 
 
 def _cited(parts: Sequence[rq.AnyPart], source: rq.Source) -> str | None:

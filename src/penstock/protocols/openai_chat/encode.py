@@ -24,7 +24,7 @@ from penstock.jsontext import is_json
 from penstock.protocols.openai_chat.errors import error_body
 from penstock.protocols.openai_chat.google_state import merged_content, write_state
 from penstock.protocols.openai_chat.losses import LOSSES
-from penstock.protocols.openai_chat.request_thoughts import write_details
+from penstock.protocols.openai_chat.request_thoughts import has_more, write_details
 from penstock.protocols.openai_chat.slots import Slot, Texts, unsaid
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class ChatEncoder(Encoder):
         self._texts = Texts()
         self._calls: dict[int, int] = {}
         self._cited = self._thoughts = 0
+        self._signed: set[int] = set()  # choices whose message has a thought signature
         self._refused = False
         self._usage: dict[str, Any] | None = None
 
@@ -85,6 +86,7 @@ class ChatEncoder(Encoder):
     def _start(self, event: ev.Start) -> None:
         self._slots, self._calls, self._usage, self._cited, self._refused = {}, {}, None, 0, False
         self._thoughts = 0
+        self._signed = set()
         self._texts = Texts()
         self._open_parts.clear()
         self._unannounced.clear()
@@ -193,15 +195,21 @@ class ChatEncoder(Encoder):
             details = unsaid(details, slot.head)
         if not details and not self._own(event.extra):
             details = write_details(event.extra, index=slot.number, **slot.state)
+            if details and has_more(event.extra):
+                self.lose("opaque")
         if details:
             self._send(slot.choice, _encode({"reasoning_details": details}))
-        elif not self._own(event.extra):
+        elif event.extra and not self._own(event.extra):
             self._sign(slot, event.extra, "opaque")
+            self.lose("opaque")  # a signature of thoughts stands beside the whole message here
 
     def _sign(self, slot: Slot, extra: Extra | None, loss: str) -> None:
         """State that must be sent back: in its field where there is one for it."""
         state = write_state(extra)
         if state:
+            if slot.choice in self._signed:  # a message has one signature: the last
+                self.lose("text-state")
+            self._signed.add(slot.choice)
             self._send(slot.choice, _encode(state))
         elif extra:
             self.lose(loss)

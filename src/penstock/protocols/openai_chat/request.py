@@ -178,7 +178,7 @@ def _signed(message: rq.Message) -> None:
     said.extra = {**(said.extra or {}), **state}
     rest_ = rest_of(own[FIELD])
     left = {key: value for key, value in own.items() if key != FIELD}
-    message.extra = {NAME: {**left, **({FIELD: rest_} if rest_ else {}), "_": {**own.get("_", {}), "google": True}}}
+    message.extra = {NAME: {**left, **({FIELD: rest_} if rest_ else {}), "_": {**own.get("_", {}), "signed": True}}}
 
 
 _CALL = frozenset({"id", "type", "function", "custom", "cache_control"})
@@ -220,7 +220,7 @@ def _odd_call(made: rq.Call, call: Object, said: Object, field: str) -> None:
     made.extra = keep(
         NAME, {**_if(**unknown), **_if(function=rest(said, {"name", field}))}, untyped="type" not in call,
         hint={"cache_control": call["cache_control"]} if made.cache else None, unnamed="id" not in call,
-        given=None if isinstance(said.get(field), str) else {"as": said.get(field)}, google=bool(state),
+        given=None if isinstance(said.get(field), str) else {"as": said.get(field)}, signed=bool(state),
     )  # fmt: skip
     if state:
         made.extra = {**(made.extra or {}), **state}

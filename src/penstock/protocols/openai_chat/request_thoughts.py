@@ -96,6 +96,12 @@ def state_of(detail: Object) -> Extra:
     return {protocol: state} if state else {}
 
 
+def has_more(extra: Extra | None) -> bool:
+    """Whether state of another protocol is more than a detail can hold."""
+    held = {word for _, signed, sealed in FORMATS.values() for word in (signed, sealed)}
+    return any(own.keys() - held for own in (extra or {}).values())
+
+
 def write_details(extra: Extra | None, **more: Any) -> list[Object]:
     """State of another protocol as a detail: sealed, or the signature of words that stand in a field beside it."""
     for form, (protocol, signed, sealed) in FORMATS.items():

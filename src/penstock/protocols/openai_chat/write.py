@@ -111,7 +111,7 @@ class Writer(Parts):
 
     def _state(self, message: rq.Message) -> tuple[Object, list[rq.AnyPart]]:
         """The field for a text's thought signature, where it may be sent, and the parts without it."""
-        if "google" not in split(message.extra, NAME)[1] and not self.quirks.signatures:
+        if "signed" not in split(message.extra, NAME)[1] and not self.quirks.signatures:
             return {}, message.parts
         found: Object = {}
         for part in message.parts:
@@ -139,7 +139,7 @@ class Writer(Parts):
         said: Object = {"name": call.name, "input" if text else "arguments": call.json}
         made: Object = {"id": call.id, "type": kind, kind: said}
         if call.extra is not None:
-            signed = "google" in split(call.extra, NAME)[1] or self.quirks.signatures
+            signed = "signed" in split(call.extra, NAME)[1] or self.quirks.signatures
             state = write_state(call.extra) if signed else {}
             own, marks = self.own((_unsigned(call) if state else call).extra)
             own = merged_content(own, state)
