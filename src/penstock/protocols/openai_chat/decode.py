@@ -16,7 +16,7 @@ from penstock.jsontext import loose
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.calls import Calls
 from penstock.protocols.openai_chat.errors import report
-from penstock.protocols.openai_chat.google_state import read_state, rest_of
+from penstock.protocols.openai_chat.google_state import rest_of
 from penstock.protocols.openai_chat.usage import read_usage
 from penstock.protocols.openai_chat.voice import Voice
 
@@ -194,8 +194,7 @@ class ChatDecoder(Decoder):
 
     def _sign(self, voice: Voice, content: dict[str, Any]) -> None:
         """State of the text that is open; of the whole answer where none is."""
-        state = read_state(content)
-        rest = rest_of(content) if state and voice.sign(state) else content
+        rest = rest_of(content) if voice.signed else content
         if rest:
             self._notes["extra_content"] = rest
 

@@ -12,6 +12,7 @@ from penstock.parts import Ledger
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.errors import NAME
 from penstock.protocols.openai_chat.extras import Extras
+from penstock.protocols.openai_chat.google_state import read_state
 from penstock.protocols.openai_chat.reasons import FAILED, REASONS
 from penstock.shaping.think import ThinkTags
 
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 class Voice:
     """State: the kind of the open part and the part itself, and where more plain text goes while that is open."""
 
-    __slots__ = ("_kind", "_part", "_think", "calls", "extras", "index", "ledger", "plain")
+    __slots__ = ("_kind", "_part", "_think", "calls", "extras", "index", "ledger", "plain", "signed")
 
     def __init__(self, ledger: Ledger, index: int, calls: Calls, *, think: bool) -> None:
         self.ledger, self.index, self.calls = ledger, index, calls
         self.extras = Extras(ledger, index)
         self.plain: Part | None = None
+        self.signed = False  # whether the text took the state of the last delta
         self._kind = ""
         self._part: Part | None = None
         self._think: ThinkTags | None = ThinkTags() if think else None
@@ -52,6 +54,7 @@ class Voice:
             else:
                 said = content if isinstance(content, str) else as_json(content)
                 self._text(said, logprobs)
+        self.signed = delta.extra_content is not None and self._sign(read_state(delta.extra_content))
         if delta.tool_calls:
             self._silence()
             for call in delta.tool_calls:
@@ -133,9 +136,9 @@ class Voice:
         if self._part is not None:
             self.ledger.tell(self._part, text, logprobs if kind == "text" else None)
 
-    def sign(self, state: Extra) -> bool:
+    def _sign(self, state: Extra) -> bool:
         """Give the open text state that must be sent back with it; False where none is open."""
-        if self._part is None or self._kind != "text":
+        if not state or self._part is None or self._kind != "text":
             return False
         self._part.extra = {**(self._part.extra or {}), **state}
         return True
