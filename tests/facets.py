@@ -132,7 +132,8 @@ def _end(turn: rq.Turn) -> Facets:
         # Some count more from the cache than the whole prompt had; what is over cannot be told.
         "cached": (usage and usage.cached and min(usage.cached, usage.input or 0)) or None,
         "written": (usage and usage.written) or None,
-        "reasoned": (usage and usage.reasoning) or None,
+        # The same of reasoning and the whole output.
+        "reasoned": (usage and usage.reasoning and min(usage.reasoning, usage.output or 0)) or None,
         "steps": [(step.step, step.input, step.output) for step in turn.steps],
         # A stop after calls is a wish to have them run, whatever the word.
         "finish": "calls" if finish and finish.reason == "stop" and turn.calls else finish and finish.reason,

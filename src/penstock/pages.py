@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock.input_limits import MAX_COUNT, MAX_PARTS
-from penstock.jsontext import clean
+from penstock.jsontext import as_json, clean
 from penstock.surrogates import mend
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Page:
         self._finish: tuple[Reason, str, Extra | None] | None = None
         self._others: dict[int, Reason] = {}
         self.breaking = False  # a fault is on its way: parts that close now were not ended by the provider
+        self._cited: set[str] = set()
 
     @property
     def stem(self) -> str:
@@ -252,6 +253,17 @@ class Page:
         self.out.append(make(index, *fields))
         self._next += 1
         return index
+
+    def cite(self, citation: Any, *fields: Any) -> None:
+        """Write a `Source`, unless the same `citation` was written in this turn.
+
+        Streams repeat citations: in later chunks, in a `done` event, in the final snapshot. `citation` is what tells
+        two of them apart: the object as it was sent, and the place that it belongs to.
+        """
+        value = as_json(citation)
+        if value not in self._cited:
+            self._cited.add(value)
+            self.atom(ev.Source, *fields)
 
     def _is_full(self) -> bool:
         """True if the turn has as many parts as it may have. It ends with a fault: what follows would be lost."""

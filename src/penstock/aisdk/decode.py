@@ -178,8 +178,9 @@ class ChunkDecoder(TurnDecoder):
         given = pick.listed(citation, "span") or (None if first is None or last is None else [first, last])
         span = (int(given[0]), int(given[1])) if given else None
         extra = read_metadata(said.get("providerMetadata"))
-        self.ledger.atom(
-            ev.Source, pick.text(said, "url"), pick.text(said, "title"), of, span, pick.text(citation, "citedText"),
+        self.ledger.cite(
+            (of, citation),
+            pick.text(said, "url"), pick.text(said, "title"), of, span, pick.text(citation, "citedText"),
             str(said.get("id") or said.get("sourceId") or ""),
             pick.text(said, "mediaType"), pick.text(said, "filename"), extra or None,
         )  # fmt: skip

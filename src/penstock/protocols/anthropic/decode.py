@@ -16,6 +16,7 @@ from penstock.codec import Decoder
 from penstock.faults import classify
 from penstock.jsontext import as_json, clean, loose
 from penstock.protocols.anthropic import wire
+from penstock.protocols.anthropic.usage import NAME, read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.events import By, Extra, Reason
     from penstock.parts import Part
 
-NAME = "anthropic"
 REASONS: dict[str, Reason] = {
     "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_context_window_exceeded": "length",
     "tool_use": "calls", "pause_turn": "pause", "refusal": "refusal", "compaction": "pause",
@@ -106,18 +106,9 @@ class AnthropicDecoder(Decoder):
         if not any(said.get(key) for key in _INPUT):
             said = {key: value for key, value in said.items() if key not in _INPUT or key not in self._usage}
         self._usage = {**self._usage, **said}
-        try:
-            known = msgspec.convert(self._usage, wire.Usage, strict=False)
-        except msgspec.ValidationError:
-            self.diagnostics.add("wrong-shape", "usage is not of the shape it should have and is left out")
-            return
-        counts = (known.input_tokens, known.cache_read_input_tokens, known.cache_creation_input_tokens)
-        whole = sum(count or 0 for count in counts) if any(count is not None for count in counts) else None
-        details = known.output_tokens_details or wire.OutputDetails()
-        self.ledger.usage(ev.Usage(
-            whole, known.output_tokens, counts[1], counts[2], details.thinking_tokens,
-            extra={NAME: self._usage},
-        ))  # fmt: skip
+        counted = read_usage(self._usage, self.diagnostics)
+        if counted is not None:
+            self.ledger.usage(counted)
 
     def _error(self, payload: wire.Error) -> None:
         kind, said = payload.error.type or "", payload.error.message or "the provider reported an error"
@@ -230,9 +221,11 @@ class AnthropicDecoder(Decoder):
 
     def _cite(self, index: int, citation: dict[str, Any]) -> None:
         part = self.ledger.find(index)
-        title, url = pick.text(citation, "title", "document_title"), pick.text(citation, "url", "source")
+        title, source = pick.text(citation, "title", "document_title"), pick.text(citation, "source")
+        url = pick.text(citation, "url") or (source if "://" in source else "")  # a search result may have any name
         of, quote = part.index if part else None, pick.text(citation, "cited_text")
-        self.ledger.atom(ev.Source, url, title, of, None, quote, "", "", "", {NAME: citation})
+        name = "" if url else source
+        self.ledger.cite((of, citation), url, title, of, None, quote, name, "", "", {NAME: citation})
 
     def _other_delta(self, index: int, delta: wire.Delta) -> None:
         """A delta of a kept block: strings grow, anything else is replaced."""

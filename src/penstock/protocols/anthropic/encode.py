@@ -201,7 +201,7 @@ class AnthropicEncoder(Encoder):
         signature, redacted = own.get("signature"), own.get("redacted")
         if isinstance(redacted, str):
             self._whole({"type": "redacted_thinking", "data": redacted})
-        elif event.extra and not isinstance(signature, str):
+        elif event.extra and (not isinstance(signature, str) or event.extra.keys() != {NAME}):
             self.lose("opaque")
         if signature and isinstance(signature, str) and event.index == self._part:
             delta = {"type": "signature_delta", "signature": signature}

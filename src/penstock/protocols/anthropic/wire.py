@@ -18,6 +18,18 @@ class Usage(Struct, gc=False):
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     output_tokens_details: OutputDetails | None = None
+    iterations: list[Iteration] | None = None
+
+
+class Iteration(Struct, gc=False):
+    """What one run of a model inside the request cost. The counts around the list hold those of type `message` only."""
+
+    type: str = ""
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
 
 
 class OutputDetails(Struct, gc=False):

@@ -171,7 +171,8 @@ class Blocks:
         url = pick.text(web, "url") or (source if "://" in source else "")
         quote = "".join(pick.text(piece, "text") for piece in pick.rows(citation, "sourceContent"))
         title = pick.text(citation, "title") or pick.text(web, "domain")
-        self._ledger.atom(ev.Source, url, title, self._text, None, quote, "", "", "", {NAME: citation})
+        of = self._text
+        self._ledger.cite((of, citation), url, title, of, None, quote, "", "", "", {NAME: citation})
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 

@@ -21,6 +21,7 @@ REASONS: dict[str, Reason] = {
     "COMPLETE": "stop", "STOP_SEQUENCE": "stop", "MAX_TOKENS": "length", "TOOL_CALL": "calls",
     "ERROR_LIMIT": "length", "ERROR_TOXIC": "filter",
 }  # fmt: skip
+_NO_TOKENS = wire.Tokens()
 FAILED: dict[str, FaultKind] = {"ERROR": "server", "TIMEOUT": "timeout", "USER_CANCEL": "cancelled"}
 
 
@@ -40,7 +41,7 @@ def cite(
         url, title = pick.text(document, "url"), pick.text(document, "title", "name")
         quote, name = pick.text(document, "text", "snippet"), pick.text(source, "id")
         kept = {**citation, "sources": [source]} if source else citation
-        ledger.atom(ev.Source, url, title, of, span, quote, name, "", "", {NAME: kept})
+        ledger.cite((of, kept), url, title, of, span, quote, name, "", "", {NAME: kept})
 
 
 def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
@@ -49,7 +50,7 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
         said = msgspec.convert(raw, wire.Usage, strict=False)
     except msgspec.ValidationError:
         return None
-    tokens = said.tokens or said.billed_units
+    tokens = next((one for one in (said.tokens, said.billed_units) if one not in (None, _NO_TOKENS)), None)
     if tokens is None:
         return None
     whole = None if tokens.input_tokens is None else tokens.input_tokens + (tokens.image_tokens or 0)

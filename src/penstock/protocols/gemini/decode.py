@@ -15,7 +15,7 @@ from penstock.codec import Decoder, weakly
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.interactions import Interactions
 from penstock.protocols.gemini.own import NAME, own
-from penstock.protocols.gemini.reasons import BLOCKS, REASONS, Tokens, fault, word_of
+from penstock.protocols.gemini.reasons import BLOCKS, REASONS, Tokens, fault, named_feedback, word_of
 from penstock.protocols.gemini.spelling import camel_chunk, camel_part, created
 from penstock.protocols.gemini.voice import Voice
 
@@ -68,7 +68,7 @@ class GeminiDecoder(Decoder):
             voice.take(place, candidate)
         self._tokens.count(chunk.usage_metadata)
         if chunk.prompt_feedback:
-            self._feedback = chunk.prompt_feedback
+            self._feedback = named_feedback(chunk.prompt_feedback)
         if chunk.error is not None:
             self._error(chunk.error)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock import events as ev
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.own import own, shaped
 from penstock.protocols.gemini.spans import NOWHERE, Answer
@@ -28,9 +27,9 @@ _NOBODY = wire.Origin()
 class Grounding:
     """The metadata of one choice. `notes` holds it as it was sent."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, choice: int) -> None:
         self._ledger = ledger
-        self._told: set[tuple[str, str, Place]] = set()
+        self._choice = choice
         self.notes: dict[str, Any] = {}
 
     def note(self, said: wire.Candidate) -> None:
@@ -70,7 +69,8 @@ class Grounding:
             for number in support.grounding_chunk_indices or ():
                 places.setdefault(number, []).append(place)
         for number, chunk in enumerate(said.grounding_chunks or ()):
-            origin = chunk.web or chunk.retrieved_context or chunk.maps or chunk.image or _NOBODY
+            origins = (chunk.web, chunk.retrieved_context, chunk.maps, chunk.image)
+            origin = next((one for one in origins if one is not None and one != _NOBODY), _NOBODY)
             for place in places.get(number) or (NOWHERE,):
                 if not last and place == NOWHERE:
                     continue
@@ -80,13 +80,10 @@ class Grounding:
         self, url: str | None, title: str | None, place: Place, origin: wire.Origin = _NOBODY, number: int | None = None
     ) -> None:
         document, quote = origin.document_name or origin.place_id or "", origin.text or ""
-        key = (url or quote, title or "", place)
-        if key in self._told:
-            return
-        self._told.add(key)
         of, span = place
         extra = own(groundingChunk=number)
-        self._ledger.atom(ev.Source, url or "", title or "", of, span, quote, document, "", "", extra)
+        citation = (self._choice, url or quote, title or "", place)
+        self._ledger.cite(citation, url or "", title or "", of, span, quote, document, "", "", extra)
 
     # ── tools that left traces ────────────────────────────────────────────────────────────────────
 

@@ -182,7 +182,8 @@ class Interactions:
         self._say(now, "text", delta.text or "")
 
     def _summary(self, now: Open, delta: wire.StepDelta) -> None:
-        self._say(now, "reasoning", (delta.content.text if delta.content else delta.text) or "")
+        said = delta.content.text if delta.content is not None else None
+        self._say(now, "reasoning", said or delta.text or "")
 
     def _signature(self, now: Open, delta: wire.StepDelta) -> None:
         now.signature += delta.signature or ""
@@ -226,7 +227,8 @@ class Interactions:
             url, title = note.url or note.document_uri or "", note.title or note.name or note.file_name or ""
             if url or title or note.source:
                 source, name = note.source or "", note.file_name or ""
-                self._ledger.atom(ev.Source, url, title, of, span, "", source, "", name, own(annotation=note.type))
+                place, extra = (now.index, note.start_index, note.end_index), own(annotation=note.type)
+                self._ledger.cite((place, url, title, source), url, title, of, span, "", source, "", name, extra)
 
     def _stop(self, chunk: wire.Chunk) -> None:
         self._close(chunk.index or 0)

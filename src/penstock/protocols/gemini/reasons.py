@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
+from penstock import pick
 from penstock.faults import SPENT, classify, is_daily_quota
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.own import NAME, own, shaped
@@ -29,6 +30,19 @@ NUMBERS = (
     "", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
     "MALFORMED_FUNCTION_CALL", "IMAGE_SAFETY",
 )  # fmt: skip
+RATINGS: dict[str, dict[int, str]] = {  # what a safety rating says, as numbers
+    "category": {
+        # Vertex counts from 1, the Gemini API from 7: below, it has the categories of PaLM alone.
+        1: "HARM_CATEGORY_HATE_SPEECH", 2: "HARM_CATEGORY_DANGEROUS_CONTENT", 3: "HARM_CATEGORY_HARASSMENT",
+        4: "HARM_CATEGORY_SEXUALLY_EXPLICIT", 5: "HARM_CATEGORY_CIVIC_INTEGRITY",
+        7: "HARM_CATEGORY_HARASSMENT", 8: "HARM_CATEGORY_HATE_SPEECH", 9: "HARM_CATEGORY_SEXUALLY_EXPLICIT",
+        10: "HARM_CATEGORY_DANGEROUS_CONTENT", 11: "HARM_CATEGORY_CIVIC_INTEGRITY",
+    },
+    "probability": {1: "NEGLIGIBLE", 2: "LOW", 3: "MEDIUM", 4: "HIGH"},
+    "severity": {
+        1: "HARM_SEVERITY_NEGLIGIBLE", 2: "HARM_SEVERITY_LOW", 3: "HARM_SEVERITY_MEDIUM", 4: "HARM_SEVERITY_HIGH",
+    },
+}  # fmt: skip
 BLOCKS = ("", "SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY")
 
 
@@ -40,6 +54,24 @@ def word_of(said: Any, numbers: tuple[str, ...] = NUMBERS) -> str:
     return "" if word.endswith("_UNSPECIFIED") else word
 
 
+def named_ratings(ratings: list[Any]) -> list[Any]:
+    """Safety ratings with words for numbers: they are written for readers that know the words alone."""
+    return [
+        {key: RATINGS.get(key, {}).get(value, value) if type(value) is int else value for key, value in row.items()}
+        for row in pick.objects(ratings)
+    ]
+
+
+def named_feedback(feedback: dict[str, Any]) -> dict[str, Any]:
+    """What was said of the prompt, with words for numbers."""
+    named = dict(feedback)
+    if type(named.get("blockReason")) is int:
+        named["blockReason"] = word_of(named["blockReason"], BLOCKS)
+    if isinstance(named.get("safetyRatings"), list):
+        named["safetyRatings"] = named_ratings(named["safetyRatings"])
+    return named
+
+
 def reason_of(word: str) -> Reason:
     """A word that is not in the table is a normal stop; whoever asks says so."""
     return REASONS.get(word, "stop")
@@ -47,7 +79,7 @@ def reason_of(word: str) -> Reason:
 
 class Tokens:
     """The usage of a turn. Every chunk counts all so far, but a count may shrink or be left out later: the last of each
-    kind stands. It is told once, at the end.
+    kind stands, unless the total shows that what is left out is zero. It is told once, at the end.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -58,7 +90,7 @@ class Tokens:
         if said:
             # what is left out, or null, stays as it was; mostly nothing is
             whole = self._said.keys() <= said.keys() and None not in said.values()
-            self._said = said if whole else {**self._said, **told(**said)}
+            self._said = said if whole or _adds_up(said) else {**self._said, **told(**said)}
 
     def tell(self) -> None:
         said = self._said
@@ -69,6 +101,14 @@ class Tokens:
                 total(known.candidates_token_count, known.thoughts_token_count),
                 known.cached_content_token_count, None, known.thoughts_token_count, extra={NAME: said},
             ))  # fmt: skip
+
+
+def _adds_up(said: dict[str, Any]) -> bool:
+    """Whether the counts of one chunk are all there are: protobuf leaves out what is zero, and the total shows it."""
+    known: wire.Usage = shaped(said, wire.Usage)
+    output = total(known.candidates_token_count, known.thoughts_token_count)
+    given = total(known.prompt_token_count, known.tool_use_prompt_token_count)
+    return bool(output) and said.get("totalTokenCount") == (given or 0) + (output or 0)
 
 
 def total(*counts: int | None) -> int | None:

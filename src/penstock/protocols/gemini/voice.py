@@ -13,7 +13,7 @@ from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.calls import Calls
 from penstock.protocols.gemini.grounding import Grounding
 from penstock.protocols.gemini.own import NAME, own
-from penstock.protocols.gemini.reasons import reason_of, word_of
+from penstock.protocols.gemini.reasons import named_ratings, reason_of, word_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class Voice:
         self._key = (index, "")
         self.texts: list[Part] = []
         self.calls = Calls(ledger, index, lambda kind, number: f"{kind}_{turn}_{index}_{number}")
-        self.grounding = Grounding(ledger)
+        self.grounding = Grounding(ledger, index)
         self.notes: dict[str, Any] = {}  # what is kept for the finish
         self.reason: Reason | None = None
         self.word = ""
@@ -75,7 +75,8 @@ class Voice:
 
     def _note(self, said: wire.Candidate) -> None:
         for key, value in (
-            ("safetyRatings", said.safety_ratings), ("finishMessage", said.finish_message),
+            ("safetyRatings", named_ratings(said.safety_ratings) if said.safety_ratings else said.safety_ratings),
+            ("finishMessage", said.finish_message),
             ("avgLogprobs", said.avg_logprobs), ("tokenCount", said.token_count),
         ):  # fmt: skip
             if value is not None:

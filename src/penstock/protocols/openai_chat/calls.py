@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.parts import Ledger
     from penstock.protocols.openai_chat import wire
 
-EMPTY = "{}"
+EMPTY, NULL = "{}", "null"
 
 
 class Slot:
@@ -63,6 +63,8 @@ class Calls:
             self._sign(slot, call.extra_content)
         if name and not slot.name:
             slot.name = name
+        if text == NULL and slot.form == "json" and not slot.input.pieces:
+            text = ""  # a tool without parameters is called with nothing, or with `null` (Groq)
         self._grow(slot, text)
 
     def more(self, index: int, text: str) -> bool:

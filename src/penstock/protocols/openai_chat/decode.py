@@ -184,8 +184,10 @@ class ChatDecoder(Decoder):
     def _choice(self, choice: wire.Choice) -> None:
         index = choice.index or 0
         voice = self._voices.get(index) or self._voice(index)
-        delta = choice.delta or choice.message
+        delta = choice.message if choice.delta is None else choice.delta
         if delta is not None:
+            if choice.message is not None and delta is choice.delta and not voice.heard:
+                delta = _join(delta, choice.message)
             voice.hear(delta, choice.logprobs)
             if delta.extra_content:
                 self._sign(voice, delta.extra_content)
@@ -211,6 +213,16 @@ class ChatDecoder(Decoder):
             voice.flush()
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk, wire.More: _more}
+
+
+def _join(delta: wire.Delta, message: wire.Delta) -> wire.Delta:
+    """The first payload of a choice that has both: the delta, and what only the message says.
+
+    Perplexity sends both, in streams and in whole bodies. In a stream the message repeats all of the answer so far, so
+    that only the first one may count; in a whole body the delta is empty.
+    """
+    fields = {name: getattr(delta, name) or getattr(message, name) for name in wire.Delta.__struct_fields__}
+    return wire.Delta(**fields)
 
 
 def _only_text(chunk: wire.More, delta: wire.Delta) -> str:

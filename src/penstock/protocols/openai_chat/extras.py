@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from penstock.protocols.openai_chat import wire
 
 NAME = "openai-chat"
+_HEAD = ("type", "format", "index", "id")
+_WORDS = ("text", "summary")
 
 
 class Extras:
@@ -25,9 +27,9 @@ class Extras:
     def __init__(self, ledger: Ledger, choice: int) -> None:
         self._ledger = ledger
         self._choice = choice
-        self._seen: set[str] = set()
+        self._seen: set[str] = set()  # addresses that were cited, in any form; results of tools that were delivered
         self.texts: list[int] = []  # the texts so far: readers see them as one, and count through
-        self._details: list[dict[str, Any]] = []
+        self.details: list[dict[str, Any]] = []  # of the open part of reasoning, or of one that no words began yet
         self.plain = False  # the open part is told in a plain field: its details only repeat it
 
     # ── citations ─────────────────────────────────────────────────────────────────────────────────
@@ -42,9 +44,10 @@ class Extras:
     def _cite(self, url: str, title: str, extra: Extra | None) -> None:
         if url and url not in self._seen:
             self._seen.add(url)
-            self._ledger.atom(ev.Source, url, title, None, None, "", "", "", "", extra)
+            self._ledger.cite((self._choice, url), url, title, None, None, "", "", "", "", extra)
 
     def annotate(self, annotations: Sequence[dict[str, Any]]) -> None:
+        """Annotations of the text. Some servers repeat them on every chunk, and beside them the bare links."""
         of = self.texts[-1] if self.texts else None
         for annotation in annotations:
             said = pick.table(annotation, pick.text(annotation, "type")) or annotation
@@ -52,14 +55,16 @@ class Extras:
             span = (first, last) if first is not None and last is not None and last > first else None
             if len(self.texts) > 1:
                 span = None  # where in this text it is depends on the length of the ones before
-            url, title = pick.text(said, "url"), pick.text(said, "title", "filename")
-            quote, file = pick.text(said, "content"), pick.text(said, "file_id")
+            url, title = pick.text(said, "url"), pick.text(said, "title", "filename", "name")
+            quote, file = pick.text(said, "content"), pick.text(said, "file_id", "hash")
             extra = {NAME: {"annotation": annotation}}
-            self._ledger.atom(ev.Source, url, title, of, span, quote, file, "", "", extra)
+            self._seen.add(url)
+            self._ledger.cite((self._choice, annotation), url, title, of, span, quote, file, "", "", extra)
 
     def refer(self, item: dict[str, Any]) -> None:
         for reference in pick.listed(item, "reference_ids"):
-            self._ledger.atom(ev.Source, "", "", None, None, "", str(reference), "", "", {NAME: {"reference": item}})
+            cited, extra = str(reference), {NAME: {"reference": item}}
+            self._ledger.cite((self._choice, "reference", cited), "", "", None, None, "", cited, "", "", extra)
 
     # ── reasoning details (OpenRouter) ────────────────────────────────────────────────────────────
 
@@ -67,27 +72,34 @@ class Extras:
         """The words of the details, where no plain field repeats them."""
         return "" if self.plain else "".join(pick.text(one, "text", "summary") for one in details)
 
-    def head(self, details: Sequence[dict[str, Any]]) -> Extra:
+    def head(self) -> Extra | None:
         """How the first detail begins: who writes the words on must name their kind beside them."""
-        first = {key: value for key, value in details[0].items() if key in ("type", "format", "index", "id")}
+        if not self.details:
+            return None
+        first = {key: value for key, value in self.details[0].items() if key in _HEAD}
         return {NAME: {"reasoning_details": [first]}}
 
-    def remember(self, details: Sequence[dict[str, Any]]) -> Extra:
+    def remember(self, details: Sequence[dict[str, Any]]) -> None:
         """Put fragments together, so that the next request can send the details back as they were."""
         for one in details:
-            same = self._details[-1] if self._details and _continues(self._details[-1], one) else None
+            same = self.details[-1] if self.details and _continues(self.details[-1], one) else None
             if same is None:
-                self._details.append(dict(one))
+                self.details.append(dict(one))
             else:
                 _grow(same, one)
-        extra: Extra = {NAME: {"reasoning_details": self._details}}
-        for detail in self._details:
-            extra.update(state_of(detail))
+
+    def remembered(self) -> Extra | None:
+        """The details, and the state in them under the name of the protocol that it belongs to."""
+        if not self.details:
+            return None
+        extra: Extra = {NAME: {"reasoning_details": self.details}}
+        for detail in self.details:
+            extra |= state_of(detail)
         return extra
 
     def forget(self) -> None:
         """The part that the details belonged to has ended."""
-        self._details = []
+        self.details = []
         self.plain = False
 
     # ── files and tools ───────────────────────────────────────────────────────────────────────────
@@ -123,6 +135,11 @@ class Extras:
                 self._ledger.atom(ev.Result, call, name, output, False, False, {NAME: {"executed_tool": tool}})  # noqa: FBT003
 
 
+def has_state(details: Sequence[dict[str, Any]]) -> bool:
+    """Whether details hold what must be sent back though it is no text: a signature, encrypted data."""
+    return any(value for one in details for key, value in one.items() if key not in _HEAD and key not in _WORDS)
+
+
 def _continues(before: dict[str, Any], one: dict[str, Any]) -> bool:
     """A fragment continues the detail before it: same index and type, and no other id."""
     ids = before.get("id"), one.get("id")
@@ -133,7 +150,7 @@ def _continues(before: dict[str, Any], one: dict[str, Any]) -> bool:
 
 def _grow(detail: dict[str, Any], more: dict[str, Any]) -> None:
     for key, value in more.items():
-        if key in ("text", "summary", "data") and isinstance(value, str):
+        if key in (*_WORDS, "data") and isinstance(value, str):
             detail[key] = pick.text(detail, key) + value
         elif value is not None:
             detail[key] = value

@@ -19,8 +19,9 @@ def _first(*values: int | None) -> int | None:
 
 
 def _apart(prompt: int | None, completion: int, reasoning: int, total: int | None) -> bool:
-    """Whether a dialect leaves reasoning out of the completion: the total says so, or there is more of it."""
-    return total == (prompt or 0) + completion + reasoning or reasoning > completion
+    """Whether a dialect leaves reasoning out of the completion. A total that fits decides; else there is more of it."""
+    included = (prompt or 0) + completion
+    return reasoning > completion if total not in (included, included + reasoning) else total != included
 
 
 def read_usage(raw: dict[str, Any]) -> ev.Usage | None:

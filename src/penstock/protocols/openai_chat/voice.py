@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock import pick
 from penstock.jsontext import as_json
 from penstock.parts import Ledger
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.errors import NAME
-from penstock.protocols.openai_chat.extras import Extras
+from penstock.protocols.openai_chat.extras import Extras, has_state
 from penstock.protocols.openai_chat.google_state import read_state
 from penstock.protocols.openai_chat.reasons import FAILED, REASONS
 from penstock.shaping.think import ThinkTags
@@ -23,17 +24,26 @@ if TYPE_CHECKING:
     from penstock.parts import Part
     from penstock.protocols.openai_chat.calls import Calls
 
+_EMPTY = wire.Delta()
+_THOUGHTS = {"thinking": "thinking", "reasoning": "summary"}  # a kind of content → where its texts are
+
 
 class Voice:
-    """State: the kind of the open part and the part itself, and where more plain text goes while that is open."""
+    """State: the kind of the open part and the part itself, where more plain text goes while that is open, and whether
+    the choice has said anything, or a text by `content`.
+    """
 
-    __slots__ = ("_kind", "_part", "_think", "calls", "extras", "index", "ledger", "plain", "signed")
+    __slots__ = (
+        "_kind", "_part", "_think", "_written", "calls", "extras", "heard", "index", "ledger", "plain", "signed",
+    )  # fmt: skip
 
     def __init__(self, ledger: Ledger, index: int, calls: Calls, *, think: bool) -> None:
         self.ledger, self.index, self.calls = ledger, index, calls
         self.extras = Extras(ledger, index)
         self.plain: Part | None = None
         self.signed = False  # whether the text took the state of the last delta
+        self.heard = False
+        self._written = False
         self._kind = ""
         self._part: Part | None = None
         self._think: ThinkTags | None = ThinkTags() if think else None
@@ -45,10 +55,12 @@ class Voice:
 
     def hear(self, delta: wire.Delta, logprobs: Any) -> None:
         """All of a delta, in the order in which its fields make sense."""
+        self.heard = self.heard or delta != _EMPTY
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._reason(delta)
         content = delta.content
         if content:
+            self._written = True
             if isinstance(content, list):
                 self._items(content)
             else:
@@ -70,8 +82,8 @@ class Voice:
         if delta.annotations:
             self.extras.annotate(delta.annotations)
         if delta.audio is not None and (delta.audio.id or delta.audio.data or delta.audio.transcript):
-            if delta.audio.transcript:
-                self._say("text", delta.audio.transcript)
+            if delta.audio.transcript and not self._written:
+                self._say("text", delta.audio.transcript)  # beside content it would be the same text again
             self.extras.hear(delta.audio)
         if delta.images:
             self.extras.show(delta.images)
@@ -93,12 +105,12 @@ class Voice:
                 self.plain = self._part
 
     def _items(self, content: list[dict[str, Any]]) -> None:
-        """Content as a list (Mistral): text, thinking, references."""
+        """Content as a list: text, thinking and references (Mistral), reasoning as summaries (Databricks)."""
         for item in content:
             kind = item.get("type")
-            if kind == "thinking":
-                for inner in item.get("thinking") or ():
-                    self._say("reasoning", str(inner.get("text") or ""))
+            if kind in _THOUGHTS:
+                for inner in pick.rows(item, _THOUGHTS[kind]):
+                    self._say("reasoning", pick.text(inner, "text"))
             elif "text" in item:
                 self._say("text", str(item.get("text") or ""))
             elif kind == "reference":
@@ -110,23 +122,26 @@ class Voice:
         details = delta.reasoning_details or ()
         plain = delta.reasoning_content or delta.reasoning
         text = plain or self.extras.told(details)
+        if details and self._kind != "reasoning" and (text or has_state(details)):
+            self._end_part()
+        if details and (self._part is None or self._kind == "reasoning"):
+            self.extras.remember(details)
         if text:
-            self._say("reasoning", text, extra=self.extras.head(details) if details else None)
-        elif details and self._kind != "reasoning":
-            self._silence()
-            self._kind = "reasoning"
-            self._part = self.ledger.open_reasoning((self.index, "reasoning"), choice=self.index, form="redacted")
+            self._say("reasoning", text, extra=self.extras.head())
         if plain:
             self.extras.plain = True
-        if details and self._part is not None:
-            self._part.extra = self.extras.remember(details)
+        if details and self._kind == "reasoning" and self._part is not None:
+            self._part.extra = self.extras.remembered()
 
     def _say(self, kind: str, text: str, logprobs: Any = None, *, extra: Extra | None = None) -> None:
         """Speak on, or end the part of another kind and begin one of this."""
         if not text:
             return
         if self._kind != kind:
-            self._silence()
+            if kind == "reasoning":
+                self._end_part()  # details that came before its first words belong to it
+            else:
+                self._silence()
             self._kind = kind
             self._part = self.openings[kind](self.ledger, (self.index, kind), choice=self.index, extra=extra)
             if kind == "text" and self._part is not None:
@@ -144,6 +159,15 @@ class Voice:
         return True
 
     def _silence(self) -> None:
+        """Something else begins: end the open part. Details that no words followed are reasoning nobody can read."""
+        self._end_part()
+        extra = self.extras.remembered()
+        if extra is not None and has_state(self.extras.details):
+            self.ledger.open_reasoning(key := (self.index, "reasoning"), choice=self.index, form="redacted")
+            self.ledger.close(key, extra)
+        self.extras.forget()
+
+    def _end_part(self) -> None:
         if self._part is not None:
             self.ledger.close((self.index, self._kind))
             self._kind, self._part = "", None
@@ -172,6 +196,8 @@ class Voice:
                 self._say(kind, piece)
             self._think = None
         if not self.ledger.ended:
+            if self._part is None:
+                self._silence()
             self.calls.close()
 
     openings: ClassVar[Mapping[str, Callable[..., Any]]] = {

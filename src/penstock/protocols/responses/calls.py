@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 KINDS = ("function_call", "custom_tool_call", "mcp_call")
 _PLAIN = frozenset({"type", "call_id", "name", "arguments", "input", "status"})
+NULL = "null"
 _UPSTREAM = "x_search"  # a tool whose steps are told as custom calls, though the provider takes them (xAI)
 
 
@@ -28,11 +29,23 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else as_json(value)
 
 
+def read_arguments(value: Any) -> str:
+    """The arguments of a function as text. A tool without parameters is called with nothing, or with `null`."""
+    return "" if value == NULL else as_text(value)
+
+
 def catch_up(ledger: Ledger, key: int, word: str) -> None:
     """Say the rest of an input whose beginning was streamed."""
     part = ledger.find(key)
     if part is not None and part.so_far and word.startswith(part.so_far):
         ledger.add(key, word[len(part.so_far) :])
+
+
+def _input(slot: Slot) -> str:
+    """All of the input, as the item has it."""
+    if slot.kind != "custom_tool_call":
+        return read_arguments(slot.item.get("arguments"))
+    return as_text(slot.item.get("input"))
 
 
 def minted(ledger: Ledger, slot: Slot) -> str:
@@ -58,6 +71,8 @@ class Calls:
     def piece(self, slot: Slot, text: str) -> Part | None:
         """A fragment of input. What comes before the call itself waits for it."""
         part = self._ledger.find(slot.number)
+        if text == NULL and slot.kind != "custom_tool_call" and not (slot.held or (part and part.pieces)):
+            return part
         if part is not None:
             self._ledger.add(slot.number, text)
         elif not slot.call:
@@ -124,7 +139,7 @@ class Calls:
         slot.call = pick.text(item, "call_id") or slot.id or minted(self._ledger, slot)
         by = self._by(slot)
         form: CallForm = "text" if custom and by == "client" else "json"
-        given = "" if slot.held or slot.word else as_text(item.get("input" if custom else "arguments"))
+        given = "" if slot.held or slot.word else _input(slot)
         self._ledger.open_call(
             slot.number, slot.call, pick.text(item, "name"), by=by, form=form, item=slot.id, given=given,
             extra=own(item=item) if by == "provider" else self._extra(slot),
@@ -144,7 +159,7 @@ class Calls:
         return own(**{key: value for key, value in slot.item.items() if key not in _PLAIN})
 
     def _last_word(self, slot: Slot) -> None:
-        word = as_text(slot.item.get("input" if slot.kind == "custom_tool_call" else "arguments"))
+        word = _input(slot)
         if word.strip() or slot.word is None:
             slot.word = word
 

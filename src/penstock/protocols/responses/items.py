@@ -15,6 +15,8 @@ from penstock import pick
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from penstock.protocols.responses.repeats import Repeats
+
 Item: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, Any, str, str | None]  # what it names, its value, the kind of item, its call
 
@@ -22,8 +24,8 @@ Key: TypeAlias = tuple[str, Any, str, str | None]  # what it names, its value, t
 class Slot:
     """One item, and what was made of it so far. `kind` is its type, empty while only pieces of it are known."""
 
-    __slots__ = ("call", "closed", "done", "held", "id", "index", "item", "kind", "noted", "notes", "number", "parts",
-                 "sealed", "told", "whole", "word")  # fmt: skip
+    __slots__ = ("call", "closed", "done", "held", "id", "index", "item", "kind", "number", "parts", "places",
+                 "repeats", "sealed", "told", "whole", "word")  # fmt: skip
 
     def __init__(self, number: int, kind: str, id: str, index: int | None) -> None:
         self.number = number
@@ -35,10 +37,10 @@ class Slot:
         self.done = False
         self.parts: dict[tuple[str, int], int] = {}  # (kind, place in the item) → the event index of its part
         self.closed: dict[tuple[str, int], str] = {}  # … → all that was said, once it is closed
+        self.places: dict[str, list[int]] = {}  # kind → the places of its parts, in the order they were opened
+        self.repeats: dict[tuple[str, str], Repeats] = {}  # (event, kind) → which parts it repeats
         self.whole: list[tuple[str, int]] = []  # parts of reasoning that may be closed when another begins
         self.sealed = False  # encrypted content was delivered
-        self.notes: dict[bytes, int] = {}  # annotations delivered, and how often
-        self.noted: set[tuple[int, int]] = set()
         self.call = ""  # the id of the call that was opened for it
         self.held: list[str] = []  # pieces of input that came before the item
         self.word: str | None = None  # the last word on all of its input

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import pick
 from penstock.codec import Decoder
 from penstock.protocols.responses import wire
-from penstock.protocols.responses.calls import KINDS, Calls, as_text
+from penstock.protocols.responses.calls import KINDS, Calls, read_arguments
 from penstock.protocols.responses.items import Items
 from penstock.protocols.responses.speech import Messages, Speech, Thoughts, own
 from penstock.protocols.responses.tools import Tools, Untyped
@@ -88,9 +88,9 @@ class Pieces(Decoder):
         part, place = payload.part or {}, payload.content_index or 0
         self._hot = None
         if pick.text(part, "type") == "reasoning_text":
-            self._thoughts.settle(self._thought(payload), "full", place, pick.text(part, "text"))
+            self._thoughts.settle(self._thought(payload), "part", "full", place, pick.text(part, "text"))
         else:
-            self._messages.content(self._message(payload), place, part)
+            self._messages.content(self._message(payload), "part", place, part)
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -117,18 +117,17 @@ class Pieces(Decoder):
         self._speech.say(self._message(payload), "text", payload.content_index or 0, _words(payload))
 
     def _text_done(self, payload: wire.Whole) -> None:
-        self._speech.settle(self._message(payload), "text", payload.content_index or 0, payload.text or "")
+        self._messages.settle(self._message(payload), "text", payload.content_index or 0, payload.text or "")
 
     def _refusal_delta(self, payload: wire.Piece) -> None:
         self._speech.say(self._message(payload), "refusal", payload.content_index or 0, _words(payload))
 
     def _refusal_done(self, payload: wire.Whole) -> None:
-        self._speech.settle(self._message(payload), "refusal", payload.content_index or 0, payload.refusal or "")
+        self._messages.settle(self._message(payload), "refusal", payload.content_index or 0, payload.refusal or "")
 
     def _note(self, payload: wire.Note) -> None:
         if payload.annotation:
-            slot, place = self._message(payload), payload.content_index or 0
-            self._messages.note(slot, place, payload.annotation_index, payload.annotation)
+            self._messages.note(self._message(payload), payload.content_index or 0, payload.annotation)
 
     def _audio_delta(self, payload: wire.Piece) -> None:
         key = "audio"
@@ -148,20 +147,20 @@ class Pieces(Decoder):
         self._thoughts.delta(self._thought(payload), "summary", payload.summary_index or 0, _words(payload))
 
     def _summary_done(self, payload: wire.Whole) -> None:
-        self._thoughts.settle(self._thought(payload), "summary", payload.summary_index or 0, payload.text or "")
+        self._thoughts.settle(self._thought(payload), "text", "summary", payload.summary_index or 0, payload.text or "")
 
     def _summary_part_added(self, payload: wire.PartEvent) -> None:
         self._thoughts.begin(self._thought(payload), "summary", payload.summary_index or 0)
 
     def _summary_part_done(self, payload: wire.PartEvent) -> None:
         text = pick.text(payload.part or {}, "text")
-        self._thoughts.settle(self._thought(payload), "summary", payload.summary_index or 0, text)
+        self._thoughts.settle(self._thought(payload), "part", "summary", payload.summary_index or 0, text)
 
     def _reasoning_delta(self, payload: wire.Piece) -> None:
         self._thoughts.delta(self._thought(payload), "full", payload.content_index or 0, _words(payload))
 
     def _reasoning_done(self, payload: wire.Whole) -> None:
-        self._thoughts.settle(self._thought(payload), "full", payload.content_index or 0, payload.text or "")
+        self._thoughts.settle(self._thought(payload), "text", "full", payload.content_index or 0, payload.text or "")
 
     # ── calls and tools ───────────────────────────────────────────────────────────────────────────
 
@@ -172,7 +171,7 @@ class Pieces(Decoder):
         self._calls.piece(self._call(payload, "function_call"), _words(payload))
 
     def _arguments_done(self, payload: wire.Whole) -> None:
-        self._whole_input(payload, "function_call", as_text(payload.arguments))
+        self._whole_input(payload, "function_call", read_arguments(payload.arguments))
 
     def _input_delta(self, payload: wire.Piece) -> None:
         self._calls.piece(self._call(payload, "custom_tool_call"), _words(payload))
@@ -184,7 +183,7 @@ class Pieces(Decoder):
         self._calls.piece(self._call(payload, "mcp_call"), _words(payload))
 
     def _mcp_done(self, payload: wire.Whole) -> None:
-        self._calls.whole(self._call(payload, "mcp_call"), as_text(payload.arguments))
+        self._calls.whole(self._call(payload, "mcp_call"), read_arguments(payload.arguments))
 
     def _whole_input(self, payload: wire.Whole, kind: str, text: str) -> None:
         slot = self._call(payload, kind)

@@ -174,7 +174,7 @@ class Speaking(Encoder):
             return
         own, voice = self._own(event.extra), self._voices.get(event.index)
         kept = {key: value for key, value in own.items() if key not in ("id", "phase")}
-        if event.extra and not own:
+        if event.extra and (not own or event.extra.keys() != {NAME}):
             self.lose("opaque")
         if voice is not None:
             voice.entry.item.update(kept)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from penstock import events as ev
 from penstock import pick
+from penstock.protocols.responses.repeats import Repeats, repeats
 
 if TYPE_CHECKING:
     from penstock.events import Extra, ReasoningForm
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 NAME = "responses"
 FORMS: dict[str, ReasoningForm] = {"summary": "summary", "full": "full"}
-_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def own(**fields: Any) -> Extra | None:
@@ -46,6 +43,19 @@ class Speech:
         if part is not None:
             self._ledger.tell(part, text, logprobs)
         return part
+
+    def match(self, slot: Slot, event: str, kind: str, place: int, whole: str) -> int:
+        """The place of the part that `event` means when it repeats all of a part, and names this place."""
+        known = slot.repeats.get((event, kind))
+        if known is None:
+            known = slot.repeats[event, kind] = Repeats()
+        return known.find(
+            place, slot.places.get(kind, ()), lambda one: repeats(self._words(slot, kind, one), whole)
+        )  # fmt: skip
+
+    def _words(self, slot: Slot, kind: str, place: int) -> str:
+        part = self._ledger.find((slot.number, kind, place))
+        return part.so_far if part is not None else slot.closed.get((kind, place), "")
 
     def settle(self, slot: Slot, kind: str, place: int, whole: str) -> None:
         """A later word on all of it: what is new is said."""
@@ -83,6 +93,7 @@ class Speech:
             part = self._ledger.open_reasoning(key, item=slot.id, form=FORMS[kind], extra=extra, keep=True)
         if part is not None:
             slot.parts[kind, place] = part.index
+            slot.places.setdefault(kind, []).append(place)
         return part
 
 
@@ -96,25 +107,33 @@ class Messages:
     def added(self, slot: Slot) -> None:
         """Content that is there from the start counts when the item is done: deltas may repeat it."""
 
-    def done(self, slot: Slot) -> None:
+    def done(self, slot: Slot, event: str = "done") -> None:
         for place, content in enumerate(pick.rows(slot.item, "content")):
-            self.content(slot, place, content)
+            self.content(slot, event, place, content)
         self._speech.close_all(slot)
 
-    last = done
+    def last(self, slot: Slot) -> None:
+        self.done(slot, "snapshot")
 
     def close(self, slot: Slot, *, whole: bool) -> None:
         """The ledger closes open text by itself."""
 
-    def content(self, slot: Slot, place: int, content: Item) -> None:
+    def settle(self, slot: Slot, kind: str, place: int, whole: str) -> None:
+        """All of a text or a refusal, before its content part is whole."""
+        self._speech.settle(slot, kind, self._speech.match(slot, "text", kind, place, whole), whole)
+
+    def content(self, slot: Slot, event: str, place: int, content: Item) -> None:
         """A whole content part, wherever it was repeated."""
         kind = pick.text(content, "type")
         if kind == "refusal":
-            self._speech.settle(slot, "refusal", place, pick.text(content, "refusal"))
+            words = pick.text(content, "refusal")
+            place = self._speech.match(slot, event, "refusal", place, words)
+            self._speech.settle(slot, "refusal", place, words)
             self._speech.close(slot, "refusal", place)
         elif kind.endswith("text"):
+            place = self._speech.match(slot, event, "text", place, pick.text(content, "text"))
             self._text(slot, place, content)
-            for annotation in self._new_notes(slot, content):
+            for annotation in pick.rows(content, "annotations"):
                 self._cite(slot, place, annotation)
             self._speech.close(slot, "text", place)
         else:
@@ -130,37 +149,17 @@ class Messages:
 
     # ── annotations ───────────────────────────────────────────────────────────────────────────────
 
-    def note(self, slot: Slot, place: int, number: int | None, annotation: Item) -> None:
-        """An annotation as it is streamed; one frame sent twice is one."""
-        if number is not None:
-            if (place, number) in slot.noted:
-                return
-            slot.noted.add((place, number))
-        self._count(slot, annotation)
-        self._cite(slot, place, annotation)
-
-    def _new_notes(self, slot: Slot, content: Item) -> list[Item]:
-        """Of a repeated list those that were not delivered yet; the same one may rightly occur several times."""
-        seen: dict[bytes, int] = {}
-        fresh: list[Item] = []
-        for annotation in pick.rows(content, "annotations"):
-            key = _sorted(annotation)
-            seen[key] = seen.get(key, 0) + 1
-            if seen[key] > slot.notes.get(key, 0):
-                self._count(slot, annotation)
-                fresh.append(annotation)
-        return fresh
-
-    def _count(self, slot: Slot, annotation: Item) -> None:
-        key = _sorted(annotation)
-        slot.notes[key] = slot.notes.get(key, 0) + 1
+    def note(self, slot: Slot, place: int, annotation: Item) -> None:
+        """An annotation as it is streamed. It may name another place than its text did."""
+        texts = slot.places.get("text", ())
+        self._cite(slot, place if place in texts or not texts else texts[-1], annotation)
 
     def _cite(self, slot: Slot, place: int, annotation: Item) -> None:
         first, last = pick.number(annotation, "start_index"), pick.number(annotation, "end_index")
         span = (first, last) if first is not None and last is not None and last > first >= 0 else None
         filename = pick.text(annotation, "filename")
-        self._ledger.atom(
-            ev.Source, pick.text(annotation, "url"), pick.text(annotation, "title") or filename,
+        self._ledger.cite(
+            (slot.number, place, annotation), pick.text(annotation, "url"), pick.text(annotation, "title") or filename,
             slot.parts.get(("text", place)), span, "", pick.text(annotation, "file_id"), "", filename,
             {NAME: {"annotation": annotation}},
         )  # fmt: skip
@@ -191,21 +190,23 @@ class Thoughts:
                 self._speech.close(slot, *other)
             slot.whole.clear()
 
-    def settle(self, slot: Slot, kind: str, place: int, text: str) -> None:
+    def settle(self, slot: Slot, event: str, kind: str, place: int, text: str) -> None:
         """All of a part."""
+        place = self._speech.match(slot, event, kind, place, text)
         if text:
             self.begin(slot, kind, place)
         self._speech.settle(slot, kind, place, text)
         if (kind, place) not in slot.closed and (kind, place) not in slot.whole:
             slot.whole.append((kind, place))
 
-    def done(self, slot: Slot) -> None:
+    def done(self, slot: Slot, event: str = "done") -> None:
         for kind, key in (("summary", "summary"), ("full", "content")):
             for place, part in enumerate(pick.rows(slot.item, key)):
-                self.settle(slot, kind, place, pick.text(part, "text"))
+                self.settle(slot, event, kind, place, pick.text(part, "text"))
         self._seal(slot)
 
-    last = done
+    def last(self, slot: Slot) -> None:
+        self.done(slot, "snapshot")
 
     def close(self, slot: Slot, *, whole: bool) -> None:
         if slot.told and not slot.done and whole:

@@ -77,7 +77,6 @@ class Whole(Place, gc=False):
 
 class Note(Place, gc=False):
     annotation: dict[str, Any] | None = None
-    annotation_index: int | None = None
 
 
 class Image(Place, gc=False):

@@ -149,8 +149,8 @@ class VSCodeDecoder(Decoder):
             return
         part = self.ledger.find("text")
         of = part.index if part else None
-        self.ledger.atom(
-            ev.Source, said.url, said.title, of if said.span else None, said.span, said.quote, said.source_id,
+        self.ledger.cite(
+            (of, said), said.url, said.title, of if said.span else None, said.span, said.quote, said.source_id,
             said.media_type, said.filename,
         )  # fmt: skip
 
