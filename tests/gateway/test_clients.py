@@ -12,12 +12,15 @@ import pytest
 from penstock.gateway.config import Serve
 from penstock.gateway.routes import find
 from penstock.providers.clients import client
+from penstock.testing import Reply
 from tests.gateway.asking import ask, get, post, read, told
 from tests.gateway.matrix import SAID, THOUGHT
-from tests.gateway.running import gateway
+from tests.gateway.running import PROVIDERS, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from penstock.testing import Seen
 
 MISTRAL = {"user-agent": "mistral-client-python/3.7"}
 
@@ -134,3 +137,38 @@ def test_a_body_that_unpacks_to_too_much_is_too_large() -> None:
         answer = post(f"{running.url}/v1/messages", content=bomb, headers={"content-encoding": "gzip"})
         assert (answer.status_code, "over 1000000 bytes" in answer.text) == (413, True)
         assert up.seen == []
+
+
+THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "4"}]
+
+
+def magistral(seen: Seen) -> Reply:
+    """An answer of Mistral's reasoning models: content that is a list of parts."""
+    head = {"id": "c", "created": 1, "model": "magistral-medium-latest"}
+    if not seen.json.get("stream"):
+        message = {"role": "assistant", "content": THINKING}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return Reply.body({**head, "object": "chat.completion", "choices": [choice]})
+    rows = [
+        {"index": 0, "delta": {"role": "assistant", "content": THINKING[:1]}, "finish_reason": None},
+        {"index": 0, "delta": {"content": "4"}, "finish_reason": "stop"},
+    ]
+    frames = [json.dumps({**head, "object": "chat.completion.chunk", "choices": [row]}) for row in rows]
+    body = "".join(f"data: {frame}\n\n" for frame in [*frames, "[DONE]"]).encode()
+    return Reply.body(body, headers={"content-type": "text/event-stream"})
+
+
+@pytest.mark.finding("FID-7")
+@pytest.mark.parametrize("like", ["mistral", "databricks"])
+def test_clients_of_openai_get_text_from_providers_that_answer_with_lists(
+    like: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PROVIDERS, "lists", {"like": like})
+    with gateway(magistral, env={"DATABRICKS_HOST": "http://unused.test"}) as (running, _):
+        message = ask(running.url, "openai-chat", "lists/m", stream=False).json()["choices"][0]["message"]
+        assert (message["content"], message["reasoning_content"]) == ("4", "Hm.")
+        streamed = ask(running.url, "openai-chat", "lists/m")
+        assert '"content":[' not in streamed.text.replace(" ", "")
+        assert told(read("openai-chat", streamed.content))[0] == "4"
+        own = ask(running.url, "openai-chat", "lists/m", stream=False, headers=MISTRAL).json()
+        assert own["choices"][0]["message"]["content"] == THINKING
