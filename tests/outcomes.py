@@ -23,7 +23,10 @@ REASONS = {
     "stop": "stop", "length": "length", "tool_calls": "calls", "function_call": "calls", "content_filter": "filter",
     "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "calls", "pause_turn": "pause",
     "refusal": "refusal", "completed": "stop", "incomplete": "length", "max_output_tokens": "length",
+    "queued": "pause", "in_progress": "pause",
     "STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "filter", "RECITATION": "filter", "NO_IMAGE": "other", "OTHER": "other",
+    "UNEXPECTED_TOOL_CALL": "other", "COMPLETE": "stop", "TOOL_CALL": "calls", "requires_action": "calls",
+    "guardrail_intervened": "filter", "content_filtered": "filter", "model_context_window_exceeded": "length",
 }  # fmt: skip
 """A provider's word to the canonical one, before calls are looked at. Written apart from the codecs' own tables."""
 
@@ -70,21 +73,28 @@ def joined(turns: Iterable[Turn]) -> Outcome:
 
 
 def chat_counts(usage: Usage) -> Usage:
-    """Reasoning may stand beside the completion (xAI): the total tells, or that there is more of it."""
+    """Reasoning may stand beside the completion (xAI): the total tells; where it fits neither, that there is more."""
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
-    total = (prompt or 0) + (completion or 0) + (thought or 0)
-    if thought and (usage.get("total_tokens") == total or thought > (completion or 0)):
+    inside, total = (prompt or 0) + (completion or 0), usage.get("total_tokens")
+    fits = total in {inside, inside + (thought or 0)}
+    if thought and (total != inside if fits else thought > (completion or 0)):
         completion = (completion or 0) + thought
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
     return {"input": prompt, "output": completion, "cached": cached, "reasoning": thought}
 
 
 def message_counts(usage: Usage) -> Usage:
-    """The whole prompt is what was read, written, and neither."""
-    read, written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
-    whole = (usage.get("input_tokens") or 0) + (read or 0) + (written or 0)
-    return {"input": whole, "output": usage.get("output_tokens"), "cached": read, "written": written}
+    """The whole prompt is what was read, written, and neither. Compactions are billed beside the counts at the top."""
+    compactions = [run for run in usage.get("iterations") or () if run["type"] == "compaction"]
+
+    def add(key: str) -> int | None:
+        found = [row[key] for row in (usage, *compactions) if row.get(key) is not None]
+        return sum(found) if found else None
+
+    read, written = add("cache_read_input_tokens"), add("cache_creation_input_tokens")
+    whole = (add("input_tokens") or 0) + (read or 0) + (written or 0)
+    return {"input": whole, "output": add("output_tokens"), "cached": read, "written": written}
 
 
 def response_counts(usage: Usage) -> Usage:
@@ -110,6 +120,37 @@ def gemini_counts(usage: Usage) -> Usage:
         "output": add("candidatesTokenCount", "thoughtsTokenCount"),
         "cached": usage.get("cachedContentTokenCount"),
         "reasoning": usage.get("thoughtsTokenCount"),
+    }
+
+
+def converse_counts(usage: Usage) -> Usage:
+    """What was cached stands beside the input, as the total shows."""
+    whole, output = usage.get("inputTokens"), usage.get("outputTokens")
+    read, written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
+    if whole is not None and usage.get("totalTokens") != whole + (output or 0):
+        whole += (read or 0) + (written or 0)
+    return {"input": whole, "output": output, "cached": read, "written": written}
+
+
+def cohere_counts(usage: Usage) -> Usage:
+    whole = usage.get("input_tokens")
+    if whole is not None:
+        whole += usage.get("image_tokens") or 0
+    return {"input": whole, "output": usage.get("output_tokens"), "cached": usage.get("cached_tokens")}
+
+
+def ollama_counts(usage: Usage) -> Usage:
+    return {"input": usage.get("prompt_eval_count"), "output": usage.get("eval_count")}
+
+
+def interaction_counts(usage: Usage) -> Usage:
+    """Tool results count as input, thoughts as output."""
+    given = (usage.get("total_input_tokens"), usage.get("total_tool_use_tokens"))
+    made = (usage.get("total_output_tokens"), usage.get("total_thought_tokens"))
+    return {
+        "input": sum(count or 0 for count in given),
+        "output": sum(count or 0 for count in made),
+        "cached": usage.get("total_cached_tokens"),
     }
 
 
@@ -141,10 +182,10 @@ def _open_ended(mine: Outcome, theirs: Outcome) -> bool:
 def _calls(mine: Outcome, theirs: Outcome) -> tuple[list[Any], list[Any]]:
     """An id that the oracle does not know is any; input that is no JSON is a call that was cut, which is none."""
     # A built-in tool has no name on the wire: some take its item's type, which is the tool's with `_call` behind it.
-    whole = [(one[0], one[1].removesuffix("_call"), one[2]) for one in theirs.calls if not _cut(one[2], theirs)]
+    whole = [(one[0] or None, one[1].removesuffix("_call"), one[2]) for one in theirs.calls if not _cut(one[2], theirs)]
     alike = len(mine.calls) == len(whole)
     known = [
-        (call[0] if alike and other[0] is not None else None, *call[1:])
+        (call[0] if alike and other[0] else None, *call[1:])
         for call, other in zip(mine.calls, whole if alike else mine.calls, strict=True)
     ]
     return known if alike else list(mine.calls), whole

@@ -1,6 +1,7 @@
-"""Our fold of every recorded stream against readers that owe us nothing: vendors' SDKs, final snapshots, asserted runs.
+"""Our fold of every recorded stream and whole answer against readers that share no code with us: vendors' SDKs, final
+snapshots, plain JSON, asserted runs.
 
-Where the two disagree, `tests/data/differences.toml` says who is wrong and why; a row that no longer holds fails.
+Where the two disagree, `tests/data/differences.toml` says who is right and why; a row that no longer holds fails.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from penstock.fold import fold
-from tests import corpus, outcomes, recorded
-from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses
+from tests import corpus, outcomes, recorded, running
+from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses, plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,19 +29,66 @@ MOST = 0.03
 
 
 class Reader(NamedTuple):
-    """Someone else's reading of streams, and how to read his numbers."""
+    """Someone else's reading of recordings, and how to read his numbers."""
 
     name: str
     protocols: tuple[str, ...]
-    outcomes: Callable[[bytes], list[Outcome]]
+    outcomes: Callable[[Entry], list[Outcome]]
     counts: outcomes.Counts
+    kind: str = "stream"
 
 
+def _played(read: Callable[[bytes], list[Outcome]]) -> Callable[[Entry], list[Outcome]]:
+    """A reader that is given a stream as server-sent events."""
+    return lambda entry: read(entry.events())
+
+
+def _whole(read: Callable[[bytes], Outcome]) -> Callable[[Entry], list[Outcome]]:
+    """A reader of answers that were not streamed."""
+    return lambda entry: [read(entry.body)]
+
+
+def _parsed(entry: Entry) -> list[Outcome]:
+    return plain_json.outcomes(entry.protocol, entry.payloads())
+
+
+PLAIN = {
+    "bedrock-converse": outcomes.converse_counts,
+    "cohere": outcomes.cohere_counts,
+    "ollama": outcomes.ollama_counts,
+    "gemini-interactions": outcomes.interaction_counts,
+    "openai-completions": outcomes.chat_counts,
+}
+NEVER_WHOLE = "openai-completions"  # of these the corpus has streams alone
+CHAT = ("openai-chat", "mistral")
 READERS = [
-    Reader("openai-sdk", ("openai-chat", "mistral"), openai_chat_sdk.outcomes, outcomes.chat_counts),
-    Reader("anthropic-sdk", ("anthropic-messages",), anthropic_sdk.outcomes, outcomes.message_counts),
-    Reader("final-snapshot", ("openai-responses",), openai_responses.outcomes, outcomes.response_counts),
-    Reader("google-sdk", ("gemini",), google_sdk.outcomes, outcomes.gemini_counts),
+    Reader("openai-sdk", CHAT, _played(openai_chat_sdk.outcomes), outcomes.chat_counts),
+    Reader("anthropic-sdk", ("anthropic-messages",), _played(anthropic_sdk.outcomes), outcomes.message_counts),
+    Reader("final-snapshot", ("openai-responses",), _played(openai_responses.outcomes), outcomes.response_counts),
+    Reader("responses-sdk", ("openai-responses",), _played(openai_responses.sdk_outcomes), outcomes.response_counts),
+    Reader("google-sdk", ("gemini",), _played(google_sdk.outcomes), outcomes.gemini_counts),
+    Reader("openai-sdk-body", CHAT, _whole(openai_chat_sdk.body_outcome), outcomes.chat_counts, "response"),
+    Reader(
+        "anthropic-sdk-body",
+        ("anthropic-messages",),
+        _whole(anthropic_sdk.body_outcome),
+        outcomes.message_counts,
+        "response",
+    ),
+    Reader(
+        "responses-sdk-body",
+        ("openai-responses",),
+        _whole(openai_responses.body_outcome),
+        outcomes.response_counts,
+        "response",
+    ),
+    Reader("google-sdk-body", ("gemini",), _whole(google_sdk.body_outcome), outcomes.gemini_counts, "response"),
+    *(Reader(f"{name}-json", (name,), _parsed, counts) for name, counts in PLAIN.items()),
+    *(
+        Reader(f"{name}-json-body", (name,), _parsed, counts, "response")
+        for name, counts in PLAIN.items()
+        if name != NEVER_WHOLE
+    ),
 ]
 
 
@@ -48,35 +96,44 @@ READERS = [
 def written(reader: str) -> dict[str, frozenset[str]]:
     """File to the fields in which it is known to differ."""
     rows = tomllib.loads((Path(__file__).with_name("data") / "differences.toml").read_text()).get(reader, [])
-    assert all(row["why"] for row in rows)
+    assert all(row["why"] and row["right"] in {"penstock", "both"} for row in rows)
     return {file: frozenset(row["fields"]) for row in rows for file in row["files"]}
 
 
 def turns(entry: Entry) -> list[Turn]:
+    if entry.kind == "response":
+        return fold(running.decode_body(recorded.source(entry), entry.body))
     return fold(recorded.read(entry).events)
 
 
 def _here(reader: Reader) -> list[Entry]:
+    """What the reader is asked about; a body that lies under another protocol's name is left out."""
     return [
-        entry for protocol in reader.protocols if protocol in recorded.SOURCES for entry in corpus.streams(protocol)
+        entry
+        for protocol in reader.protocols
+        if protocol in recorded.SOURCES
+        for entry in corpus.entries(reader.kind, protocol)
+        if recorded.source(entry) == recorded.SOURCES[protocol]
     ]
 
 
 def alike(reader: Reader, entry: Entry) -> frozenset[str]:
-    """The fields in which the two readings of a stream differ."""
-    mine, theirs = [outcomes.ours(turn) for turn in turns(entry)], reader.outcomes(entry.events())
+    """The fields in which the two readings of an answer differ."""
+    mine, theirs = [outcomes.ours(turn) for turn in turns(entry)], reader.outcomes(entry)
     if len(mine) != len(theirs):
         return frozenset({"turns"})
     fields = [outcomes.differences(a, b, reader.counts) for a, b in zip(mine, theirs, strict=True)]
     return frozenset().union(*fields)
 
 
+@pytest.mark.finding("FID-1")
 @pytest.mark.parametrize("reader", READERS, ids=[reader.name for reader in READERS])
 def test_decoders_agree_with(reader: Reader, record_property: Callable[[str, object], None]) -> None:
     corpus.corpus_or_skip()
     entries = _here(reader)
     found = {entry.name: fields for entry in entries if (fields := alike(reader, entry))}
-    record_property("table", f"{reader.name:20}{len(entries) - len(found):9,} of {len(entries):,} streams read alike")
+    what = "bodies" if reader.kind == "response" else "streams"
+    record_property("table", f"{reader.name:26}{len(entries) - len(found):9,} of {len(entries):,} {what} read alike")
     assert found == written(reader.name)
 
 
@@ -85,6 +142,11 @@ def test_the_list_of_differences_is_short() -> None:
     listed = sum(len(written(name)) for name in [*(reader.name for reader in READERS), ASSERTED])
     total = sum(len(_here(reader)) for reader in READERS) + sum(1 for _ in _asserted())
     assert listed <= MOST * total
+
+
+def test_every_list_of_differences_has_its_reader() -> None:
+    listed = tomllib.loads((Path(__file__).with_name("data") / "differences.toml").read_text())
+    assert listed.keys() <= {*(reader.name for reader in READERS), ASSERTED}
 
 
 # ── what the AI SDK's own tests assert ────────────────────────────────────────────────────────────

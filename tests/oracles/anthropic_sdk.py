@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.oracles import wire
 from tests.oracles.outcome import Link, Outcome, sheltered
-from tests.oracles.replay import Replay, replay_for
+from tests.oracles.replay import WHOLE, Replay, replay_for
 
 if TYPE_CHECKING:
     import anthropic
@@ -32,6 +32,21 @@ def outcomes(body: bytes, *, beta: bool | None = None) -> list[Outcome]:
     return [_outcome(part, beta) for part in wire.split(body, "message_start", frozenset({"message_stop"}))]
 
 
+def body_outcome(body: bytes) -> Outcome:
+    """An answer that was not streamed."""
+    outcome = Outcome()
+    with sheltered(outcome):
+        _read_body(body, outcome)
+    return outcome
+
+
+def _read_body(body: bytes, outcome: Outcome) -> None:
+    client, replay = _sdk()
+    replay.play(body, WHOLE)
+    messages: Any = client.beta.messages
+    _snapshot(messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "?"}]), outcome)
+
+
 def _outcome(body: bytes, beta: bool | None) -> Outcome:
     outcome = Outcome()
     with sheltered(outcome):
@@ -49,7 +64,7 @@ def _read(body: bytes, outcome: Outcome, *, beta: bool) -> None:
     import anthropic
 
     client, replay = _sdk()
-    replay.body = body
+    replay.play(body)
     messages: Any = client.beta.messages if beta else client.messages
     with messages.stream(model="m", max_tokens=1, messages=[{"role": "user", "content": "?"}]) as stream:
         try:
@@ -91,4 +106,6 @@ def _block(block: dict[str, Any], outcome: Outcome) -> None:
 
 
 def _link(citation: dict[str, Any]) -> Link:
-    return citation.get("url"), citation.get("title") or citation.get("document_title")
+    source = citation.get("source") or ""  # of a search result: an address, or any other name
+    url = citation.get("url") or (source if "://" in source else None)
+    return url, citation.get("title") or citation.get("document_title")

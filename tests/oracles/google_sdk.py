@@ -9,11 +9,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.oracles.outcome import Outcome, sheltered
-from tests.oracles.replay import Replay, replay_for
+from tests.oracles.replay import WHOLE, Replay, replay_for
 
 if TYPE_CHECKING:
     from google import genai
     from google.genai import types
+
+_COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
 
 
 class PartialArgumentsError(Exception):
@@ -42,14 +44,30 @@ def outcomes(body: bytes, *, vertex: bool = False) -> list[Outcome]:
     return [outcome]
 
 
-def _read(body: bytes, outcome: Outcome, *, vertex: bool) -> None:
-    client, replay = _sdk(vertex=vertex)
-    from google.genai import errors, types
+def body_outcome(body: bytes) -> Outcome:
+    """An answer that was not streamed."""
+    outcome = Outcome()
+    with sheltered(outcome):
+        client, replay = _sdk(vertex=False)
+        replay.play(body, WHOLE)
+        _chunk(client.models.generate_content(model="m", contents="?", config=_quiet()), outcome)
+    return outcome
 
-    replay.body = body
-    quiet = types.GenerateContentConfig(
+
+def _quiet() -> types.GenerateContentConfig:
+    from google.genai import types
+
+    return types.GenerateContentConfig(
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
     )
+
+
+def _read(body: bytes, outcome: Outcome, *, vertex: bool) -> None:
+    client, replay = _sdk(vertex=vertex)
+    from google.genai import errors
+
+    replay.play(body)
+    quiet = _quiet()
     try:
         for chunk in client.models.generate_content_stream(model="m", contents="?", config=quiet):
             _chunk(chunk, outcome)
@@ -59,7 +77,13 @@ def _read(body: bytes, outcome: Outcome, *, vertex: bool) -> None:
 
 def _chunk(chunk: types.GenerateContentResponse, outcome: Outcome) -> None:
     if chunk.usage_metadata:
-        usage = outcome.usage | chunk.usage_metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
+        said = chunk.usage_metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
+        # What is zero is left out: a chunk whose counts make up its total has said all of them.
+        counts = [said.get(name, 0) for name in _COUNTS]
+        complete = sum(counts[1:]) and sum(counts) + said.get("toolUsePromptTokenCount", 0) == said.get(
+            "totalTokenCount"
+        )
+        usage = said if complete else outcome.usage | said
         outcome.counted(usage, "promptTokenCount", "candidatesTokenCount")
     blocked = chunk.prompt_feedback and chunk.prompt_feedback.block_reason
     if chunk.prompt_feedback and blocked:
@@ -78,7 +102,7 @@ def _candidate(candidate: types.Candidate, outcome: Outcome) -> None:
     for citation in cited:
         outcome.link(citation.uri, citation.title)
     for ground in (candidate.grounding_metadata and candidate.grounding_metadata.grounding_chunks) or ():
-        where: Any = ground.web or ground.retrieved_context
+        where: Any = ground.web or ground.retrieved_context or ground.maps
         if where:
             outcome.link(where.uri, where.title)
 

@@ -4,11 +4,12 @@ What the SDK has no field for (reasoning, citations, a dialect's usage) is taken
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.oracles.outcome import Outcome, arguments, sheltered
-from tests.oracles.replay import Replay, replay_for
+from tests.oracles.replay import WHOLE, Replay, replay_for
 
 if TYPE_CHECKING:
     import openai
@@ -37,7 +38,7 @@ def _read(body: bytes, outcome: Outcome) -> None:
     from openai.lib.streaming.chat import ChatCompletionStreamState
 
     client, replay = _sdk()
-    replay.body = body
+    replay.play(body)
     state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
     begun = False
     stream = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}], stream=True)
@@ -52,33 +53,77 @@ def _read(body: bytes, outcome: Outcome) -> None:
         _snapshot(state.current_completion_snapshot, outcome)
 
 
+def body_outcome(body: bytes) -> Outcome:
+    """An answer that was not streamed."""
+    outcome = Outcome()
+    with sheltered(outcome):
+        _read_body(body, outcome)
+    return outcome
+
+
+def _read_body(body: bytes, outcome: Outcome) -> None:
+    client, replay = _sdk()
+    replay.play(body, WHOLE)
+    completion = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}])
+    extra = completion.model_extra or {}
+    outcome.counted(completion.usage.to_dict() if completion.usage else None, "prompt_tokens", "completion_tokens")
+    _links(extra, outcome)
+    _snapshot(completion, outcome)
+    choice: Any = next((c for c in completion.choices or () if not c.index), None)
+    if choice is not None and choice.message is not None:
+        _thoughts(choice.message.content, outcome)
+        _delta({**(choice.message.model_extra or {}), "annotations": _annotations(choice.message)}, outcome)
+
+
+def _annotations(message: Any) -> list[dict[str, Any]]:
+    return [note if isinstance(note, dict) else note.to_dict() for note in message.annotations or ()]
+
+
 def _snapshot(snapshot: Any, outcome: Outcome) -> None:
-    choice = next((c for c in snapshot.choices if c.index == 0), None)
+    choice = next((c for c in snapshot.choices if not c.index), None)
     if choice is None:
         return
-    message = choice.message
-    if isinstance(message.content, list):
-        raise TypeError("the SDK has accumulated a list of parts as content")
-    outcome.text = message.content or ""
+    outcome.finish, message = choice.finish_reason, choice.message
+    if message is None:
+        return  # Azure's filter leaves nothing of it
+    outcome.text = _text(message.content)
     outcome.refusal = message.refusal or ""
-    outcome.finish = choice.finish_reason
-    outcome.calls = [(t.id, t.function.name, arguments(t.function.arguments)) for t in message.tool_calls or ()]
-    if message.function_call:
-        legacy = message.function_call
+    outcome.calls = [(t.id, *_called(t)) for t in message.tool_calls or ()]
+    legacy = message.function_call
+    if legacy and legacy.name:
         outcome.calls.append((None, legacy.name, arguments(legacy.arguments)))
+
+
+def _called(call: Any) -> tuple[str, Any]:
+    if call.type == "custom":
+        return call.custom.name, call.custom.input
+    given = call.function.arguments
+    return call.function.name, arguments(given) if isinstance(given, str | None) else given
+
+
+def _text(content: Any) -> str:
+    """Mistral's reasoning models answer with a list of parts, which the SDK hands on."""
+    if isinstance(content, list):
+        return "".join(part.get("text") or "" for part in content if part.get("type") == "text")
+    return content if isinstance(content, str) else json.dumps(content, separators=(",", ":")) if content else ""
 
 
 def _extras(chunk: Any, outcome: Outcome) -> None:
     extra = chunk.model_extra or {}
     usage = chunk.usage.to_dict() if chunk.usage else (extra.get("x_groq") or {}).get("usage")
     outcome.counted(usage, "prompt_tokens", "completion_tokens")
-    titles = {found["url"]: found.get("title") for found in extra.get("search_results") or ()}
-    for url in extra.get("citations") or ():
-        outcome.link(url, titles.get(url))
+    _links(extra, outcome)
     for choice in chunk.choices or ():
         if choice.index == 0:
             _thoughts(choice.delta.content, outcome)
             _delta(choice.delta.model_extra or {}, outcome)
+
+
+def _links(extra: dict[str, Any], outcome: Outcome) -> None:
+    """Perplexity's search results, and the bare links of those that it does not describe."""
+    titles = {found["url"]: found.get("title") for found in extra.get("search_results") or ()}
+    for url in [*titles, *(extra.get("citations") or ())]:
+        outcome.link(url, titles.get(url))
 
 
 def _thoughts(content: Any, outcome: Outcome) -> None:
@@ -93,5 +138,5 @@ def _delta(extra: dict[str, Any], outcome: Outcome) -> None:
         part.get("text") or part.get("summary") or "" for part in extra.get("reasoning_details") or ()
     )
     for note in extra.get("annotations") or ():
-        link = note.get("url_citation") or {}
-        outcome.link(link.get("url"), link.get("title"))
+        link = note.get("url_citation") or note.get("file") or {}  # OpenRouter tells of files that it has read, too
+        outcome.link(link.get("url"), link.get("title") or link.get("name"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.oracles import wire
 from tests.oracles.outcome import Outcome, arguments, sheltered
-from tests.oracles.replay import Replay, replay_for
+from tests.oracles.replay import WHOLE, Replay, replay_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,7 +71,7 @@ def _from_sdk(body: bytes, outcome: Outcome) -> None:
     import openai
 
     client, replay = _sdk()
-    replay.body = body
+    replay.play(body)
     final: Any = None
     try:
         with client.responses.stream(model="m", input="?") as stream:
@@ -85,6 +85,18 @@ def _from_sdk(body: bytes, outcome: Outcome) -> None:
         raise NoSnapshotError("the SDK saw no completed, incomplete or failed event")
     response = final.to_dict()
     _response(response, response.get("output") or (), outcome)
+
+
+def body_outcome(body: bytes) -> Outcome:
+    """An answer that was not streamed, by the official client."""
+    return _outcome(body, _from_body)
+
+
+def _from_body(body: bytes, outcome: Outcome) -> None:
+    client, replay = _sdk()
+    replay.play(body, WHOLE)
+    response = client.responses.create(model="m", input="?").to_dict()
+    _response(response, response.get("output") or (), outcome)  # type: ignore[arg-type]
 
 
 def _response(response: dict[str, Any], output: Iterable[Item], outcome: Outcome) -> None:
