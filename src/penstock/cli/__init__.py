@@ -27,6 +27,7 @@ COMMANDS = {
     "providers": "list providers: what they speak, and whose key is there",
     "doctor": "tell what is configured and reachable, or explain a saved error",
     "serve": "the gateway: any client to any model, and packaged streams with no key and no network",
+    "setup": "store a provider's key, or point a coding agent at the gateway",
     "keys": "make, list, revoke and reset gateway keys",
     "trust": "let a penstock.toml of this folder decide where keys and data go",
     "usage": "what was asked, and what it cost, from the gateway's journal",

@@ -120,6 +120,8 @@ async def _provider(router: Router, row: Provider, *, offline: bool) -> dict[str
 
     account = router.config.account(row.name)
     keys = [name for name in (account.env, *row.env) if name and router.env.get(name)]
+    if not keys and router.env.get(row.stored_name):
+        keys = ["stored by penstock setup"]
     engine, who = wished(row.name, router.config, router.env)
     told: dict[str, Any] = {
         "name": row.name, "key": "in the configuration" if account.key else ", ".join(keys[:1]) or "none",
@@ -150,7 +152,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     if found["aliases"]:
         yield "aliases: " + ", ".join(found["aliases"])
     if not found["providers"]:
-        yield "no provider is configured: only packaged streams answer (replay/…); set a key, such as OPENAI_API_KEY"
+        yield "no provider is configured: only packaged streams answer (replay/…); `penstock setup` adds a key"
     for row in found["providers"]:
         mark = {True: "ok  ", False: "FAIL", None: "?   "}[row.get("ok")]
         yield f"{mark} {row['name']}: key {row['key']}, engine {row['engine']}, {row.get('said', 'not asked')}"

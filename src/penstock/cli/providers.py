@@ -76,6 +76,8 @@ def key_of(row: Provider, env: Mapping[str, str], config: Config) -> str:
     there = next((name for name in row.env if env.get(name)), "")
     if there:
         return f"{there} is set"
+    if env.get(row.stored_name):
+        return "stored by penstock setup"
     if row.credentials[0].optional:
         return "none needed"
     return f"needs {row.env[0]}" if row.env else "needs a key"

@@ -139,7 +139,8 @@ def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> Non
 
     reloader.listen(on_hangup)
     # Last: whoever has read this may count on all of it.
-    print(welcome(config, port, models(config, os.environ), keyed=keyed), file=sys.stderr, flush=True)
+    env = app.services.env
+    print(welcome(config, port, models(config, env), keyed=keyed, env=env), file=sys.stderr, flush=True)
 
 
 def _hung_up() -> Callable[[], bool]:

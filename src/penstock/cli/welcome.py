@@ -32,39 +32,63 @@ def models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     return found + [f"replay/{name}" for name in offered()]
 
 
-def welcome(config: GatewayConfig, port: int, names: Sequence[str], *, keyed: bool) -> str:
+def welcome(
+    config: GatewayConfig, port: int, names: Sequence[str], *, keyed: bool, env: Mapping[str, str] | None = None
+) -> str:
     """The lines, the address in the first."""
     base = base_of(config.serve.host, port)
     model = next((name for name in names if not name.endswith("/…")), "replay/text")
     key = "YOUR_GATEWAY_KEY" if keyed else "YOUR_PROVIDER_KEY" if config.forward else ANY
     said = [
         f"penstock is listening on {base}",
-        *(f"  {label:<15} {text}" for label, text in _rows(config, base, names, model, key)),
+        *(f"  {label:<15} {text}" for label, text in _rows(config, base, names, model, key, env or {})),
         *_warnings(config, keyed=keyed),
         "Stop with Ctrl-C: streams are let finish first.",
     ]
     return "\n".join(said)
 
 
-def _rows(config: GatewayConfig, base: str, names: Sequence[str], model: str, key: str) -> Iterator[tuple[str, str]]:
+def _rows(
+    config: GatewayConfig, base: str, names: Sequence[str], model: str, key: str, env: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     yield "config", str(config.path) if config.path else "none (penstock.toml, or --config FILE)"
     yield "inspector", f"{base}/"
     yield "models", ", ".join(names[:SHOWN]) + more
     yield "OpenAI SDKs", f"OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY={key}"
     yield "Anthropic SDKs", f"ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY={key}"
-    yield "Claude Code", f"ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY={key} ANTHROPIC_MODEL={model} claude"
-    yield "Codex", f"PENSTOCK_KEY={key} codex -m {model} -c model_provider=penstock \\"
-    table = f'name="penstock", base_url="{base}/v1", env_key="PENSTOCK_KEY", wire_api="responses"'
-    yield "", f"  -c 'model_providers.penstock={{{table}}}'"
-    yield "Continue", f"config.yaml: models: [{{name: penstock, provider: openai, model: {model},"
-    yield "", f"  apiBase: {base}/v1, apiKey: {key}}}]"
+    yield from _agents(base, model, key, config, env)
     yield "AI SDK", f"createOpenAICompatible({{ name: 'penstock', baseURL: '{base}/v1', apiKey: '{key}' }})"
     yield "useChat", f"new DefaultChatTransport({{ api: '{base}/api/chat' }})"
     yield "VS Code", f'the penstock extension, "penstock.gateway.url": "{base}"'
     yield "try it", f'curl -N {base}/v1/chat/completions -d \'{{"model":"replay/tools","stream":true}}\''
     if config.record.path:
         yield "recording to", config.record.path
+
+
+def _agents(
+    base: str, model: str, key: str, config: GatewayConfig, env: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """A line that starts each agent once, with the window of its model; `penstock setup` for those that need a file."""
+    from penstock.cli.setup.agent_plan import Gateway
+    from penstock.cli.setup.agents import AGENTS
+    from penstock.cli.setup.model_choice import ModelChoice, choose_model
+    from penstock.errors import InputError
+
+    try:
+        choice = choose_model(config.engine, env, model=model)
+    except InputError:  # a name that needs a provider's key first
+        choice = ModelChoice(model, model)
+    at = Gateway(
+        base=base, model=choice.model, small=choice.small, context=choice.context, output=choice.output,
+        small_context=choice.small_context, small_output=choice.small_output, key=key,
+    )  # fmt: skip
+    for agent in AGENTS.values():
+        if agent.hint is not None:
+            yield agent.title, agent.hint(at)
+    others = [name for name, agent in AGENTS.items() if agent.hint is None]
+    yield "other agents", f"penstock setup {'|'.join(others)}"
+    yield "for good", f"penstock setup claude --model {model}   (shows a diff, asks, --undo)"
 
 
 def _warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:

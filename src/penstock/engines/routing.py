@@ -374,9 +374,11 @@ class Router:
         row, account = job.provider, self.config.account(job.provider.name)
         key = job.options.key or account.key or (self.env.get(account.env, "") if account.env else "")
         if account.env and not key:
+            key = self.env.get(row.stored_name, "")
+        if account.env and not key:
             said = f"{row.name} needs a key: {account.env}, which providers.{row.name}.env names, is not set"
             raise provider_error(Fault("auth", said), provider=row.name, model=job.model)
-        known = (row.name, row.base_url, key, *(self.env.get(name, "") for name in row.env))
+        known = (row.name, row.base_url, key, *(self.env.get(name, "") for name in (*row.env, row.stored_name)))
         auth = self._auths.get(known)
         if auth is None:
             try:

@@ -1,7 +1,7 @@
 """The process's environment, read anew for each request, at the price of a dictionary.
 
-`os.environ` raises and catches two exceptions for every name that is not there, and most are not. Any other mapping is
-taken as it is.
+`os.environ` raises and catches two exceptions for every name that is not there, and most are not. Keys that `penstock
+setup` stored stand behind it, under names that no variable has (`stored_name`). Any other mapping is taken as it is.
 """
 
 from __future__ import annotations
@@ -11,16 +11,26 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from penstock.providers.registry import STORED
+from penstock.store.provider_keys import KeyWatch
+
 
 class Surroundings(Mapping[str, str]):
-    """A view of `os.environ`, as it is now."""
+    """A view of `os.environ`, as it is now, and of the stored keys of providers."""
 
     def __init__(self) -> None:
         # Its dictionary has had this name since there is one; without it the slower way is taken.
         self._data: Mapping[Any, Any] | None = getattr(os.environ, "_data", None)
+        self._watch = KeyWatch()
+
+    @property
+    def stored(self) -> Mapping[str, str]:
+        """Stored keys by provider. One object, whatever changes in it."""
+        self._watch.refresh(self)
+        return self._watch.keys
 
     def __getitem__(self, name: str) -> str:
-        return os.environ[name]
+        return self.stored[name.removeprefix(STORED)] if name.startswith(STORED) else os.environ[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(os.environ)
@@ -29,6 +39,8 @@ class Surroundings(Mapping[str, str]):
         return len(os.environ)
 
     def __contains__(self, name: object) -> bool:
+        if isinstance(name, str) and name.startswith(STORED):
+            return name.removeprefix(STORED) in self.stored
         return self._data is None or (isinstance(name, str) and _key(name) in self._data)
 
     @property
@@ -37,6 +49,8 @@ class Surroundings(Mapping[str, str]):
         return self if self._data is None else self._data
 
     def get(self, key: str, /, default: Any = None) -> Any:  # the overloads of Mapping's are too many to say again
+        if key.startswith(STORED):
+            return self.stored.get(key.removeprefix(STORED), default)
         data = self._data
         return default if data is not None and _key(key) not in data else os.environ.get(key, default)
 
@@ -46,7 +60,7 @@ def _key(name: str) -> Any:
     return os.environ.encodekey(name)
 
 
-LIVE: Mapping[str, str] = Surroundings()
+LIVE = Surroundings()
 
 
 class Changes:
@@ -58,9 +72,11 @@ class Changes:
     def __init__(self, env: Mapping[str, str]) -> None:
         both = [LIVE] if env is LIVE else [env, LIVE]
         self._now: list[Mapping[Any, Any]] = [one.plain if isinstance(one, Surroundings) else one for one in both]
+        self._now.append(LIVE.stored)
         self._seen: list[dict[Any, Any]] = []
 
     def any(self) -> bool:
+        _ = LIVE.stored  # looks for changes
         if self._seen == self._now:
             return False
         self._seen = [dict(one) for one in self._now]
@@ -70,3 +86,8 @@ class Changes:
 def live(env: Mapping[str, str] | None) -> Mapping[str, str]:
     """The mapping to read: the process's own where none was given, or that one was."""
     return LIVE if env is None or env is os.environ else env
+
+
+def stored_keys(env: Mapping[str, str]) -> Mapping[str, str]:
+    """The stored keys that an environment stands before, by provider: the process's own has them, others have none."""
+    return env.stored if isinstance(env, Surroundings) else {}

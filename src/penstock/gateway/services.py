@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 import uuid
 from functools import cached_property
@@ -23,6 +22,7 @@ from penstock.engines.naming import DEFAULT_STREAM, REPLAY, known, targets
 from penstock.engines.options import RequestOptions
 from penstock.engines.request_files import RequestFiles
 from penstock.engines.routing import Router
+from penstock.engines.surroundings import live, stored_keys
 from penstock.errors import InputError, StreamFault
 from penstock.fetch import Fetcher
 from penstock.fetch import Limits as FetchLimits
@@ -82,7 +82,7 @@ class Services:
         router: Router | None = None, kept: Kept | None = None,
     ) -> None:  # fmt: skip
         self.config = config or GatewayConfig()
-        self.env: Mapping[str, str] = os.environ if env is None else env  # as it is now: flags may be flipped
+        self.env = live(env)  # as it is now: flags may be flipped, keys stored
         self.router = router or Router(_engine_config(self.config), env=self.env)
         self.client = Client(router=self.router)
         self.access = Access(self.config, self.env)
@@ -116,6 +116,7 @@ class Services:
         self.catalogue = Catalogue(self)
         self.metrics.models.configured, self.metrics.models.listed = self._configured, self.catalogue.lists
         self._secrets: tuple[str, ...] | None = None
+        self._stored: dict[str, str] = {}  # stored keys of providers that are among the secrets
         self._named: set[tuple[str, str]] | None = None  # models that the configuration names
         self.ready = True
         self._convert = self._converting()
@@ -148,11 +149,15 @@ class Services:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Keys that are known by value: to be kept out of everything that is written."""
-        if self._secrets is None:  # looked for once: the environment is large, and a row is written for every turn
+        stored = stored_keys(self.env)
+        # Looked for once: the environment is large, and a row is written for every turn.
+        if self._secrets is None or stored != self._stored:
+            self._stored = dict(stored)
             accounts = self.config.engine.providers.values()
             own = [account.key or self.env.get(account.env, "") for account in accounts]
             theirs = [value for name, value in self.env.items() if telling(name)]
-            self._secrets = (*self.access.secrets, *(key for key in (*own, *theirs) if len(key) >= SHORT))
+            every = (*own, *theirs, *self._stored.values())
+            self._secrets = (*self.access.secrets, *(key for key in every if len(key) >= SHORT))
         return self._secrets
 
     def reload(self, config: GatewayConfig) -> None:

@@ -26,6 +26,7 @@ Operation: TypeAlias = Literal["chat", "responses", "completions", "fim", "embed
 Scheme: TypeAlias = Literal["none", "bearer", "header", "query", "aws", "google", "ibm"]
 Object: TypeAlias = dict[str, Any]
 COMPATIBLE = "openai-compatible"  # the row that a custom provider is like
+STORED = "stored key: "  # before a provider's name: where an environment has the key that `penstock setup` stored
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 _TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
 
@@ -120,6 +121,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     facts: str = ""  # its name in the table of models, where that is another
     names: tuple[str, ...] = ()  # what else it is called
     models: dict[str, OwnModel] = {}  # facts that a configuration gives of some of its models
+    keys_url: str = ""  # the page where its keys are made
+    open_models: bool = False  # its list of models needs no key, so the list proves nothing about one
 
     def __hash__(self) -> int:
         """A row holds tables, so it is told apart by its name and place."""
@@ -147,8 +150,13 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return matches(model, self.responses_only)
 
     def key(self, env: Mapping[str, str]) -> str:
-        """The key that the environment holds, or nothing."""
-        return next((env[name] for name in self.env if env.get(name)), "")
+        """The key that a variable holds, else the one that is stored, or nothing."""
+        return next((env[name] for name in (*self.env, self.stored_name) if env.get(name)), "")
+
+    @property
+    def stored_name(self) -> str:
+        """The name of its stored key in an environment. No variable has such a name."""
+        return STORED + self.name
 
     def configured(self, env: Mapping[str, str]) -> bool:
         """Whether the environment holds a key and all that its address needs. A server of one's own must be named."""
@@ -196,6 +204,7 @@ def custom(name: str, base_url: str, *, like: str = COMPATIBLE, **fields: Any) -
         "base_url": base_url.rstrip("/"),
         "settings": {},
         "names": (),
+        "keys_url": "",
     }
     try:
         return _provider(_merged(row, {"env": [], "optional": True, **fields}))
@@ -225,7 +234,7 @@ def _written(name: str) -> Object:
         raise InputError(f"no row {name!r} to be like")
     row = _rows()[name]
     base = _written(row["like"]) if "like" in row else {}
-    return _merged({**base, "names": (), "facts": ""}, {**row, "name": name})
+    return _merged({**base, "names": (), "facts": "", "keys_url": "", "open_models": False}, {**row, "name": name})
 
 
 def _merged(base: Object, row: Object) -> Object:

@@ -1,4 +1,7 @@
-"""Which of a provider's ways to sign is used: the one whose key was given, else whose variable is set, else ambient."""
+"""Which of a provider's ways to sign is used: the one whose key was given, else whose variable is set, else ambient.
+
+A stored key counts as a given one, if no variable holds a key.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,15 @@ def auth_for(
 ) -> Auth:  # fmt: skip
     """How to sign for a provider. `key` in place of what the environment holds; `scheme`: which of its ways."""
     around = env or {}
+    key = key or stored_key(provider, around)
     row = chosen(provider, key=key, env=around, scheme=scheme)
     found = key or next((around[name] for name in row.env if around.get(name)), "")
     return _SCHEMES[row.scheme](provider, row, found, around, settings or {})
+
+
+def stored_key(provider: Provider, env: Mapping[str, str]) -> str:
+    """The key that `penstock setup` stored, unless a variable holds one."""
+    return "" if any(env.get(name) for name in provider.env) else env.get(provider.stored_name, "")
 
 
 def chosen(provider: Provider, *, key: str = "", env: Mapping[str, str] | None = None, scheme: str = "") -> Credential:
@@ -85,7 +94,9 @@ def _needed(provider: Provider, row: Credential, key: str) -> Secret:
         check_text(key.strip(), f"the key for {provider.name}")
         return Secret(key.strip())
     where = " or ".join(row.env) or "a key"
-    raise InputError(f"{provider.name} needs a key: set {where}, or give one in the configuration")
+    raise InputError(
+        f"{provider.name} needs a key: `penstock setup --provider {provider.name}` stores one, or set {where}"
+    )
 
 
 _SCHEMES: dict[str, Make] = {

@@ -1,0 +1,182 @@
+"""A provider's key from the terminal: chosen, entered unseen, checked with one request, stored. Never shown."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from penstock.cli.setup.terminal import ask, say
+from penstock.engines.surroundings import LIVE
+from penstock.errors import InputError, PenstockError, ProviderError
+from penstock.http.header_fields import check_key
+from penstock.providers.models import models
+from penstock.providers.registry import providers
+from penstock.store.provider_keys import ProviderKeys
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from penstock.client import Client
+    from penstock.engines.config import Config
+    from penstock.providers.registry import Provider
+
+TIMEOUT = 20.0  # seconds for the request that checks a key
+_ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a known key gets
+
+
+def list_keys() -> int:
+    """The names of what is stored, and where. Never a key."""
+    from penstock.cli.columns import show
+
+    store = ProviderKeys.of(LIVE)
+    rows = store.read()
+    if not rows:
+        say("no key is stored: `penstock setup` stores one")
+        return 0
+    places = {"keyring": "keyring of the system", "file": str(store.path)}
+    shown = [(name, places[row.place], row.added, _overruled(name)) for name, row in sorted(rows.items())]
+    show(("provider", "kept in", "since", ""), shown, ("bold", "", "dim", "yellow"))
+    return 0
+
+
+def _overruled(name: str) -> str:
+    row = providers().get(name)
+    there = next((one for one in row.env if LIVE.get(one)), "") if row else ""
+    return f"not used: {there} is set" if there else ""
+
+
+def remove_key(name: str) -> int:
+    """Forget one."""
+    if not ProviderKeys.of(LIVE).remove(name):
+        raise InputError(f"no key of {name!r} is stored; `penstock setup --list` shows what is")
+    say(f"the key of {name} is removed; running gateways stop using it within a second")
+    return 0
+
+
+def add_key(options: Namespace, config: Config) -> int:
+    """Ask, check, store."""
+    row = config.provider(options.provider) if options.provider else _chosen(config)
+    _refuse_keyless(row)
+    key = _entered(row, from_stdin=options.key_stdin)
+    if not options.no_check and not _checked(row, key, config):
+        return 1
+    store = ProviderKeys.of(LIVE)
+    _, why = store.add(row.name, key, keyring=not options.file)
+    where = f"{store.path}, which only you can read ({why})" if why else "the keyring of the system"
+    say(f"the key of {row.name} is stored in {where}")
+    _remark(row)
+    return 0
+
+
+def _refuse_keyless(row: Provider) -> None:
+    if row.engine != "native" or row.auth == "none":
+        raise InputError(f"{row.name} needs no key")
+
+
+def _remark(row: Provider) -> None:
+    """What a person must know afterwards."""
+    overruled = _overruled(row.name)
+    if overruled:
+        say(f"{overruled.removeprefix('not used: ')}, and goes before the stored key")
+    elif not row.configured(LIVE):
+        lacking = [
+            one.env[0] for one in row.settings.values() if one.env and not one.default and not LIVE.get(one.env[0])
+        ]
+        say(f"its address needs more: set {', '.join(lacking)}, or settings under [providers.{row.name}]")
+    else:
+        say(f"gateways, clients and commands use it from now on: `penstock models {row.name}`, `penstock serve`")
+
+
+def _chosen(config: Config) -> Provider:
+    """Ask for a provider: a number of the list, or any name."""
+    from penstock.cli.columns import show
+
+    rows = [row for row in providers().values() if row.keys_url]
+    if sys.stdin is not None and sys.stdin.isatty():
+        show(
+            ("", "provider", "", "where keys are made"),
+            [(str(place), row.name, row.title, row.keys_url) for place, row in enumerate(rows, 1)],
+            ("dim", "bold", "", "dim"),
+        )
+    said = ask("Number or name of the provider: ", "give --provider NAME (`penstock providers` lists them)")
+    if said.isdigit() and 1 <= int(said) <= len(rows):
+        return rows[int(said) - 1]
+    if not said:
+        raise InputError("no provider was chosen; nothing was changed")
+    return config.provider(said)
+
+
+def _entered(row: Provider, *, from_stdin: bool) -> str:
+    if from_stdin:
+        key = sys.stdin.readline().strip()
+    elif sys.stdin is None or not sys.stdin.isatty():
+        raise InputError(f"the key of {row.name}: there is no terminal to ask; give --key-stdin and pipe it in")
+    else:
+        from getpass import getpass
+
+        if row.keys_url:
+            say(f"keys of {row.title} are made at {row.keys_url}")
+        key = getpass(f"Key of {row.title} (not shown): ", sys.stderr).strip()
+    if not key:
+        raise InputError("the key is empty; nothing was changed")
+    check_key(key, f"the key of {row.name}")
+    return key
+
+
+# ── one request ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _checked(row: Provider, key: str, config: Config) -> bool:
+    """Whether the provider takes the key. One request; says what came of it."""
+    from penstock.secrecy import hide
+
+    say(f"asking {row.title} whether it takes the key …")
+    try:
+        said = asyncio.run(_request(row, key, config))
+    except ProviderError as error:
+        message = hide(str(error), [key])
+        if error.kind in _ACCEPTED:
+            say(f"it knows the key, but refuses for now: {message}")
+            return True
+        say(f"the key was not stored: {message}")
+        say(_advice(row, error))
+        return False
+    except PenstockError as error:
+        say(f"the key was not stored: {hide(str(error), [key])}")
+        say("--no-check stores it unchecked")
+        return False
+    say(said)
+    return True
+
+
+def _advice(row: Provider, error: ProviderError) -> str:
+    made = f"; keys are made at {row.keys_url}" if row.keys_url else ""
+    if error.kind in {"auth", "permission"}:
+        return f"check that the whole key was copied, and that it is one of {row.title}{made}"
+    return "the key may be good: try again later, or store it unchecked with --no-check"
+
+
+async def _request(row: Provider, key: str, config: Config) -> str:
+    from penstock.client import Client, RequestOptions, Timeouts
+
+    account = replace(config.account(row.name), key=key)
+    once = replace(config, providers={**config.providers, row.name: account}, retries=0)
+    limits = Timeouts(connect=TIMEOUT, first_byte=TIMEOUT, between_bytes=TIMEOUT, total=TIMEOUT)
+    async with Client(once, options=RequestOptions(timeouts=limits)) as client:
+        if row.endpoint("models") is not None and not row.open_models:
+            found = await client.list_models(row.name)
+            return f"the key is good: {len(found)} models"
+        return await _smallest_question(client, row)
+
+
+async def _smallest_question(client: Client, row: Provider) -> str:
+    """For a provider whose list of models proves nothing: an answer of a few tokens, by its cheapest model."""
+    rows = [one for one in models(row) if one.chat and one.prices is not None and one.prices.input]
+    if not rows:
+        raise InputError(f"no model of {row.name} is known to check the key with")
+    cheapest = min(rows, key=lambda one: one.prices.input or 0.0 if one.prices else 0.0)
+    await client.chat(f"{row.name}/{cheapest.id}", "Say ok.", max_tokens=16)
+    return f"the key is good: {cheapest.id} answered"
