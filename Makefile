@@ -84,6 +84,7 @@ fuzz: .venv/.stamp-dev ## changed inputs for every decoder, reader and parser, f
 .PHONY: agents
 agents: .venv/.stamp-dev .venv/.stamp-agents ## coding agents from npm against the gateway: the matrix; not part of make test
 	$(BIN)/python -m tools.agents $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m tools.agents.hints)
 
 .PHONY: web
 web: .venv/.stamp-web ## build the inspector's page into the package

@@ -26,7 +26,7 @@ def test_the_json_lines_are_what_is_printed() -> None:
     assert set(shown) <= set(printed)
 
 
-@pytest.mark.parametrize("command", ["translate", "convert", "inspect", "tokens", "models", "providers"])
+@pytest.mark.parametrize("command", ["translate", "convert", "inspect", "tokens", "models", "providers", "setup"])
 def test_the_options_are_those_of_the_command(command: str) -> None:
     section = PAGE.partition(f"## penstock {command}\n")[2].partition("\n## ")[0]
     told = set(re.findall(r"^\| `(--?[a-z-]+)", section, re.MULTILINE))

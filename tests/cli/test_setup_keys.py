@@ -95,7 +95,8 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "data" / "provider-keys.json"
 
 
-@pytest.mark.row("O1")
+@pytest.mark.row("O1:terminal-checked")
+@pytest.mark.row("O1:terminal-file")
 def test_a_key_is_checked_with_one_request_and_kept_in_a_private_file(
     tmp_path: Path, config: Path, upstream: Upstream
 ) -> None:
@@ -110,7 +111,7 @@ def test_a_key_is_checked_with_one_request_and_kept_in_a_private_file(
     assert GOOD.encode() not in done.stdout + done.stderr + listed.stdout + listed.stderr
 
 
-@pytest.mark.row("O1")
+@pytest.mark.row("O1:terminal-keyring")
 def test_a_key_goes_into_the_keyring_where_there_is_one(tmp_path: Path, config: Path) -> None:
     ring = tmp_path / "ring"
     ring.mkdir()
@@ -129,7 +130,7 @@ def test_a_key_goes_into_the_keyring_where_there_is_one(tmp_path: Path, config: 
     assert list(ring.iterdir()) == []
 
 
-@pytest.mark.row("O1")
+@pytest.mark.row("O1:terminal-refused")
 def test_a_key_that_the_provider_refuses_is_explained_and_not_stored(
     tmp_path: Path, config: Path, upstream: Upstream
 ) -> None:
@@ -182,7 +183,7 @@ def test_a_removed_key_is_not_used(tmp_path: Path, config: Path, upstream: Upstr
     assert upstream.keys == []
 
 
-@pytest.mark.row("O1")
+@pytest.mark.row("O1:terminal-no-restart")
 def test_a_running_gateway_uses_a_new_key_without_a_restart(tmp_path: Path, config: Path, upstream: Upstream) -> None:
     command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--config", str(config)]
     with subprocess.Popen(

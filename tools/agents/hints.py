@@ -28,7 +28,10 @@ MODEL = "replay/agent"
 PROMPT = "run `cat nonce.txt` with your shell tool and tell me what it printed"
 TIMEOUT = 240
 TRIES = 4
-TITLES = {"claude": "Claude Code", "codex": "Codex", "qwen": "Qwen Code", "copilot": "Copilot CLI"}
+TITLES = {
+    "claude": "Claude Code", "codex": "Codex", "qwen": "Qwen Code", "copilot": "Copilot CLI", "opencode": "opencode",
+    "gemini": "Gemini CLI", "continue": "Continue",
+}  # fmt: skip
 # How each is started without a person.
 HEADLESS = {
     "claude": ("-p", PROMPT, "--allowedTools", "Bash", "--permission-mode", "bypassPermissions"),
@@ -79,7 +82,6 @@ def printed_hint(agent: str, lines: list[str]) -> str:
 
 def run(agent: str, how: str, lines: list[str]) -> str:
     """Empty if the agent did what it should; else what it said."""
-    base = lines[0].rpartition(" ")[2]
     with tempfile.TemporaryDirectory(prefix="hint-") as folder:
         home = Path(folder)
         work = home / "work"
@@ -91,7 +93,7 @@ def run(agent: str, how: str, lines: list[str]) -> str:
         if how == "hint":
             command = printed_hint(agent, lines)
         else:
-            exports = set_up(agent, base, home)
+            exports = set_up(agent, lines, home)
             command = f"{exports}\n{command}" if exports else command
         words = " ".join(quote(word) for word in HEADLESS[agent])
         done = subprocess.run(
@@ -104,9 +106,12 @@ def run(agent: str, how: str, lines: list[str]) -> str:
         )
 
 
-def set_up(agent: str, base: str, home: Path) -> str:
-    """Write the agent's files; gives the variables that are left to set."""
-    command = [sys.executable, "-m", "penstock", "setup", agent, "--yes", "--model", MODEL, "--url", base]
+def set_up(agent: str, lines: list[str], home: Path) -> str:
+    """Write the agent's files, by the printed line if there is one; gives the variables that are left to set."""
+    base = lines[0].rpartition(" ")[2]
+    printed = printed_hint(agent, lines)
+    line = printed if printed.startswith("penstock setup ") else f"penstock setup {agent} --model {MODEL} --url {base}"
+    command = ["bash", "-c", f"{line} --yes"]
     done = subprocess.run(command, env=environment(home), cwd=home, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -134,7 +139,8 @@ def main() -> int:
     failed = 0
     with tempfile.TemporaryDirectory(prefix="hints-") as folder, gateway(Path(folder)) as lines:
         for agent in options.agents or HEADLESS:
-            for how in ("hint", "setup") if agent in TITLES else ("setup",):
+            one_line = not printed_hint(agent, lines).startswith("penstock setup ")
+            for how in ("hint", "setup") if one_line else ("setup",):
                 problem = attempt(agent, how, lines)
                 failed += bool(problem)
                 print(f"{'FAIL' if problem else 'ok  '} {agent}, {how}", flush=True)

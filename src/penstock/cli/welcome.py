@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.gateway import HOST, PORT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -83,12 +85,10 @@ def _agents(
         base=base, model=choice.model, small=choice.small, context=choice.context, output=choice.output,
         small_context=choice.small_context, small_output=choice.small_output, key=key,
     )  # fmt: skip
-    for agent in AGENTS.values():
-        if agent.hint is not None:
-            yield agent.title, agent.hint(at)
-    others = [name for name, agent in AGENTS.items() if agent.hint is None]
-    yield "other agents", f"penstock setup {'|'.join(others)}"
-    yield "for good", f"penstock setup claude --model {model}   (shows a diff, asks, --undo)"
+    place = "" if base == f"http://{HOST}:{PORT}" else f" --url {base}"
+    for name, agent in AGENTS.items():
+        yield agent.title, agent.hint(at) if agent.hint else f"penstock setup {name} --model {model}{place}"
+    yield "permanently", f"penstock setup claude --model {model}{place}   (any agent: shows a diff, asks, can --undo)"
 
 
 def _warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ from penstock.cli.setup.agent_plan import ANY, KEY_VARIABLE, Gateway, Plan
 from penstock.cli.setup.agents import AGENTS
 from penstock.cli.setup.backups import Backup
 from penstock.cli.setup.config_files import Edited, FileEdit, UneditableError, diff_lines, edit, write_file, write_text
-from penstock.cli.setup.gateway_file import propose
+from penstock.cli.setup.gateway_file import EXPLAINED, propose
 from penstock.cli.setup.model_choice import choose_model
 from penstock.cli.setup.terminal import agreed, say
 from penstock.cli.welcome import base_of
@@ -118,6 +118,7 @@ def _write(
     for one, edited in todo:
         for line in diff_lines(one.path, edited):
             put(line)
+    _explain(todo)
     if options.print:
         return 0
     if todo:
@@ -138,6 +139,14 @@ def _write(
         say("everything is set up already; nothing was changed")
     _tell(plan)
     return 0
+
+
+def _explain(todo: list[tuple[FileEdit, Edited]]) -> None:
+    """What each new setting of `penstock.toml` is for."""
+    for _, edited in todo:
+        for change in edited.changes:
+            if change.path in EXPLAINED:
+                say(f"{'.'.join(change.path)}: {EXPLAINED[change.path]}")
 
 
 def _trusted(path: Path, edited: Edited, config: GatewayConfig) -> bool:

@@ -130,7 +130,7 @@ def _named(path: tuple[Step, ...]) -> str:
 
 def _leaves(values: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[Step, ...], Any]]:
     """The values by where they stand. Tables in lists are whole values, known by their identity."""
-    if _is_table(values) and values:
+    if _is_table(values) and (values or not path):
         for key, value in values.items():
             yield from _leaves(value, (*path, key))
     elif _is_list(values) and values and all(_is_table(item) for item in values):
@@ -251,10 +251,8 @@ def _open_yaml(text: str) -> tuple[Any, Callable[[], str]]:
     yaml: Any = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
-    if re.search(r"(?m)^ *- ", text):
-        dashes = [len(found) for found in re.findall(r"(?m)^[A-Za-z_][^\n]*:\s*\n( *)- ", text)]
-        offset = min(dashes, default=0)
-        yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
+    offset = _dash_offset(text)
+    yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
     document = yaml.load(text)
 
     def dump() -> str:
@@ -263,6 +261,18 @@ def _open_yaml(text: str) -> tuple[Any, Callable[[], str]]:
         return out.getvalue()
 
     return document, dump
+
+
+def _dash_offset(text: str) -> int:
+    """How far the first list of a YAML file is indented below its key."""
+    above = 0
+    for line in text.splitlines():
+        bare = line.lstrip(" ")
+        if bare.startswith("- "):
+            return max(len(line) - len(bare) - above, 0)
+        if bare and not bare.startswith("#"):
+            above = len(line) - len(bare)
+    return 2
 
 
 def _open_env(text: str) -> tuple[Any, Callable[[], str]]:

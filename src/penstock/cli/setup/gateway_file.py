@@ -6,14 +6,14 @@ All of them are harmless (see `gateway.config_trust`): the file needs no trust f
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.cli.setup.config_files import Edited, FileEdit, UneditableError, edit
+from penstock.cli.setup.config_files import Edited, FileEdit, edit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LINES = {
+EXPLAINED: dict[tuple[Any, ...], str] = {
     ("features", "prompt_caching"): "The conversation so far is cached by the provider: long sessions cost a fraction.",
     ("features", "context_management"): "Near the limit of a model's window old tool results go first, then old turns.",
     ("limits", "day_cost"): "Dollars a day and key; above it requests are refused until midnight UTC. 0 is no limit.",
@@ -28,11 +28,8 @@ def propose(path: Path, budget: float = 0.0) -> tuple[FileEdit, Edited]:
         one = FileEdit(path, "toml", {"features": features, **limits})
         return one, Edited(None, _explained(budget), edit(one).changes)
     had = tomllib.loads(path.read_text(encoding="utf-8"))
-    one = FileEdit(
-        path, "toml", limits, {"features": {k: v for k, v in features.items() if k not in had.get("features", {})}}
-    )
-    if not one.defaults["features"]:
-        one = FileEdit(path, "toml", limits)
+    missing = {name: value for name, value in features.items() if name not in had.get("features", {})}
+    one = FileEdit(path, "toml", limits, {"features": missing} if missing else {})
     return one, edit(one)
 
 
@@ -47,13 +44,5 @@ def _explained(budget: float) -> str:
         lines += ["", f"{off}[{table}]"]
         for name, value in rows.items():
             shown = value if budget or table != "limits" else "5"
-            lines += [f"# {_LINES[table, name]}", f"{off}{name} = {shown}"]
+            lines += [f"# {EXPLAINED[table, name]}", f"{off}{name} = {shown}"]
     return "\n".join(lines) + "\n"
-
-
-def explain(name: tuple[str, str]) -> str:
-    """What a setting is for."""
-    return _LINES[name]
-
-
-__all__ = ["UneditableError", "explain", "propose"]

@@ -62,7 +62,7 @@ def _default(config: Config, env: Mapping[str, str]) -> str:
 
 def _offered(provider: str, config: Config) -> list[str]:
     own = config.account(provider).models
-    if own:
+    if own and not isinstance(own, dict):
         return list(own)
     rows = [row for row in models_of(config.provider(provider)) if row.chat and "tools" in row.capabilities]
     plain = [row for row in rows if not _SPECIAL.search(row.id) and not row.version]
