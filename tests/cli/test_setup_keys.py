@@ -191,7 +191,7 @@ def test_a_running_gateway_uses_a_new_key_without_a_restart(tmp_path: Path, conf
     ) as process:
         try:
             assert process.stderr is not None
-            base = process.stderr.readline().strip().rpartition(" ")[2]
+            base = next(line.split()[-1] for line in process.stderr if line.startswith("penstock is listening on "))
             assert ask(base)[0] == 401
             assert upstream.keys == []
             store(tmp_path, config, GOOD, "--no-check")

@@ -63,7 +63,7 @@ def find_missing_keys(config: Config, env: Mapping[str, str]) -> list[Problem]:
 def missing_key(row: Provider, config: Config, env: Mapping[str, str]) -> str:
     """What is missing to ask a provider; nothing if it has its key, or needs none that is found in a variable."""
     account = config.account(row.name)
-    if account.key or (account.env and env.get(account.env)):
+    if account.key or (account.env and (env.get(account.env) or env.get(row.stored_name))):
         return ""
     if account.env:
         return f"{account.env} is not set: {row.name} needs it as its key"

@@ -145,9 +145,9 @@ def _nobody(name: str) -> str:
     who, slash, _ = name.partition("/")
     unknown = f"no provider is called {who!r}, and none is configured" if slash else "no provider is configured"
     return (
-        f"model {name!r}: {unknown}. `penstock setup` adds a provider's key (or set OPENAI_API_KEY …; `penstock providers` "
-        "lists them), or give one of your own a base_url under [providers] in penstock.toml. Without a key these are "
-        f"played: {played}"
+        f"model {name!r}: {unknown}. `penstock setup` adds a provider's key (or set OPENAI_API_KEY …; `penstock "
+        "providers` lists them), or give one of your own a base_url under [providers] in penstock.toml. Without a key "
+        f"these are played: {played}"
     )
 
 
