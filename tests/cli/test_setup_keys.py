@@ -217,7 +217,9 @@ def ask(base: str) -> tuple[int, bytes]:
         return error.code, error.read()
 
 
-@pytest.mark.parametrize("words", [("serve",), ("setup", "--provider", "openai", "--key-stdin")])
+@pytest.mark.parametrize(
+    "words", [("serve",), ("chat", "openai/gpt-5", "hi"), ("setup", "--provider", "openai", "--key-stdin")]
+)
 def test_a_stored_key_is_never_sent_to_the_address_of_an_untrusted_file(
     tmp_path: Path, config: Path, upstream: Upstream, words: tuple[str, ...]
 ) -> None:
