@@ -121,7 +121,7 @@ def test_a_broken_source_may_be_a_fault_alone() -> None:
             breaking(OSError("gone"), HALF), "anthropic", "openai-chat", errors="fault", on_diagnostic=told.append
         )
     )
-    assert b'"code":"network"' in out[-1]
+    assert b'"code":"server_error"' in out[-1]
     assert [row.message for row in told] == ["OSError: gone"]
 
 
