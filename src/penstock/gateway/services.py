@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from penstock.client.api import Client
 from penstock.engines.alias_patterns import is_pattern
-from penstock.engines.config import Account, Config
 from penstock.engines.config_problems import find_missing_keys
 from penstock.engines.naming import DEFAULT_STREAM, REPLAY, known, targets
 from penstock.engines.options import RequestOptions
@@ -25,7 +24,6 @@ from penstock.engines.routing import Router
 from penstock.engines.surroundings import live, stored_keys
 from penstock.errors import InputError, StreamFault
 from penstock.fetch import Fetcher
-from penstock.fetch import Limits as FetchLimits
 from penstock.gateway.access import Access, Refused
 from penstock.gateway.background import Background
 from penstock.gateway.byte_budget import ByteBudget
@@ -40,6 +38,7 @@ from penstock.gateway.lines import SMALL
 from penstock.gateway.noting import row_of
 from penstock.gateway.refusing import STOPPING, status_of
 from penstock.gateway.revocation import Revocations
+from penstock.gateway.service_settings import body_total, engine_config, fetch_limits
 from penstock.gateway.trace_log import TRACE, TRACE_NEEDS_CONTENT, TraceLog, log_trace
 from penstock.providers.clients import client, clients
 from penstock.secrecy import telling
@@ -69,7 +68,6 @@ log = logging.getLogger("penstock.access")
 log_turns = logging.getLogger("penstock.gateway")
 DEFAULT = "default"  # the alias for requests that name no model
 SHORT = 8  # letters: a value of fewer, in a variable whose name tells of a secret, would be found everywhere
-RETRY_WAIT = 60.0  # seconds that all pauses before retries of a request may take, where the configuration says nothing
 _KNOWN = 1000  # clients whose headers are remembered
 STRICT = "x-penstock-strict"  # the header that asks to refuse what cannot be carried
 
@@ -83,12 +81,12 @@ class Services:
     ) -> None:  # fmt: skip
         self.config = config or GatewayConfig()
         self.env = live(env)  # as it is now: flags may be flipped, keys stored
-        self.router = router or Router(_engine_config(self.config), env=self.env)
+        self.router = router or Router(engine_config(self.config), env=self.env)
         self.client = Client(router=self.router)
         self.access = Access(self.config, self.env)
         self.revocations = Revocations(self.access)
         self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
-        self.body_bytes = ByteBudget(_body_total(self.config), SMALL)
+        self.body_bytes = ByteBudget(body_total(self.config), SMALL)
         self.limits = Limits(time.time, self.config.serve.streams)
         self.kept = kept or Kept(self.config, self.env, lambda: self.secrets)
         self.journal, self.metrics, self.recorder = self.kept.journal, self.kept.metrics, self.kept.recorder
@@ -120,7 +118,7 @@ class Services:
         self._named: set[tuple[str, str]] | None = None  # models that the configuration names
         self.ready = True
         self._convert = self._converting()
-        self.fetch_limits = _fetch_limits(self.config)
+        self.fetch_limits = fetch_limits(self.config)
         self._warned_of_trace = False
         self._clients: dict[tuple[str, ...], Row] = {}
         self._heads = tuple({name for row in clients().values() for name in row.headers})
@@ -165,16 +163,16 @@ class Services:
         self.access.reload(config)
         self.limits.most = config.serve.streams
         self.websocket_bytes.limit = config.serve.websocket_total
-        self.body_bytes.limit = _body_total(config)
+        self.body_bytes.limit = body_total(config)
         self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
-        self.router = self.router.renewed(_engine_config(config))
+        self.router = self.router.renewed(engine_config(config))
         self._secrets = None
         self.metrics.models.clear()
         self._named = None
         self.client = Client(router=self.router)
         self._convert = self._converting()
         self.fetch_limits = replace(
-            _fetch_limits(config), allow=self.fetch_limits.allow, resolve=self.fetch_limits.resolve,
+            fetch_limits(config), allow=self.fetch_limits.allow, resolve=self.fetch_limits.resolve,
             ports=self.fetch_limits.ports,
         )  # fmt: skip
         self._warned_of_trace = False
@@ -381,31 +379,3 @@ class Services:
         status = status_of(fault, protocol)
         self.metrics.refused(status, fault.code or fault.kind)
         self.kept.sparing.note(turned_away(visit, protocol, status, fault))
-
-
-def _fetch_limits(config: GatewayConfig) -> FetchLimits:
-    said = config.fetch
-    return FetchLimits(size=said.size, seconds=said.seconds, redirects=said.redirects, files=said.files)
-
-
-def _body_total(config: GatewayConfig) -> int:
-    """Bytes that all bodies may have. One of the largest size always fits."""
-    return max(config.serve.body_total, config.serve.body)
-
-
-def _engine_config(config: GatewayConfig) -> Config:
-    """The engines' configuration; packaged streams are played as fast as the gateway is told to."""
-    engine = _with_retry_wait(config.engine)
-    if config.serve.pace <= 0 or REPLAY in engine.providers:
-        return engine
-    account = Account(settings={"pace": "natural"})
-    return replace(engine, providers={**engine.providers, REPLAY: account})
-
-
-def _with_retry_wait(engine: Config) -> Config:
-    """Waits before retries may take longer than in the library: clients of the gateway see signs of life meanwhile."""
-    timeouts = engine.options.get("timeouts", {})
-    if not isinstance(timeouts, dict) or "retry_wait" in timeouts:
-        return engine
-    limits: dict[str, Any] = {"retry_wait": RETRY_WAIT, **timeouts}
-    return replace(engine, options={**engine.options, "timeouts": limits})
