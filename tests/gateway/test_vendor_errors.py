@@ -48,7 +48,7 @@ def both() -> Iterator[tuple[Running, Upstream]]:
 
 def raised(client: str, base: str, model: str) -> tuple[str, int, dict[str, Any]]:
     """What the SDK of a client raises: the class, the status, the error object."""
-    http = {"timeout": 20.0, "max_retries": 0}
+    http: dict[str, Any] = {"timeout": 20.0, "max_retries": 0}
     said: Any = [{"role": "user", "content": "hello"}]
     try:
         if client == "anthropic":
@@ -143,7 +143,7 @@ def test_a_provider_of_the_same_protocol_is_quoted_less_its_secrets(
 def begun(upstream: str, error: dict[str, Any]) -> bytes:
     """A stream that says one word, and then fails as the vendor's streams do."""
     if upstream == "anthropic":
-        start = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None, "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
+        start: Any = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None, "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
         rows: list[Any] = [
             {"type": "message_start", "message": start},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
