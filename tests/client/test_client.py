@@ -43,7 +43,7 @@ def running(scene: Callable[[Upstream, Client], Awaitable[None]], *replies: Any,
     asyncio.run(staged())
 
 
-@pytest.mark.row("P1")
+@pytest.mark.row("P1:names")
 def test_the_interface_has_exactly_these_names() -> None:
     for kind in (LlmApi, Client, SyncClient):
         assert {name for name in NAMES if callable(getattr(kind, name, None))} == set(NAMES)
@@ -61,7 +61,7 @@ FORMS: dict[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.row("P1")
+@pytest.mark.row("P1:forms")
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_asking_are_the_same(form: str) -> None:
     args, more = FORMS[form]()
@@ -87,7 +87,7 @@ def test_bad_forms_are_named() -> None:
     running(scene, TEXT)
 
 
-@pytest.mark.row("P1")
+@pytest.mark.row("P1:wire-shape")
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat", "responses", "gemini"])
 def test_answers_in_any_wire_shape(target: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
@@ -109,7 +109,7 @@ def test_a_wire_shape_that_has_no_whole_form() -> None:
     running(scene, WHOLE)
 
 
-@pytest.mark.row("P1")
+@pytest.mark.row("P1:operations")
 def test_responses_complete_and_fim() -> None:
     async def scene(up: Upstream, client: Client) -> None:
         up.script(Reply.of("responses", play("text"), stream=False))
@@ -193,7 +193,7 @@ def test_models() -> None:
     running(scene, Reply.body({"data": [{"id": "gpt-4o"}]}))
 
 
-@pytest.mark.row("P7")
+@pytest.mark.row("P7:details")
 def test_usage_is_counted_once_for_every_call() -> None:
     events: list[Any] = [
         ev.Start("a", "m"), ev.TextStart(0), ev.TextDelta(0, "hi"), ev.TextEnd(0),

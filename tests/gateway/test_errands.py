@@ -37,7 +37,7 @@ def both() -> Iterator[tuple[Running, Upstream]]:
         yield found
 
 
-@pytest.mark.row("G1", "P7")
+@pytest.mark.row("G1", "P7:every-call")
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [

@@ -111,7 +111,7 @@ def test_a_placeholder_is_the_default_and_an_error_names_the_place() -> None:
         convert_messages(talk, target="anthropic", images="error")
 
 
-@pytest.mark.row("M8")
+@pytest.mark.row("M8:log")
 def test_what_could_not_be_said_is_logged() -> None:
     lines: list[str] = []
     convert_messages(

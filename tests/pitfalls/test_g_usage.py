@@ -33,7 +33,7 @@ def message(start: dict[str, Any], end: dict[str, Any]) -> bytes:
     )
 
 
-@pytest.mark.row("G1")
+@pytest.mark.row("G1", "P7:cumulative")
 def test_counts_are_cumulative_and_not_added_up() -> None:
     usage = counted("anthropic", message({"input_tokens": 10, "output_tokens": 1}, {"output_tokens": 7}))
     assert (usage.input, usage.output) == (10, 7)
