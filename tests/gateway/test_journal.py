@@ -15,7 +15,7 @@ import pytest
 from penstock.engines.config import Config
 from penstock.events import Usage
 from penstock.gateway.config import GatewayConfig, JournalTable
-from penstock.gateway.journal import Journal, Turn, cost
+from penstock.gateway.journal import Journal, PriceList, Turn, cost
 from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
 from penstock.store.journal import TRIM, JournalRows
@@ -163,12 +163,12 @@ def test_a_folder_that_cannot_be_written_is_said_and_done_without(
 
 def test_costs() -> None:
     usage = Usage(input=1000, output=100, cached=400, written=200)
-    spent = cost(Config(), "anthropic", "claude-sonnet-4-5", usage)
+    spent = cost(PriceList(Config()), "anthropic", "claude-sonnet-4-5", usage)
     assert spent is not None
     assert spent == pytest.approx((400 * 3 + 100 * 15 + 400 * 0.3 + 200 * 3.75) / 1e6)
-    assert cost(Config(), "anthropic", "no-such-model-at-all", usage) is None
-    assert cost(Config(), "a-provider-of-ones-own", "x", usage) is None
-    assert cost(Config(), "anthropic", "claude-sonnet-4-5", None) is None
+    assert cost(PriceList(Config()), "anthropic", "no-such-model-at-all", usage) is None
+    assert cost(PriceList(Config()), "a-provider-of-ones-own", "x", usage) is None
+    assert cost(PriceList(Config()), "anthropic", "claude-sonnet-4-5", None) is None
 
 
 def test_a_restart_forgives_no_daily_limit(tmp_path: Path) -> None:

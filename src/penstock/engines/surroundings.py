@@ -29,6 +29,10 @@ class Surroundings(Mapping[str, str]):
         self._watch.refresh(self)
         return self._watch.keys
 
+    def look(self) -> None:
+        """Notice stored keys that have changed, in the same data folder."""
+        self._watch.look(self)
+
     def __getitem__(self, name: str) -> str:
         return self.stored[name.removeprefix(STORED)] if name.startswith(STORED) else os.environ[name]
 
@@ -76,9 +80,10 @@ class Changes:
         self._seen: list[dict[Any, Any]] = []
 
     def any(self) -> bool:
-        _ = LIVE.stored  # looks for changes
+        LIVE.look()
         if self._seen == self._now:
             return False
+        _ = LIVE.stored  # the data folder may be another one now
         self._seen = [dict(one) for one in self._now]
         return True
 

@@ -63,7 +63,7 @@ class Errand:
             time=time.time() - spent, key=visit.caller.key, tenant=visit.caller.tenant, client=visit.client.name,
             route=visit.path, protocol=self.protocol, operation=self.operation, asked=self.asked,
             provider=self.provider, model=self.model, http=http, duration=spent, request_id=visit.id,
-            estimate=self.counted, cost=cost(visit.services.router.config, self.provider, self.model, usage),
+            estimate=self.counted, cost=cost(visit.services.price_list, self.provider, self.model, usage),
             bytes_in=len(visit.raw), bytes_out=size, **more,
         )  # fmt: skip
 

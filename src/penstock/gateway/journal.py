@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from penstock.events import Usage
     from penstock.gateway.config import GatewayConfig
     from penstock.providers.own_models import Prices
-    from penstock.providers.registry import Provider
 
 FILE = "journal.sqlite"
 DAY = 86_400.0
 _LONG = 500  # characters that are kept of a message, or of what a client sent,
 _CUT = _LONG - 40  # the note about the rest among them
+_PRICED = 1000  # models whose prices are remembered: clients choose their names
 _OWN_ID = re.compile("[0-9a-f]{32}")  # as `Visit` makes them
 log = logging.getLogger("penstock.journal")
 
-__all__ = ["Journal", "Turn", "cost"]
+__all__ = ["Journal", "PriceList", "Turn", "cost"]
 
 
 class Journal:
@@ -121,19 +121,34 @@ def _redacted(told: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(made)
 
 
-@lru_cache(1000)
-def _prices(provider: Provider, model: str) -> Prices | None:
-    return model_of(provider, model).prices
+class PriceList:
+    """The prices of models under one configuration, each looked up once."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._known: dict[tuple[str, str], Prices | None] = {}
+
+    def prices(self, provider: str, model: str) -> Prices | None:
+        """The prices of a model; None where they are not known."""
+        key = (provider, model)
+        if key not in self._known:
+            if len(self._known) >= _PRICED:
+                self._known.clear()
+            self._known[key] = self._find(provider, model)
+        return self._known[key]
+
+    def _find(self, provider: str, model: str) -> Prices | None:
+        try:
+            return model_of(self._config.provider(provider), model).prices
+        except InputError:  # a provider that a reload has taken out of the configuration
+            return None
 
 
-def cost(config: Config, provider: str, model: str, usage: Usage | None) -> float | None:
+def cost(listed: PriceList, provider: str, model: str, usage: Usage | None) -> float | None:
     """Dollars, where the price is known. What is read from or put into a cache has its own, or that of the input."""
     if usage is None or not model:
         return None
-    try:
-        prices = _prices(config.provider(provider), model)
-    except InputError:  # a provider that a reload has taken out of the configuration
-        return None
+    prices = listed.prices(provider, model)
     if prices is None or prices.input is None or prices.output is None:
         return None
     cached, written = usage.cached or 0, usage.written or 0

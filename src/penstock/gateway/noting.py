@@ -44,7 +44,7 @@ def row_of(turn: Turn) -> Row:
 
 
 def _cost(turn: Turn, reply: Reply) -> float | None:
-    return cost(turn.visit.services.router.config, reply.provider, reply.model, reply.usage)
+    return cost(turn.visit.services.price_list, reply.provider, reply.model, reply.usage)
 
 
 _ENDLESS = ev.Fault("truncated", "the turn has no end")

@@ -32,6 +32,7 @@ from penstock.gateway.config import GatewayConfig
 from penstock.gateway.conversion_thread import LARGE, ConversionThread
 from penstock.gateway.errands import turned_away
 from penstock.gateway.estimating import Estimates
+from penstock.gateway.journal import PriceList
 from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
 from penstock.gateway.lines import SMALL
@@ -83,6 +84,7 @@ class Services:
         self.env = live(env)  # as it is now: flags may be flipped, keys stored
         self.router = router or Router(engine_config(self.config), env=self.env)
         self.client = Client(router=self.router)
+        self.price_list = PriceList(self.router.config)
         self.access = Access(self.config, self.env)
         self.revocations = Revocations(self.access)
         self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
@@ -170,6 +172,7 @@ class Services:
         self.metrics.models.clear()
         self._named = None
         self.client = Client(router=self.router)
+        self.price_list = PriceList(self.router.config)
         self._convert = self._converting()
         self.fetch_limits = replace(
             fetch_limits(config), allow=self.fetch_limits.allow, resolve=self.fetch_limits.resolve,

@@ -170,6 +170,11 @@ class KeyWatch:
         self._known: dict[str, tuple[str, str]] = {}  # provider → id of the line, key
         self._lock = threading.Lock()
 
+    def look(self, env: Mapping[str, str]) -> None:
+        """As `refresh`, but for the data folder's name, which is not read: for callers that know it is the same."""
+        if time.monotonic() >= self._look:
+            self.refresh(env)
+
     def refresh(self, env: Mapping[str, str]) -> None:
         """Look at the index: at most every `LOOK` seconds, and at once if it is another file than before."""
         place = (env.get("PENSTOCK_DATA"), env.get("XDG_DATA_HOME"), env.get("HOME"), env.get("LOCALAPPDATA"))
