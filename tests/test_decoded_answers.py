@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
+from penstock import request as rq
 from penstock.fold import fold
 from tests import running, small
 from tests.oracles import samples
@@ -142,6 +143,29 @@ def test_what_only_the_finished_item_has_is_delivered() -> None:
         "First.",
         "Second.",
     ]
+
+
+@pytest.mark.finding("FID-2")
+@pytest.mark.parametrize(
+    ("deltas", "texts", "wanted"),
+    [
+        ([(0, "Hello.")], ["", "Hello."], ["Hello."]),
+        ([(0, "First."), (1, "Third.")], ["First.", "Second.", "Third."], ["First.", "Third.", "Second."]),
+        ([(1, "In"), (2, "Inside.")], ["Inside.", "In"], ["In", "Inside."]),
+        ([(1, "In"), (2, "Out")], ["Inside.", "Outside."], ["Inside.", "Outside."]),
+        ([(0, "First."), (1, "Wrong.")], ["First.", "Right."], ["First.", "Wrong."]),
+    ],
+    ids=["empty", "not-streamed", "begins-alike", "longer", "corrected"],
+)
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_finished_item_takes_no_part_for_another(
+    deltas: list[tuple[int, str]], texts: list[str], wanted: list[str], *, is_done: bool
+) -> None:
+    """Nothing is written twice and nothing is left out, where numbers of parts differ and some were never streamed."""
+    item = text_item("msg_1", *texts)
+    rows = [streamed("msg_1", place, text)[0] for place, text in deltas]
+    body = responses(added(item), *rows, *([done(item)] if is_done else []), output=[item])
+    assert [part.text for part in small.turn("responses", body).parts if isinstance(part, rq.Text)] == wanted
 
 
 @pytest.mark.finding("FID-2")

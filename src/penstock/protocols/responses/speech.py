@@ -6,12 +6,15 @@ delivered, and of the later ones only what is new. A part is opened by its first
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import pick
-from penstock.protocols.responses.repeats import Repeats, repeats
+from penstock.protocols.responses.repeats import Repeats, equals, repeats
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.events import Extra, ReasoningForm
     from penstock.parts import Ledger, Part
     from penstock.protocols.responses.items import Item, Slot
@@ -46,12 +49,30 @@ class Speech:
 
     def match(self, slot: Slot, event: str, kind: str, place: int, whole: str) -> int:
         """The place of the part that `event` means when it repeats all of a part, and names this place."""
+        if not whole.strip():
+            return place  # no words: the part that has this number may be repeated at another place
         known = slot.repeats.get((event, kind))
         if known is None:
             known = slot.repeats[event, kind] = Repeats()
         return known.find(
             place, slot.places.get(kind, ()), lambda one: repeats(self._words(slot, kind, one), whole)
         )  # fmt: skip
+
+    def match_all(self, slot: Slot, event: str, kind: str, wholes: list[str]) -> None:
+        """The same for all parts of an item at once. Equal words decide first, then words that begin others, and only
+        then the number: a part that was never streamed takes the place of no other.
+        """
+        streamed = slot.places.get(kind)
+        if not streamed:
+            return
+        known = slot.repeats.setdefault((event, kind), Repeats())
+        for is_alike in (equals, repeats):
+            for place, whole in enumerate(wholes):
+                if whole.strip():
+                    known.claim(place, streamed, partial(self._is_alike, slot, kind, whole, is_alike))
+
+    def _is_alike(self, slot: Slot, kind: str, whole: str, is_alike: Callable[[str, str], bool], place: int) -> bool:
+        return is_alike(self._words(slot, kind, place), whole)
 
     def _words(self, slot: Slot, kind: str, place: int) -> str:
         part = self._ledger.find((slot.number, kind, place))
@@ -108,7 +129,10 @@ class Messages:
         """Content that is there from the start counts when the item is done: deltas may repeat it."""
 
     def done(self, slot: Slot, event: str = "done") -> None:
-        for place, content in enumerate(pick.rows(slot.item, "content")):
+        contents = pick.rows(slot.item, "content")
+        for kind in ("text", "refusal"):
+            self._speech.match_all(slot, event, kind, [_words_of(content, kind) for content in contents])
+        for place, content in enumerate(contents):
             self.content(slot, event, place, content)
         self._speech.close_all(slot)
 
@@ -165,6 +189,11 @@ class Messages:
         )  # fmt: skip
 
 
+def _words_of(content: Item, kind: str) -> str:
+    """The words of a content part, if it is of this kind."""
+    return pick.text(content, kind) if pick.text(content, "type").endswith(kind) else ""
+
+
 class Thoughts:
     """Items of type `reasoning`: parts of a summary, parts of the full text, and what only the provider can read.
 
@@ -201,7 +230,9 @@ class Thoughts:
 
     def done(self, slot: Slot, event: str = "done") -> None:
         for kind, key in (("summary", "summary"), ("full", "content")):
-            for place, part in enumerate(pick.rows(slot.item, key)):
+            parts = pick.rows(slot.item, key)
+            self._speech.match_all(slot, event, kind, [pick.text(part, "text") for part in parts])
+            for place, part in enumerate(parts):
                 self.settle(slot, event, kind, place, pick.text(part, "text"))
         self._seal(slot)
 
