@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.testing import Reply
@@ -53,3 +54,41 @@ def test_the_gateways_own_refusal_has_status_and_headers() -> None:
             (frame,) = ws.turn(**body)
             fits("WebSocketErrorEvent", frame)
             assert (frame["status"], frame["headers"]["x-penstock-refused-by"]) == (404, "gateway")
+
+
+def _broken_off(*rows: dict[str, Any]) -> Reply:
+    """A Responses stream that says one word, then the rows, and ends without the end of its response."""
+    said = begun("responses", {"code": "", "message": "gone"})
+    opening = said[: said.index(b"event: response.failed")] if b"event: " in said else said[: said.rindex(b"data: ")]
+    more = b"".join(b"data: %b\n\n" % msgspec.json.encode(row) for row in rows)
+    return Reply.body(opening + more, headers={"content-type": "text/event-stream"})
+
+
+@pytest.mark.finding("AGT-2")
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        ({"code": "server_error", "message": "boom"}, (500, "server_error", "server_error")),
+        ({"code": "rate_limit_exceeded", "message": "slow"}, (429, "rate_limit_error", "rate_limit_exceeded")),
+        (
+            {"error": {"type": "insufficient_quota", "code": "insufficient_quota", "message": "spent"}},
+            (429, "insufficient_quota", "insufficient_quota"),
+        ),
+    ],
+)
+def test_an_error_that_no_failed_response_follows_has_its_own_type(
+    error: dict[str, Any], wanted: tuple[int, str, str]
+) -> None:
+    """In the stream it may be flat, beside the type of the event, which is not the type of the error."""
+    with gateway(_broken_off({"type": "error", **error}), serve=FAST) as (running, _), socket(running.url) as ws:
+        frame = ws.turn(model="responses/text", input="Hi.")[-1]
+        fits("WebSocketErrorEvent", frame)
+        assert (frame["status"], frame["error"]["type"], frame["error"]["code"]) == wanted
+
+
+@pytest.mark.finding("AGT-3")
+def test_a_response_that_is_cut_fails_under_the_id_that_it_began_with() -> None:
+    with gateway(_broken_off(), serve=FAST) as (running, _), socket(running.url) as ws:
+        frames = ws.turn(model="responses/text", input="Hi.")
+        assert frames[-1]["type"] == "response.failed"
+        assert {frame["response"]["id"] for frame in frames if "response" in frame} == {"resp_1"}

@@ -44,18 +44,18 @@ def error_event(status: int, data: bytes, headers: Headers) -> bytes:
 
 def failure_event(data: bytes) -> bytes:
     """A `response.failed` in mid-turn, with the status that the error has in HTTP and with when to come back."""
-    status, headers = _failure(data)
+    status, _, headers = _failure(data)
     said = pick.as_object(loose(data))
     return msgspec.json.encode({**said, "status": status, "headers": _shown(headers)}) if said else data
 
 
-def _failure(data: bytes) -> tuple[int, Headers]:
-    """Status and headers of an error in mid-stream, by its own words."""
+def _failure(data: bytes) -> tuple[int, bytes, Headers]:
+    """An error in mid-stream as HTTP would say it, by its own words: flat, or in an object of its own."""
     decode = protocols.decoder("responses")
     events = [*decode.feed([(b"", data)]), *decode.finish()]
     fault = next((event for event in events if isinstance(event, Fault)), Fault("server", ""))
-    headers = refusing.headers_of(fault)
-    return refusing.status_of(fault, "responses"), tuple(one for one in headers if one[0] != refusing.REFUSED_BY)
+    headers = tuple(one for one in refusing.headers_of(fault) if one[0] != refusing.REFUSED_BY)
+    return refusing.status_of(fault, "responses"), refusing.body_of("responses", fault), headers
 
 
 def _shown(headers: Headers) -> dict[str, str]:
@@ -117,5 +117,4 @@ class Frames:
         if self._status != _OK:
             await self.refuse(self._status, self._refusal, self._headers)
         elif self._error and not self.ended:
-            status, headers = _failure(self._error)
-            await self.refuse(status, self._error, headers)
+            await self.refuse(*_failure(self._error))

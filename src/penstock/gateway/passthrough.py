@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from penstock import protocols
 from penstock.events import Fault, Finish, Start
 from penstock.framing import WRITERS
@@ -114,7 +116,8 @@ class Passthrough:
         self._over = True
         pipe = frames(self._asked)
         begun = self._start if isinstance(self._start, Start) else Start()
-        pipe.feed([begun])
+        name = self._asked.protocol  # marks it as this protocol's own: the client was told its id
+        pipe.feed([replace(begun, extra={name: {}, **(begun.extra or {})})])
         made: list[Frame] = [*pipe.feed([fault]), *pipe.finish()]
         self._buffer.clear()
         return b"".join(WRITERS[self._asked.framing]().feed(_numbered(made, self._last)))
