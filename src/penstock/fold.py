@@ -82,7 +82,7 @@ class Fold:
 
     def _note_broken(self, event: Any) -> None:
         if event.broken:
-            self._turn.broken = [*self._turn.broken, event.index]
+            self._turn.broken.append(event.index)
 
     def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:
         part: Any = self._turn.parts[event.index]

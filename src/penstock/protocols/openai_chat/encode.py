@@ -265,8 +265,8 @@ class ChatEncoder(Encoder):
         slot = self._slots.pop(event.index, None)
         if slot is not None and slot.waiting is not None:
             self._announce(slot, replace(slot.waiting, extra=event.extra or slot.waiting.extra), event.json)
-        elif slot is not None and slot.call >= 0 and write_state(event.extra) != slot.state:
-            late = {"index": slot.call, **write_state(event.extra)}
+        elif slot is not None and slot.call >= 0 and (state := write_state(event.extra)) and state != slot.state:
+            late = {"index": slot.call, **state}
             self._send(slot.choice, b'{"tool_calls":[%b]}' % _encode(late))
 
     def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
