@@ -224,3 +224,15 @@ def test_a_call_that_waits_behind_a_broken_one_is_not_written() -> None:
     payloads = small.translated("openai-chat", "anthropic", chat(*two, *halves, end=b""))
     assert [payload["content_block"]["id"] for payload in small.of_type(payloads, "content_block_start")] == ["call_0"]
     assert small.of_type(payloads, "content_block_stop") == []
+
+
+@pytest.mark.finding("AGT-3")
+@pytest.mark.parametrize("end", [b"", b'data: {"error":{"message":"it exploded"}}\n\n', delta({}, "error")])
+def test_ciphertext_that_a_fault_may_have_cut_is_not_reasoning(end: Any) -> None:
+    """OpenRouter sends encrypted reasoning in pieces, and no words beside them."""
+    piece = {"type": "reasoning.encrypted", "data": "half of", "format": "openai-responses-v1", "index": 0}
+    rows = [delta({"content": "So. "}), delta({"reasoning_details": [piece]})]
+    body = chat(*rows, end=end) if isinstance(end, bytes) else chat(*rows, end, end=b"")
+    payloads = small.translated("openai-chat", "responses", body)
+    assert payloads[-1]["type"] == "response.failed"
+    assert [item["type"] for item in payloads[-1]["response"]["output"]] == ["message"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import penstock
 from penstock import events as ev
 from penstock import request as rq
 from penstock.fold import fold
@@ -391,3 +392,13 @@ def test_reasoning_among_the_content_is_read_in_both_dialects() -> None:
         body = completion(message={"role": "assistant", "content": content}, finish_reason="stop")
         (turn,) = fold(running.decode_body("openai-chat", json.dumps(body).encode()))
         assert (turn.reasoning, turn.text) == ("Hm.", "4")
+
+
+@pytest.mark.finding("FID-4")
+def test_a_signature_that_comes_after_its_call_has_ended_is_told_of() -> None:
+    late = {"tool_calls": [{"index": 0, "extra_content": {"google": {"thought_signature": "SIG"}}}]}
+    calls = [delta(small.fragment(n, "{}", id=f"call_{n}", type="function", name="now")) for n in (0, 1)]
+    found: list[Any] = []
+    body = chat(*calls, delta(late), delta({}, "tool_calls"))
+    list(penstock.translate([body], "openai-chat", "events", on_diagnostic=found.append))
+    assert [one.code for one in found] == ["after-close"]

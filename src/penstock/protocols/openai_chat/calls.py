@@ -111,11 +111,13 @@ class Calls:
         return slot
 
     def _sign(self, slot: Slot, content: dict[str, Any]) -> None:
-        """State that comes behind the first piece of a call."""
+        """State that comes behind the first piece of a call. The end of the call has it, so it may come too late."""
         slot.extra = {**(slot.extra or {}), **(read_extra(content) or {})}
         part = self._ledger.find(slot.key) if slot.opened else None
         if part is not None:
             part.extra = slot.extra
+        elif slot.opened:
+            self._ledger.diagnostics.add("after-close", f"state of call {slot.id!r} came after its end and is left out")
 
     def _close_whole(self, slot: Slot) -> None:
         """A call whose input is complete ends as soon as another begins, so that it can be delivered."""

@@ -166,6 +166,7 @@ class ChatDecoder(Decoder):
         return True
 
     def finish(self) -> list[AnyEvent]:
+        self.ledger.breaking = self.ledger.inside and not self.ledger.finishing
         self._flush_all()
         return super().finish()
 

@@ -159,9 +159,11 @@ class Voice:
         return True
 
     def _silence(self) -> None:
-        """Something else begins: end the open part. Details that no words followed are reasoning nobody can read."""
+        """Something else begins: end the open part. Details that no words followed are reasoning nobody can read; at a
+        fault there may be half of them.
+        """
         self._end_part()
-        extra = self.extras.remembered()
+        extra = None if self.ledger.breaking else self.extras.remembered()
         if extra is not None and has_state(self.extras.details):
             self.ledger.open_reasoning(key := (self.index, "reasoning"), choice=self.index, form="redacted")
             self.ledger.close(key, extra)
@@ -177,8 +179,9 @@ class Voice:
 
     def finish(self, word: str, extra: Extra | None) -> None:
         """The choice ended, with this word of the provider's."""
-        self.flush()
         lower = word.lower()
+        self.ledger.breaking = self.ledger.inside and lower in FAILED
+        self.flush()
         if lower in FAILED:
             message = f"the provider ended the answer with {word!r}"
             self.ledger.fault("server", message, code=word, extra={NAME: {"error": {"message": message, "code": word}}})
