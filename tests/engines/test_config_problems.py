@@ -22,6 +22,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any], dict[str, str], str, str]] = {
     "one of several": ({"aliases": {"a": ["openai/x", "nosuch/y"]}}, OPENAI, "aliases.a", "'nosuch/y' means no model"),
     "a circle": ({"aliases": {"a": "b", "b": "a"}}, OPENAI, "aliases.a", "circle"),
     "a pattern to nobody": ({"aliases": {"claude-*": "opnai/*"}}, OPENAI, "aliases.claude-*", "did you mean openai/x?"),
+    "a pattern that fits no model": ({"aliases": {"my-*": "nosuch-*"}}, OPENAI, "aliases.my-*", "means no model"),
     "a star that nothing fills": ({"aliases": {"a": "openai/*"}}, OPENAI, "aliases.a", "nothing fills in"),
     "a fallback to nobody": (
         {"fallbacks": {"openai/gpt-5": ["nosuch/model"]}}, OPENAI, "fallbacks.openai/gpt-5", "'nosuch/model' means no",
@@ -59,6 +60,9 @@ SOUND: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a key in the file": ({"providers": {"openai": {"key": "k"}}, "aliases": {"a": "openai/b"}}, {}),
     "one of one's own": ({"providers": {"a": MINE}, "aliases": {"x-*": "a/*"}, "fallbacks": {"a/m": ["x-1"]}}, {}),
     "packaged": ({"aliases": {"demo": "replay/agent"}}, {}),
+    "packaged, by pattern": ({"aliases": {"demo-*": "replay/*"}}, {}),
+    "a pattern for bare names": ({"aliases": {"my-*": "*", "team-gpt-*": "gpt-*"}}, OPENAI),
+    "a fallback for everybody": ({"aliases": {"backup": "openai/a"}, "fallbacks": {"*": ["backup"]}}, OPENAI),
     "ambient credentials": ({"aliases": {"a": "bedrock/anthropic.claude-x"}}, {"AWS_REGION": "eu-west-1"}),
     "one of several has its key": ({"aliases": {"a": ["groq/b", "openai/c"]}}, OPENAI),
     "flags": ({"engine": "sdk"}, {"PENSTOCK_ENGINE": " Native ", "PENSTOCK_ENGINE_OPENAI": ""}),

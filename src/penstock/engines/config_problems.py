@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engines.alias_patterns import STAR, find_alias, is_pattern
+from penstock.engines.alias_patterns import STAR, best_pattern, find_alias, is_pattern
 from penstock.engines.flags import ENGINES, FLAG, valid, variable
-from penstock.engines.naming import known, model_names, targets
+from penstock.engines.naming import REPLAY, known, model_names, targets
 from penstock.errors import InputError
 from penstock.providers.address import filled
 from penstock.providers.registry import providers
+from penstock.replay import offered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -114,6 +115,8 @@ def _names(config: Config, env: Mapping[str, str], table: str) -> Iterator[Probl
         for one in [given] if isinstance(given, str) else given:
             if is_pattern(one) and not is_pattern(name):
                 yield Problem(keys, f"{one!r} has a * that nothing fills in: {name!r} has none")
+            elif is_pattern(one) and _fits_known(one, config, env):
+                continue  # what the star stands for is not known here; some model fits
             else:
                 filled_in = (find_alias(_sample(name), {name: one}) or [one])[0]
                 yield from _name(filled_in, config, env, keys)
@@ -124,6 +127,15 @@ def _name(name: str, config: Config, env: Mapping[str, str], keys: tuple[str, ..
         targets(name, replace(config, fallbacks={}), env)  # a wrong fallback is told once, where it stands
     except InputError as error:
         yield Problem(keys, f"{name!r} means no model{_suggest_model(name, config, env) or f': {error}'}")
+
+
+def _fits_known(pattern: str, config: Config, env: Mapping[str, str]) -> bool:
+    """Whether a target with a star, such as `*` or `replay/*`, fits an alias or a model that is known."""
+    rows = [*known(config, env), config.provider(REPLAY)]
+    names = (f"{who}{one}" for row in rows for one in model_names(row, config) for who in ("", f"{row.name}/"))
+    exact = (one for one in config.aliases if not is_pattern(one))
+    played = (f"{REPLAY}/{one}" for one in offered())
+    return any(best_pattern(one, [pattern]) for one in (*exact, *names, *played))
 
 
 def _sample(name: str) -> str:

@@ -49,20 +49,25 @@ def targets(name: str, config: Config, env: Mapping[str, str]) -> list[Target]:
     return list(made.values())
 
 
-def _spread(name: str, config: Config, depth: int) -> Iterable[str]:
-    """A name, its aliases put in their places, and its fallbacks behind it."""
+def _spread(name: str, config: Config, depth: int, before: frozenset[str] = frozenset()) -> Iterable[str]:
+    """A name, its aliases put in their places, and its fallbacks behind it. `before`: names that led here."""
     if depth == 0:
         raise InputError(f"aliases: {name!r} leads round in a circle")
+    path = before | {name}
     found = find_alias(name, config.aliases)
     for one in [name] if found is None else found:
         # A target is looked up among exact names only: `"*" = "up/m"` must not match its own target.
         if one == name or one not in config.aliases:
             yield one
         else:
-            yield from _spread(one, config, depth - 1)
+            yield from _spread(one, config, depth - 1, path)
     for one in find_alias(name, config.fallbacks) or ():
-        # The fallbacks of a fallback are its own business, unless it is an alias.
-        yield from _spread(one, config, depth - 1) if one in config.aliases else (one,)
+        # The fallbacks of a fallback are its own business, unless it is an alias. `"*" = ["backup"]` matches `backup`
+        # itself, and two aliases may be each other's fallbacks: each is asked once.
+        if one not in config.aliases:
+            yield one
+        elif one not in path:
+            yield from _spread(one, config, depth - 1, path)
 
 
 def _unnamed(config: Config, env: Mapping[str, str]) -> Target:
