@@ -10,6 +10,7 @@ from penstock.engines.config import Config
 from penstock.engines.naming import targets
 from penstock.engines.options import RequestOptions
 from penstock.engines.prepare import plan, prepare
+from penstock.errors import InputError
 from penstock.messages import convert, profile_of
 from penstock.messages.convert import reader
 from penstock.providers import thinking_in_form
@@ -192,3 +193,74 @@ def test_the_budget_of_qwen_is_read() -> None:
     body = {**ASKED, "model": "gemini-2.5-flash", "enable_thinking": True, "thinking_budget": 700}
     assert _fields(convert(body, "openai-chat", "gemini").body) == {"thinkingBudget": 700}
     assert convert(body, "openai-chat", "openai-chat").body == body
+
+
+# ── settings beside reasoning ─────────────────────────────────────────────────────────────────────
+
+
+def _messages(model: str, **settings: Any) -> tuple[dict[str, Any], list[str]]:
+    """A Messages request as Anthropic's own profile sends it on: its settings, and what was changed."""
+    body = {"model": model, "max_tokens": 4000, "messages": [{"role": "user", "content": "x"}], **settings}
+    made = convert(body, "anthropic", "anthropic", profile=profile_of("anthropic"))
+    return {key: made.body.get(key) for key in settings}, [row.code for row in made.diagnostics]
+
+
+@pytest.mark.finding("DEF-3")
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("claude-opus-4-5", {"output_config": {"effort": "high"}}),
+        ("claude-opus-4-5",
+         {"thinking": {"type": "enabled", "budget_tokens": 3000}, "output_config": {"effort": "high"}}),
+        ("claude-opus-4-8", {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}),
+        ("claude-opus-4-8", {"output_config": {"effort": "low"}, "temperature": 0.2}),
+        ("claude-sonnet-4-5", {"thinking": {"type": "enabled", "budget_tokens": 3000}, "max_tokens": 4000}),
+    ],
+)  # fmt: skip
+def test_what_the_vendor_takes_is_sent_as_it_was(model: str, settings: dict[str, Any]) -> None:
+    assert _messages(model, **settings) == (settings, [])
+
+
+@pytest.mark.finding("DEF-3")
+def test_an_effort_without_thinking_is_reported_where_the_model_takes_none() -> None:
+    assert _messages("claude-sonnet-4-5", output_config={"effort": "high"}) == (
+        {"output_config": None},
+        ["loss-effort"],
+    )
+
+
+@pytest.mark.finding("DEF-3")
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-4-6"])
+def test_claude_gets_no_sampling_settings_while_it_thinks(model: str) -> None:
+    """Else it answers 400: `temperature` may only be set to 1 when thinking is enabled or in adaptive mode."""
+    sampling = {"temperature": 0.2, "top_p": 0.5}
+    body = {**ASKED, "model": model, "reasoning_effort": "high", **sampling}
+    made = convert(body, "openai-chat", "anthropic", profile=profile_of("anthropic"))
+    assert "thinking" in made.body
+    assert not sampling.keys() & made.body.keys()
+    assert {"loss-temperature", "loss-top_p"} <= {row.code for row in made.diagnostics}
+    with pytest.raises(InputError, match="temperature, top_p"):
+        convert(body, "openai-chat", "anthropic", profile=profile_of("anthropic"), strict=True)
+    plain = convert({**body, "reasoning_effort": "none"}, "openai-chat", "anthropic", profile=profile_of("anthropic"))
+    assert plain.body["temperature"] == 0.2
+
+
+@pytest.mark.finding("DEF-3")
+@pytest.mark.parametrize("target", ["anthropic", "bedrock"])
+def test_claude_does_not_think_where_a_tool_must_be_called(target: str) -> None:
+    """Else it answers 400: Thinking may not be enabled when tool_choice forces tool use."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    body = {**ASKED, "model": "claude-sonnet-4-5", "reasoning_effort": "high", "tools": tools}
+    made = convert({**body, "tool_choice": "required"}, "openai-chat", target, profile=profile_of(target))
+    fields = made.body.get("additionalModelRequestFields", made.body)
+    assert fields["thinking"] == {"type": "disabled"}
+    assert "loss-effort" in {row.code for row in made.diagnostics}
+    free = convert({**body, "tool_choice": "auto"}, "openai-chat", target, profile=profile_of(target))
+    assert free.body.get("additionalModelRequestFields", free.body)["thinking"]["type"] == "enabled"
+
+
+@pytest.mark.finding("FID-17")
+def test_strict_refuses_an_effort_for_which_the_limit_leaves_no_room() -> None:
+    body = {**ASKED, "model": "claude-sonnet-4-5", "reasoning_effort": "high", "max_tokens": 500}
+    with pytest.raises(InputError, match="effort"):
+        convert(body, "openai-chat", "anthropic", profile=profile_of("anthropic"), strict=True)

@@ -339,7 +339,11 @@ class _Run:
         facts = options["thinking"] if "thinking" in options else thinking_of(request.model)
         if facts is None:
             return request
-        return reasoning.fit_reasoning(request, facts, profile.thinking, self.notes, inside=profile.inside)
+        marks = as_object(as_object((request.extra or {}).get(profile.protocol)).get("_"))
+        return reasoning.fit_reasoning(
+            request, facts, profile.thinking, self.notes, inside=profile.inside,
+            unthinking="unthinking" in marks and request.settings.budget is None,
+        )  # fmt: skip
 
     def _managed(self, request: rq.Request) -> rq.Request:
         limit, refused = self._options.get("max_input") or 0, self._options.get("overflow", False)

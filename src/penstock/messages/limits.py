@@ -30,7 +30,7 @@ def limit_output(
     if wanted is None:
         return request
     budget = asked.budget if inside else None
-    limit = max(wanted, minimum, budget + ROOM if budget else 0)
+    limit = max(wanted, minimum, budget + ROOM if budget and budget >= wanted else 0)
     if maximum:
         limit = min(limit, max(maximum, minimum))
     if budget and budget >= limit:

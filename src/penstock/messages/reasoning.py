@@ -20,20 +20,26 @@ if TYPE_CHECKING:
     from penstock.providers.thinking import Thinking
 
 UNSAID = "medium"  # the effort of a wish to think that says no more
+_FORCED = frozenset({"required", "tool"})  # modes in which a tool must be called
+_TOP_P = 0.95  # the least that is taken beside thinking
 
 
 def fit_reasoning(
-    request: rq.Request, thinking: Thinking, forms: Collection[str], notes: Diagnostics, *, inside: bool = False
-) -> rq.Request:
+    request: rq.Request, thinking: Thinking, forms: Collection[str], notes: Diagnostics, *, inside: bool = False,
+    unthinking: bool = False,
+) -> rq.Request:  # fmt: skip
     """The request with reasoning settings as its model takes them. `forms`: those that the target can write.
 
-    `inside`: a budget counts against the output limit and must leave room for the answer.
+    `inside`: a budget counts against the output limit and must leave room for the answer. `unthinking`: the client
+    gives an effort for its answer, in the target's protocol, and does not ask for thinking.
     """
     asked = request.settings
     if not asked.effort and asked.budget is None and not asked.thoughts:
         return request
     fit = _Fit(asked, thinking, notes, request.model, inside=inside)
-    settings = fit.settings(forms)
+    settings = fit.effort_alone() if unthinking else fit.settings(forms)
+    if settings is not None and thinking.exclusive and not unthinking:
+        settings = fit.exclusive(settings, request.choice)
     if settings is None or settings == asked:
         return request
     if thinking.relative:
@@ -69,6 +75,35 @@ class _Fit:
             return self._switched_off(form)
         return {"budget": self._budget, "switch": self._switched_on}.get(form, self._word)(form)
 
+    def effort_alone(self) -> rq.Settings:
+        """An effort that says how much to answer, for a model that is not asked to think."""
+        asked, facts = self._asked, self._thinking
+        if not facts.efforts:
+            self._notes.add("loss-effort", f"{self._model} takes no effort without thinking", "effort")
+            return self._settled(facts.form)
+        return self._settled(facts.form, self._nearest(asked.effort))
+
+    def exclusive(self, settings: rq.Settings, choice: rq.ToolChoice | None) -> rq.Settings:
+        """The settings of a model that refuses some of them while it thinks. A tool that must be called goes first.
+
+        https://platform.claude.com/docs/en/build-with-claude/extended-thinking#feature-compatibility
+        """
+        if settings.budget == 0 or not (settings.effort or settings.budget or settings.thoughts):
+            return settings
+        if choice is not None and choice.mode in _FORCED and self._thinking.off:
+            name = next(name for name in ("effort", "budget", "thoughts") if getattr(self._asked, name))
+            why = f"{self._model} does not think where a tool must be called: {name} is left out"
+            self._notes.add(f"loss-{name}", why, name)
+            return replace(settings, effort="", budget=0, thoughts=None)
+        refused = {
+            "temperature": settings.temperature not in (None, 1), "top_k": settings.top_k is not None,
+            "top_p": settings.top_p is not None and settings.top_p < _TOP_P,
+        }  # fmt: skip
+        gone = [name for name, wrong in refused.items() if wrong]
+        for name in gone:
+            self._notes.add(f"loss-{name}", f"{self._model} takes no {name} while it thinks: it is left out", name)
+        return replace(settings, **dict.fromkeys(gone)) if gone else settings
+
     def _settled(self, form: str, effort: str = "", budget: int | None = None, **more: Any) -> rq.Settings:
         return replace(self._asked, effort=effort, budget=budget, thinking=form, **more)
 
@@ -98,7 +133,10 @@ class _Fit:
         if facts.off:
             if form in ("effort", "level"):
                 return self._settled(form, "none" if "none" in facts.efforts else "")
-            return self._settled(form, budget=0)
+            # Claude's effort counts for the answer, too: it may stand beside thinking that is switched off.
+            word = self._asked.effort
+            beside = facts.exclusive and facts.efforts and word not in ("", "none")
+            return self._settled(form, self._nearest(word) if beside else "", budget=0)
         name = "effort" if self._asked.effort else "budget"
         if form == "budget":
             lowest = facts.least or 1
@@ -117,38 +155,47 @@ class _Fit:
         return self._settled(form, thoughts=True)
 
     def _word(self, form: str) -> rq.Settings:
-        asked, facts = self._asked, self._thinking
+        asked = self._asked
         word = asked.effort or effort_of(asked.budget or 0)
         if asked.budget is not None:
             sent = "" if asked.effort else f" and is sent as the effort {word}"
             self._change(
                 "budget", f"{self._model} takes an effort: a budget of {asked.budget} tokens is left out{sent}"
             )
-        if facts.efforts and word not in facts.efforts:
-            nearest = min(facts.efforts, key=lambda known: (known == "none", abs(budget_of(known) - budget_of(word))))
-            self._change("effort", f"{self._model} takes no effort {word}; the nearest is sent: {nearest}")
-            word = nearest
-        return self._settled(form, word)
+        return self._settled(form, self._nearest(word))
+
+    def _nearest(self, word: str) -> str:
+        """The effort that the model takes in place of a word."""
+        known = self._thinking.efforts
+        if not known or word in known:
+            return word
+        nearest = min(known, key=lambda one: (one == "none", abs(budget_of(one) - budget_of(word))))
+        self._change("effort", f"{self._model} takes no effort {word}; the nearest is sent: {nearest}")
+        return nearest
 
     def _budget(self, form: str, effort: str = "", name: str = "effort") -> rq.Settings:
         asked, facts = self._asked, self._thinking
         effort = effort or asked.effort
+        beside = ""
         if asked.budget is not None:
             budget = asked.budget
-            if asked.effort:
+            if asked.effort and facts.efforts:
+                beside = self._nearest(effort)
+            elif asked.effort:
                 self._change("effort", f"{self._model} takes a budget: the effort {effort} beside it is left out")
         else:
             limit = asked.max_output if self._inside else None
             budget = budget_inside(effort, limit, facts.least)
             if not budget:
-                self._change(name, f"the output limit of {limit} leaves no room for a budget of reasoning tokens")
+                why = f"the output limit of {limit} leaves no room for a budget of reasoning tokens: {name} is left out"
+                self._notes.add(f"loss-{name}", why, name)
                 return self._settled(form, thoughts=None)
             budget = self._bounded(budget)
             self._change(name, f"{self._model} takes a budget: the effort {effort} is sent as {budget} tokens")
         bounded = self._bounded(budget)
         if bounded != budget:
             self._change("budget", f"a budget of {budget} reasoning tokens is sent to {self._model} as {bounded}")
-        return self._settled(form, budget=bounded)
+        return self._settled(form, beside, budget=bounded)
 
     def _bounded(self, budget: int) -> int:
         return max(min(budget, self._thinking.most or budget), self._thinking.least)

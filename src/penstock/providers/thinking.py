@@ -40,6 +40,7 @@ class Thinking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     most: int = 0
     on: bool = False  # it thinks if nothing is said
     off: bool = True  # it can be switched off
+    exclusive: bool = False  # while it thinks it refuses temperature, top_p, top_k and a tool that must be called
     source: str = ""
     relative: str = ""
 

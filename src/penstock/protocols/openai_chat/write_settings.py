@@ -100,7 +100,7 @@ def _typed(asked: rq.Settings) -> Object:
     """
     if asked.budget == 0 or asked.effort == "none":
         return {"thinking": {"type": "disabled"}}
-    if not asked.effort and asked.budget is None and not asked.thoughts:
+    if asked.thinking == "none" or (not asked.effort and asked.budget is None and not asked.thoughts):
         return {}
     made: Object = {"thinking": {"type": "enabled"}}
     effort = asked.effort or (effort_of(asked.budget) if asked.budget is not None else "")
