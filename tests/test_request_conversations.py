@@ -13,8 +13,9 @@ import pytest
 
 from penstock import request as rq
 from penstock.errors import BadRequest
-from penstock.messages.convert import Converted, convert, reader
+from penstock.messages.convert import Converted, convert
 from penstock.messages.profile import profile_of
+from penstock.messages.request_codecs import reader
 from tests import conversations, requesting, wiring
 from tests.request_cases import cases
 

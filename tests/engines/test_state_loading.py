@@ -11,7 +11,8 @@ import pytest
 from penstock.client import Client
 from penstock.engines.state_loading import load_state
 from penstock.messages import convert
-from penstock.messages.convert import convert_request, reader, state_keys
+from penstock.messages.convert import convert_request, state_keys
+from penstock.messages.request_codecs import reader
 from penstock.stores import MemoryStore
 from penstock.testing import Reply, scripted
 from tests.thinking import CALLING, THOUGHT, USER

@@ -12,7 +12,7 @@ from penstock.engines.options import RequestOptions
 from penstock.engines.prepare import plan, prepare
 from penstock.errors import InputError
 from penstock.messages import convert, profile_of
-from penstock.messages.convert import reader
+from penstock.messages.request_codecs import reader
 from penstock.providers import thinking_in_form
 
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 50_000}

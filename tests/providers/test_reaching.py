@@ -14,7 +14,7 @@ from penstock import request as rq
 from penstock.client import Client
 from penstock.engines.routing import Router
 from penstock.fold import fold
-from penstock.messages.convert import reader
+from penstock.messages.request_codecs import reader
 from penstock.providers import Provider, filled
 from penstock.replay import play
 from penstock.testing import Reply, Seen, Upstream

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from penstock import request as rq
 from penstock.errors import InputError
 from penstock.fold import fold
-from penstock.messages.convert import reader, writer
+from penstock.messages.request_codecs import reader, writer
 from penstock.replay import NATURAL, answer, named, paced, play
 from penstock.replay.inputs import filled
 

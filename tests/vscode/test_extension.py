@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.messages.convert import reader
+from penstock.messages.request_codecs import reader
 from penstock.request import Tool
 from penstock.tokens import HybridTokenEstimator
 from penstock.tokens.classes import COUNTS, counts

@@ -123,7 +123,7 @@ TEXT: dict[str, dict[str, Any]] = {"text": {"bare": True}}
 def _request(data: bytes, source: str) -> Request:
     from penstock.errors import BadRequest
     from penstock.jsontext import loose
-    from penstock.messages.convert import reader
+    from penstock.messages.request_codecs import reader
 
     body = None if source == "text" else loose(data)
     if source == "auto":

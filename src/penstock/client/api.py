@@ -18,7 +18,7 @@ from penstock.engines.naming import REPLAY, Target, known
 from penstock.engines.options import RequestOptions
 from penstock.engines.routing import Router
 from penstock.errors import BadRequest, InputError, ProviderError
-from penstock.messages.convert import ConvertOptions, reader
+from penstock.messages.request_codecs import reader
 from penstock.providers.listing import listed
 from penstock.providers.models import models as table
 from penstock.request import Request
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.config import Config
     from penstock.engines.reply import Reply
+    from penstock.messages.convert_options import ConvertOptions
     from penstock.providers.models import Model
     from penstock.stores import ReasoningStore
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.messages.convert import ConvertOptions, state_keys
+from penstock.messages.convert import state_keys
 
 if TYPE_CHECKING:
+    from penstock.messages.convert_options import ConvertOptions
     from penstock.request import Request
 
 Run: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]

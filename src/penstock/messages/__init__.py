@@ -4,7 +4,8 @@ Each rule is a module of its own: a function from a canonical `Request` to anoth
 is. msgspec is the only dependency. docs/messages.md shows how to use it, docs/state.md what is kept between turns.
 """
 
-from penstock.messages.convert import Converted, ConvertOptions, Restore, convert, convert_request
+from penstock.messages.convert import Converted, Restore, convert, convert_request
+from penstock.messages.convert_options import ConvertOptions
 from penstock.messages.face import MessageOptions, Messages, convert_messages
 from penstock.messages.profile import PROFILES, Profile, profile_of
 from penstock.messages.state import remember, restore

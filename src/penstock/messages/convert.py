@@ -5,10 +5,7 @@ read → what only the client's side knows → what the target's profile demands
 
 from __future__ import annotations
 
-from functools import lru_cache
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -31,75 +28,27 @@ from penstock.messages import (
     state,
     texts,
 )
+from penstock.messages.convert_options import OPTIONS, ConvertOptions
 from penstock.messages.lost_settings import changed_meaning
-from penstock.messages.profile import Profile, profile_of
+from penstock.messages.profile import profile_of
+from penstock.messages.request_codecs import reader, typed_error, writer
 from penstock.messages.survey import survey
-from penstock.option_checks import (
-    COUNT_OR_NONE,
-    FLAG,
-    FUNCTION,
-    MAPPING_OR_NONE,
-    TEXT,
-    TEXT_OR_NONE,
-    Option,
-    check_options,
-    instance_of,
-    object_with,
-    one_of,
-    optional,
-    options_of,
-)
+from penstock.option_checks import check_options
 from penstock.pick import as_object
-from penstock.protocols import MODULES, protocol
-from penstock.providers.thinking import Thinking, thinking_of
+from penstock.protocols import protocol
+from penstock.providers.thinking import thinking_of
 from penstock.reading import parse_value, read_deep
 from penstock.shaping.names import Name, RestoreNames
 from penstock.shaping.namespace import Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from penstock.messages.images import Images
-    from penstock.messages.pairing import Orphans
     from penstock.pick import Object
-    from penstock.stores import ReasoningStore
-    from penstock.writing import Draft, Losses
+    from penstock.writing import Draft
 
 
 _OPTIONS = frozenset({"aisdk", "uistream", "vscode"})  # protocols that have a field for options of all providers
-
-
-class ConvertOptions(TypedDict, total=False):
-    """Everything may be left out. docs/messages.md says what each means."""
-
-    profile: Profile | None
-    quirks: Any
-    model: str
-    images: Images
-    orphans: Orphans
-    prompt_caching: bool
-    context_management: bool
-    overflow: bool
-    strict: bool
-    max_input: int | None
-    max_output: int | None
-    thinking: Thinking | None
-    count: Callable[[rq.Message], int]
-    store: ReasoningStore | None
-    tenant: str
-    state: Mapping[str, bytes]
-    call_id_prefix: str | None
-
-
-CHECKS: dict[str, Option] = {
-    "profile": optional(instance_of("a Profile", Profile)), "model": TEXT, "images": one_of(get_args(images.Images)),
-    "orphans": one_of(get_args(pairing.Orphans)), "prompt_caching": FLAG, "context_management": FLAG,
-    "overflow": FLAG, "strict": FLAG, "thinking": optional(instance_of("Thinking", Thinking)),
-    "max_input": COUNT_OR_NONE, "max_output": COUNT_OR_NONE, "count": FUNCTION,
-    "store": optional(object_with("get", "put")), "tenant": TEXT, "state": MAPPING_OR_NONE,
-    "call_id_prefix": TEXT_OR_NONE,
-}  # fmt: skip
-OPTIONS = options_of(ConvertOptions, CHECKS)
 
 
 class Restore(msgspec.Struct, omit_defaults=True):
@@ -141,7 +90,7 @@ def convert(
     except PenstockError:
         raise
     except codec.ILL_SHAPED as error:
-        raise _typed(error) from error
+        raise typed_error(error) from error
 
 
 def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
@@ -153,22 +102,13 @@ def convert_request(request: rq.Request, source: str, target: str, **options: Un
     except PenstockError:
         raise
     except codec.ILL_SHAPED as error:
-        raise _typed(error) from error
+        raise typed_error(error) from error
 
 
 def _refuse_losses(rows: list[Diagnostic], asked: rq.Settings) -> None:
     names = changed_meaning(rows, asked)
     if names:
         raise InputError(f"strict: the target cannot carry what changes the result: {', '.join(names)}; leave it out")
-
-
-def _typed(error: Exception) -> Exception:
-    """The error that a caller gets for one that nobody meant him to get."""
-    if codec.STRICT:
-        raise error
-    if isinstance(error, RecursionError):  # plain objects, whose depth nobody has checked
-        return TooDeep()
-    return InputError("the request could not be converted: something in it has an unexpected shape")
 
 
 def state_keys(request: rq.Request, source: str, **options: Unpack[ConvertOptions]) -> list[str]:
@@ -373,50 +313,3 @@ class _Run:
             return write(request, quirks)
         except (msgspec.DecodeError, UnicodeEncodeError):  # the input of some call is no JSON
             return write(texts.mend_inputs(request, self.notes), quirks)
-
-
-# ── who reads and writes requests ─────────────────────────────────────────────────────────────────
-
-
-def reader(name: str) -> Callable[[Object], rq.Request]:
-    """The function that reads a protocol's requests."""
-    return _reader(name)
-
-
-@lru_cache(maxsize=64)
-def _reader(name: str) -> Callable[[Object], rq.Request]:
-    read: Callable[[Object], rq.Request] = getattr(_module(name, "request"), "read_request")  # noqa: B009 — of Any
-
-    def guarded(body: Object) -> rq.Request:
-        try:
-            return read(body)
-        except PenstockError:
-            raise
-        except codec.ILL_SHAPED as error:
-            raise _typed(error) from error
-
-    return guarded
-
-
-def writer(name: str) -> Callable[[rq.Request, Any], Draft]:
-    """The function that writes a protocol's requests."""
-    write: Callable[[rq.Request, Any], Draft] = getattr(_module(name, "write"), "write_request")  # noqa: B009 — of Any
-    return write
-
-
-def losses(name: str) -> Losses:
-    """What a protocol's requests cannot say, or cannot with some providers; and what happens instead."""
-    found = _module(name, "write")
-    return {**found.LOSSES, **getattr(found, "LACKS", {})}
-
-
-@lru_cache(maxsize=64)
-def _module(name: str, file: str) -> Any:
-    bare = name.partition("@")[0]
-    if bare not in MODULES or not _has(bare, file):
-        raise UnknownProtocol(name, [known for known in MODULES if _has(known, file)], "protocol of requests")
-    return import_module(f"penstock.protocols.{MODULES[bare]}.{file}")
-
-
-def _has(name: str, file: str) -> bool:
-    return find_spec(f"penstock.protocols.{MODULES[name]}.{file}") is not None

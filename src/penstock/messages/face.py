@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from penstock.messages.convert import CHECKS, Converted, ConvertOptions, convert
+from penstock.messages.convert import Converted, convert
+from penstock.messages.convert_options import CHECKS, ConvertOptions
 from penstock.option_checks import ITERABLE, LOGGER, TEXT, check_options, options_of
 
 if TYPE_CHECKING:

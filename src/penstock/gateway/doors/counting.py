@@ -12,7 +12,7 @@ from penstock.client.shapes import read
 from penstock.errors import InputError, ProviderError
 from penstock.gateway.doors.door import canonical
 from penstock.messages import convert_request
-from penstock.messages.convert import reader
+from penstock.messages.request_codecs import reader
 
 if TYPE_CHECKING:
     from penstock import request as rq

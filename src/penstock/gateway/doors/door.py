@@ -23,7 +23,7 @@ from penstock.http.received_headers import read_headers
 from penstock.json_depth import NestingError, decode_bounded
 from penstock.jsontext import clean, loose_bounded
 from penstock.messages.context import Cleared
-from penstock.messages.convert import reader
+from penstock.messages.request_codecs import reader
 from penstock.providers.clients import PLAIN
 from penstock.reading import read_deep
 

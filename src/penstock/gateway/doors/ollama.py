@@ -14,7 +14,7 @@ from penstock.gateway.doors.door import PLAYED, Asked, Door, read_body
 from penstock.gateway.doors.ollama_models import loaded, loads
 from penstock.json_depth import decode_deep
 from penstock.jsontext import plain_or_raw
-from penstock.messages.convert import reader
+from penstock.messages.request_codecs import reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ from penstock.errors import PenstockError
 from penstock.gateway.doors.door import PLAYED, Asked, Door, read_body
 from penstock.gateway.doors.ollama import asked_of
 from penstock.gateway.doors.ollama_models import loaded, loads
-from penstock.messages.convert import reader
+from penstock.messages.request_codecs import reader
 
 if TYPE_CHECKING:
     from penstock.gateway.doors.door import Visit

@@ -1,0 +1,72 @@
+"""The functions that read and write the requests of a protocol, by its name. Modules are loaded when asked for."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from penstock import codec
+from penstock.errors import InputError, PenstockError, TooDeep, UnknownProtocol
+from penstock.protocols import MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock import request as rq
+    from penstock.pick import Object
+    from penstock.writing import Draft, Losses
+
+
+def reader(name: str) -> Callable[[Object], rq.Request]:
+    """The function that reads a protocol's requests."""
+    return _reader(name)
+
+
+@lru_cache(maxsize=64)
+def _reader(name: str) -> Callable[[Object], rq.Request]:
+    read: Callable[[Object], rq.Request] = getattr(_module(name, "request"), "read_request")  # noqa: B009 — of Any
+
+    def guarded(body: Object) -> rq.Request:
+        try:
+            return read(body)
+        except PenstockError:
+            raise
+        except codec.ILL_SHAPED as error:
+            raise typed_error(error) from error
+
+    return guarded
+
+
+def writer(name: str) -> Callable[[rq.Request, Any], Draft]:
+    """The function that writes a protocol's requests."""
+    write: Callable[[rq.Request, Any], Draft] = getattr(_module(name, "write"), "write_request")  # noqa: B009 — of Any
+    return write
+
+
+def losses(name: str) -> Losses:
+    """What a protocol's requests cannot say, or cannot with some providers; and what happens instead."""
+    found = _module(name, "write")
+    return {**found.LOSSES, **getattr(found, "LACKS", {})}
+
+
+@lru_cache(maxsize=64)
+def _module(name: str, file: str) -> Any:
+    bare = name.partition("@")[0]
+    if bare not in MODULES or not _has(bare, file):
+        raise UnknownProtocol(name, [known for known in MODULES if _has(known, file)], "protocol of requests")
+    return import_module(f"penstock.protocols.{MODULES[bare]}.{file}")
+
+
+def _has(name: str, file: str) -> bool:
+    return find_spec(f"penstock.protocols.{MODULES[name]}.{file}") is not None
+
+
+def typed_error(error: Exception) -> Exception:
+    """The error that a caller gets for one that nobody meant him to get."""
+    if codec.STRICT:
+        raise error
+    if isinstance(error, RecursionError):  # plain objects, whose depth nobody has checked
+        return TooDeep()
+    return InputError("the request could not be converted: something in it has an unexpected shape")
