@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.engines.auth import auth_for
 from penstock.engines.breaker import Breakers, CircuitKey, circuit_message
 from penstock.engines.config import Config
+from penstock.engines.credentials import Credentials
 from penstock.engines.flags import wished
 from penstock.engines.missing_endpoints import MissingEndpoints, is_missing_endpoint
 from penstock.engines.naming import Target, targets
@@ -28,13 +28,12 @@ from penstock.engines.retrying import Wait, elsewhere, passing, pause
 from penstock.engines.signing import Signing
 from penstock.engines.state_loading import load_state
 from penstock.engines.surroundings import Changes, live
-from penstock.errors import InputError, InvalidRequest, ProviderError, TooLarge, provider_error
+from penstock.errors import InvalidRequest, ProviderError, TooLarge, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from penstock.engines.auth import Auth
     from penstock.engines.job import Engine, Job, Source
     from penstock.engines.request_files import RequestFiles
     from penstock.engines.retrying import Watch
@@ -65,7 +64,7 @@ class Router:
         self.breakers = Breakers(time.monotonic, self.config.breaker)
         self._engines: dict[str, Engine] = dict(engines or {})
         self._recorder = Recorder(self.counts, on_decision)
-        self._auths: dict[tuple[str, ...], Auth] = {}
+        self._credentials = Credentials(self.config, self.env)
         self._own = RequestOptions.read(self.config.options)
         self._below: dict[str, RequestOptions] = {}  # the options of each provider, over our own
         self._changes = Changes(self.env)
@@ -126,6 +125,8 @@ class Router:
                 job = await prepared(asked, plan, {**given, "overflow": True})
                 if job.cleared is None:
                     raise
+                if files is not None:
+                    files.report(job)
                 why = f"shortened from about {job.cleared.before} to {job.cleared.after} tokens: {error}"
                 self._note(record, "retry", "context", why, target)
             except ProviderError as error:
@@ -367,27 +368,8 @@ class Router:
         if job.provider.engine != "native":
             return
         if plan.sign is None:
-            plan.sign = Signing(self._auth(job), job.options, self._made("native"))
+            plan.sign = Signing(self._credentials.auth(job), job.options, self._made("native"))
         job.sign, job.secrets, job.steady = plan.sign, plan.sign.secrets(), plan.sign.steady
-
-    def _auth(self, job: Job) -> Auth:
-        row, account = job.provider, self.config.account(job.provider.name)
-        key = job.options.key or account.key or (self.env.get(account.env, "") if account.env else "")
-        if account.env and not key:
-            key = self.env.get(row.stored_name, "")
-        if account.env and not key:
-            said = f"{row.name} needs a key: {account.env}, which providers.{row.name}.env names, is not set"
-            raise provider_error(Fault("auth", said), provider=row.name, model=job.model)
-        known = (row.name, row.base_url, key, *(self.env.get(name, "") for name in (*row.env, row.stored_name)))
-        auth = self._auths.get(known)
-        if auth is None:
-            try:
-                auth = auth_for(row, key=key, env=self.env, settings=account.settings)
-            except InputError as error:
-                raise provider_error(Fault("auth", str(error)), provider=row.name, model=job.model) from error
-            if not job.options.key:  # a caller's own key is not kept
-                self._auths[known] = auth
-        return auth
 
     def _note(
         self, record: Record, what: Any, code: str, why: str, target: Target, engine: str = "", wait: float = 0.0
