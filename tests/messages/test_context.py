@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
 from penstock.messages.context import CLEARED, Cleared, manage_context, rough
+from penstock.messages.convert import convert
 from penstock.messages.pairing import pair
 from penstock.tokens import HybridTokenEstimator
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, result, shape, tool, user
@@ -171,3 +172,23 @@ def test_pairs_stay_pairs(request_: rq.Request, limit: int, keep: int) -> None:
 def test_a_picture_counts_as_one_however_large() -> None:
     small, large = (rough(user(rq.File("image/png", data="A" * size))) for size in (10, 10_000_000))
     assert small == large
+
+
+@pytest.mark.finding("DEF-8")
+def test_items_whose_reasoning_went_lose_their_ids() -> None:
+    """OpenAI answers 400 to an id whose reasoning item is missing; calls and results stay pairs by the call's id."""
+    said = "word " * 4000
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": "q1"},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": said}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "r"},
+        {"role": "user", "content": "q2"},
+    ]
+    made = convert(
+        {"model": "gpt-5", "input": items}, "responses", "responses", context_management=True, max_input=4000,
+        overflow=True,
+    )  # fmt: skip
+    call = next(item for item in made.body["input"] if item.get("type") == "function_call")
+    assert (call["call_id"], "id" in call) == ("c1", False)
+    assert not any(item.get("type") == "reasoning" for item in made.body["input"])

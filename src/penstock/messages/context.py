@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock.messages.walking import without_item_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,7 +177,8 @@ def _old(messages: list[rq.Message], keep: int) -> list[int]:
 
 def _thinking(message: rq.Message) -> rq.Message:
     parts = [part for part in message.parts if type(part) is not rq.Reasoning]
-    return replace(message, parts=parts) if parts and len(parts) < len(message.parts) else message
+    gone = len(message.parts) - len(parts)
+    return replace(message, parts=without_item_ids(parts)) if parts and gone else message
 
 
 def _results(message: rq.Message) -> rq.Message:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.messages.walking import with_messages
+from penstock.messages.walking import with_messages, without_item_ids
 from penstock.pick import rows, text
 from penstock.providers.identity import identify
 
@@ -48,6 +48,8 @@ def _cleaned(message: rq.Message, maker: str, notes: Diagnostics) -> rq.Message:
             parts.append(_unsigned(part))
         elif part.text:
             parts.append(replace(part, extra=None, item=""))
+    if len(parts) < len(message.parts):
+        parts = without_item_ids(parts)
     same = len(parts) == len(message.parts) and all(map(is_, parts, message.parts))
     return message if same else replace(message, parts=parts)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from penstock import request as rq
@@ -41,3 +41,12 @@ def change_list(parts: list[Any], kinds: AbstractSet[type], change: Callable[[An
 def with_messages(request: rq.Request, messages: list[rq.Message]) -> rq.Request:
     """The request with other messages; itself if they are the ones it has."""
     return request if messages is request.messages else replace(request, messages=messages)
+
+
+def without_item_ids(parts: Sequence[Any]) -> list[Any]:
+    """Parts without the ids of their items, for a message whose reasoning was left out.
+
+    OpenAI looks items up by their id and answers 400 if the reasoning that belongs to one is missing
+    (https://github.com/laravel/ai/pull/1052). Calls and results belong together by the id of the call.
+    """
+    return [replace(part, item="") if getattr(part, "item", "") else part for part in parts]
