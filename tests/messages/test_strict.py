@@ -72,3 +72,13 @@ def test_strict_lets_pass_what_means_the_same() -> None:
     assert convert(body, "openai-chat", "anthropic", strict=True).body["thinking"]["budget_tokens"] == 24576
     with pytest.raises(InputError, match="any-json"):
         convert({**HELLO, "response_format": {"type": "json_object"}}, "openai-chat", "anthropic", strict=True)
+
+
+@pytest.mark.finding("FID-17")
+def test_strict_refuses_to_lose_a_tool_that_must_be_called() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    body = {**HELLO, "tools": tools, "tool_choice": "required"}
+    with pytest.raises(InputError, match="choice"):
+        convert(body, "openai-chat", "ollama", strict=True)
+    free = convert({**body, "tool_choice": "auto"}, "openai-chat", "ollama", strict=True)
+    assert "loss-choice" not in codes(free)

@@ -42,7 +42,7 @@ def write_request1(request: rq.Request, messages: list[rq.Message], draft: Write
     tools = [made for tool in request.tools for made in _tool(tool, draft)]
     if tools:
         body["tools"] = tools
-    if request.choice is not None:
+    if request.choice is not None and (request.choice.mode != "auto" or request.choice.names):
         draft.lose("choice")
     write_settings(request.settings, marks, draft, body)
     body.update(own)

@@ -73,7 +73,7 @@ class Writer(Draft):
         tools = [one for tool in request.tools for one in self._tool(tool)]
         if tools:
             body["tools"] = tools
-        if request.choice is not None:
+        if request.choice is not None and (request.choice.mode != "auto" or request.choice.names):
             self.lose("choice")
         if not marks.get("silent") or not request.stream:
             body["stream"] = request.stream
