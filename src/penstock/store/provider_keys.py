@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FILE = "provider-keys.json"
 SERVICE = "penstock"  # what the entries are called in the keyring
 LOOK = 0.25  # seconds between two looks at the index
+AGAIN = 30.0  # seconds until a keyring that failed is asked again: it may have been locked
 PATIENCE = 20.0  # seconds for the keyring to answer: it may ask the user to unlock it
 _USABLE = 1  # the priority of a real backend; those that fail or forget have less
 log = logging.getLogger("penstock.keys")
@@ -159,7 +160,7 @@ class KeyWatch:
     """The stored keys of this process's data folder, by provider, as they are now.
 
     The first look is made at once. Later changes of the index are read at once if all keys stand in the file, and
-    in a thread if the keyring must be asked: the event loop does not wait for it.
+    in a thread if the keyring must be asked: the event loop does not wait for it. A keyring that fails is asked again.
     """
 
     def __init__(self) -> None:
@@ -219,6 +220,7 @@ class KeyWatch:
                     found[name] = (row.id, store.key(name, row))
                 except KeyringError as error:
                     log.warning("the stored key of %s is not used: %s", name, error)
+                    self._stamp, self._look = None, time.monotonic() + AGAIN
             self._known = found
             fresh = {name: key for name, (_, key) in found.items() if key}
             for name in [*self.keys]:

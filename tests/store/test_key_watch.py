@@ -1,0 +1,56 @@
+"""Stored keys as a running process sees them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+
+from penstock.store import provider_keys
+from penstock.store.provider_keys import KeyWatch, ProviderKeys
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class LockableKeyring(KeyringBackend):
+    """A keyring in memory that can be locked."""
+
+    priority = 1  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.locked = False
+        self._kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        if self.locked:
+            raise RuntimeError("locked")
+        return self._kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self._kept[service, username] = password
+
+
+@pytest.mark.row("O1:terminal-keyring")
+def test_a_keyring_that_was_locked_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring, before = LockableKeyring(), keyring.get_keyring()
+    monkeypatch.setattr(provider_keys, "AGAIN", 0.0)
+    monkeypatch.setattr(provider_keys, "LOOK", 0.0)
+    env = {"PENSTOCK_DATA": str(tmp_path)}
+    keyring.set_keyring(ring)
+    try:
+        assert ProviderKeys.of(env).add("openai", "sk-stored-in-the-ring")[1] == ""
+        ring.locked, watch = True, KeyWatch()
+        watch.refresh(env)
+        assert watch.keys == {}
+        ring.locked = False
+        watch.refresh(env)
+        for thread in [one for one in threading.enumerate() if one.name == "penstock-keys"]:
+            thread.join()
+        assert watch.keys == {"openai": "sk-stored-in-the-ring"}
+    finally:
+        keyring.set_keyring(before)
