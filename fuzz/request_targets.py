@@ -14,7 +14,8 @@ from penstock import protocols
 from penstock.errors import BadRequest, PenstockError
 from penstock.gateway.doors.door import Visit
 from penstock.jsontext import clean, loose
-from penstock.messages.convert import convert, convert_request, reader, writer
+from penstock.messages.convert import convert, convert_request
+from penstock.messages.request_codecs import reader, writer
 from penstock.request import Request
 from penstock.tokens import HybridTokenEstimator
 from tests import request_cases, requesting

@@ -11,7 +11,7 @@ from penstock import protocols
 from penstock.carrying import CARRIERS
 from penstock.engines.substitutes import SUBSTITUTES
 from penstock.errors import UnknownProtocol
-from penstock.messages.convert import losses
+from penstock.messages.request_codecs import losses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

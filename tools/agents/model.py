@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import request as rq
-from penstock.messages.convert import reader
+from penstock.messages.request_codecs import reader
 from penstock.replay.inputs import filled
 from penstock.replay.playing import told
 from penstock.replay.tools import chosen, runs_commands
