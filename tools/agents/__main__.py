@@ -1,74 +1,146 @@
-"""`python -m tools.agents [NAME …]`: every agent, or those whose names begin so, before every upstream; the matrix.
+"""`python -m tools.agents [NAME …]`: coding agents through the gateway, compared with direct runs. See docs/agents.md.
 
-At the end llmprobe, which may also be named alone. Exit code 1 when anything is bad. `--keep DIR` saves what each said.
+Names select agents by their beginning; `llmprobe` and `chain` name the suites of probe.py and chain.py.
+Cells that are valid on disk are not run again. Exit code 1 if any cell differs from its baseline.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
+from tools.agents.cell import run_cell
+from tools.agents.cell_cache import CELLS, CellCache, name_file, read_version
+from tools.agents.matrix import Cell, Result, judge_cell, list_cells, update_page, write_table
 from tools.agents.probe import probe
+from tools.agents.processes import find_program
 from tools.agents.programs import AGENTS
-from tools.agents.trial import UPSTREAMS, Verdict, attempt
+from tools.strict_upstream.conversation import PROTOCOLS, Protocol
+from tools.strict_upstream.scenario import SCENARIOS
 
-NODE = Path(__file__).resolve().parents[2] / ".venv/bin/node"
-PROBE = "llmprobe"
-Found = dict[tuple[str, str], Verdict]
-
-
-def table(found: Found) -> str:
-    """The matrix, and what is wrong below it."""
-    width = max(len(name) for name, _ in found) + 2
-    lines = [" " * width + "".join(f"{name:>22}" for name in UPSTREAMS)]
-    for agent in dict.fromkeys(name for name, _ in found):
-        cells = [found.get((agent, protocol)) for protocol in UPSTREAMS]
-        lines.append(f"{agent:<{width}}" + "".join(f"{_cell(one):>22}" for one in cells))
-    wrong = [f"{agent} before {up}: {row}" for (agent, up), made in found.items() for row in made.wrong]
-    return "\n".join([*lines, "", *wrong])
+ROOT = Path(__file__).resolve().parents[2]
+NODE = ROOT / ".venv/bin/node"
+SUITES = ("llmprobe",)
 
 
-def _cell(made: Verdict | None) -> str:
-    if made is None:
-        return "-"
-    return "bad" if made.wrong else f"ok ({made.requests} asked, {made.seconds:.0f} s)"
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="make agents", description=__doc__)
+    parser.add_argument("names", nargs="*", help="agents whose names begin so, or llmprobe; all if none is given")
+    parser.add_argument("--scenario", choices=SCENARIOS, action="append", help="only this scenario")
+    parser.add_argument("--upstream", choices=PROTOCOLS, action="append", help="only this protocol behind the gateway")
+    parser.add_argument("--baselines", action="store_true", help="run the direct runs only")
+    parser.add_argument("--again", action="store_true", help="run cells that are on disk, too")
+    parser.add_argument("--failed", action="store_true", help="run cells again that differ")
+    parser.add_argument("--any-revision", action="store_true", help="accept cells of other revisions")
+    parser.add_argument("--limit", type=float, default=150.0, help="seconds for one cell")
+    parser.add_argument("--minutes", type=float, default=0.0, help="start no cell after so many minutes")
+    parser.add_argument("--keep", action="store_true", help=f"save outputs and logs of cells in {CELLS.name}/")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/agents.md")
+    parser.add_argument("--list", action="store_true", help="print the cells and how they stand; run nothing")
+    parser.add_argument("--node", type=Path, default=NODE)
+    return parser.parse_args()
+
+
+class MatrixRun:
+    """Runs cells one after the other: an agent takes a core by itself."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.cache = CellCache(any_revision=args.any_revision)
+        self._end = time.monotonic() + args.minutes * 60 if args.minutes else float("inf")
+        self._lacking: set[str] = set()
+
+    def run(self, cells: list[Cell]) -> None:
+        """Run what is not on disk, each baseline before the first cell that needs it."""
+        for number, cell in enumerate(cells, 1):
+            if time.monotonic() > self._end:
+                print("the time is over; run the same command to continue", file=sys.stderr)
+                return
+            if not self._available(cell.agent):
+                continue
+            self._run_one(cell, None, again=False)
+            if self.args.baselines:
+                continue
+            result = judge_cell(cell, self.cache)
+            again = self.args.again or (self.args.failed and result.state == "differs")
+            if self._run_one(cell, cell.upstream, again=again) or result.state == "differs":
+                result = judge_cell(cell, self.cache)
+                print(f"[{number}/{len(cells)}] {cell}: {'; '.join(result.differences) or 'ok'}", flush=True)
+
+    def _available(self, agent: str) -> bool:
+        if find_program(AGENTS[agent].command[0]):
+            return True
+        if agent not in self._lacking:
+            self._lacking.add(agent)
+            print(f"{agent}: not installed on this system", file=sys.stderr)
+        return False
+
+    def _run_one(self, cell: Cell, upstream: Protocol | None, *, again: bool) -> bool:
+        if not again and self.cache.load(cell.agent, cell.scenario, upstream) is not None:
+            return False
+        name = f"{name_file(cell.agent)}.{cell.scenario}.{upstream or 'direct'}"
+        keep = CELLS / name if self.args.keep else None
+        outcome = run_cell(
+            AGENTS[cell.agent], SCENARIOS[cell.scenario], upstream, self.args.node, self.args.limit, keep
+        )
+        self.cache.save(cell.agent, cell.scenario, upstream, outcome)
+        if upstream is None:
+            said = "says the word" if outcome.said_word else f"fails, shows {outcome.shown}"
+            refused = f"; refused: {outcome.refusals}" if outcome.refusals else ""
+            print(
+                f"{cell.agent}, {cell.scenario}, directly: {said}, exit code {outcome.exit_code}, "
+                f"{outcome.agent_requests} requests, {outcome.seconds:.0f} s{refused}",
+                flush=True,
+            )
+        return True
+
+
+def select_cells(args: argparse.Namespace) -> list[Cell]:
+    """The cells that the arguments name."""
+    names = tuple(name.lower() for name in args.names if name not in SUITES)
+    return [
+        cell
+        for cell in list_cells()
+        if (not args.names or (names and cell.agent.lower().startswith(names)))
+        and (not args.scenario or cell.scenario in args.scenario)
+        and (not args.upstream or cell.upstream in args.upstream)
+    ]
+
+
+def print_summary(results: list[Result]) -> None:
+    """How many cells stand how, and what differs."""
+    states = [one.state for one in results]
+    for one in results:
+        if one.differences:
+            print(f"{one.cell}:")
+            print("\n".join(f"  {line}" for line in one.differences))
+    counts = ", ".join(f"{states.count(name)} {name}" for name in ("ok", "differs", "not run"))
+    print(f"{len(results)} cells: {counts}")
 
 
 def main() -> int:
-    """Try them one after the other: an agent takes a core by itself."""
-    given = argparse.ArgumentParser(prog="make agents", description=__doc__)
-    given.add_argument("names", nargs="*", help="agents whose names begin so; all if none is given")
-    given.add_argument("--upstream", choices=UPSTREAMS, action="append", help="only this protocol behind the gateway")
-    given.add_argument("--limit", type=float, default=180.0, help="seconds for one agent")
-    given.add_argument("--keep", type=Path, help="a folder for what each agent said")
-    given.add_argument("--node", type=Path, default=NODE)
-    given.add_argument("--list", action="store_true")
-    args = given.parse_args()
-    chosen = [name for name in AGENTS if not args.names or name.lower().startswith(tuple(map(str.lower, args.names)))]
-    probed = not args.names or PROBE in args.names
-    if args.list or not (chosen or probed):
-        print("\n".join([*AGENTS, PROBE]))
-        return 0 if args.list else 2
-    good = _agents(chosen, args) if chosen else True
-    if probed:
+    """Run, compare, print, write."""
+    args = parse_arguments()
+    cells = select_cells(args)
+    run = MatrixRun(args)
+    if args.list:
+        for cell in cells:
+            print(f"{judge_cell(cell, run.cache).state:<8} {cell} ({read_version(AGENTS[cell.agent].package)})")
+        return 0
+    run.run(cells)
+    results = [judge_cell(cell, run.cache) for cell in cells]
+    print_summary(results)
+    good = not any(one.differences for one in results)
+    if args.write:
+        update_page(ROOT / "docs" / "agents.md", write_table(judge_cell(cell, run.cache) for cell in list_cells()))
+    if "llmprobe" in args.names or not args.names:
         lines, passed = probe(args.node, args.limit)
         print("\n".join(lines))
         good = good and passed
     return 0 if good else 1
-
-
-def _agents(chosen: list[str], args: argparse.Namespace) -> bool:
-    found: Found = {}
-    for name in chosen:
-        for protocol in args.upstream or UPSTREAMS:
-            made = found[name, protocol] = attempt(AGENTS[name], protocol, args.node, args.limit)
-            print(f"{name} before {protocol}: {'; '.join(made.wrong) or _cell(made)}", file=sys.stderr, flush=True)
-            if args.keep:
-                args.keep.mkdir(parents=True, exist_ok=True)
-                (args.keep / f"{name.replace(', ', '-').replace(' ', '-')}.{protocol}.log").write_text(made.said)
-    print(table(found))
-    return not any(made.wrong for made in found.values())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from tools.agents.trial import BIN, gateway, private
+from tools.agents.processes import BIN, private_environment, start_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,11 +24,16 @@ def probe(node: Path, limit: float) -> tuple[list[str], bool]:
     """Lines to print, and whether all is well."""
     with TemporaryDirectory(prefix="penstock-agents-") as name:
         folder = Path(name)
-        with gateway(folder) as base:
+        with start_gateway(folder) as base:
             command = [str(BIN / "llmprobe"), f"{base}/v1", "-m", MODEL, "-k", "none", "--no-bench", "--no-save",
                        "--no-color", "--save", f"{name}/report.json"]  # fmt: skip
             subprocess.run(  # noqa: S603 — as with the agents
-                command, cwd=folder, env=private(name, node), timeout=limit, check=False, capture_output=True
+                command,
+                cwd=folder,
+                env=private_environment(folder, node),
+                timeout=limit,
+                check=False,
+                capture_output=True,
             )
         report: dict[str, Any] = json.loads((folder / "report.json").read_text())["conformance"]
     rows = {row["surface"]: row for row in report["bySurface"]}

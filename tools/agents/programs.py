@@ -1,25 +1,40 @@
-"""The agents: what each is started with, and the files that point it at a gateway. Data, and nothing that runs."""
+"""The agents: what each is started with, and the files that point it at a server. Data, and nothing that runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-Files: TypeAlias = dict[str, str]  # name, below the agent's home → what stands in it
+    from tools.strict_upstream.conversation import Protocol
+
+Files: TypeAlias = dict[str, str]  # path below the agent's home → content
 
 
-class Agent(msgspec.Struct, frozen=True):
+def _no_files(_base: str, _model: str) -> Files:
+    return {}
+
+
+@dataclass(frozen=True)
+class Agent:
     """One agent in one setting. `{base}`, `{model}`, `{home}`, `{work}` and `{prompt}` are filled in."""
 
+    package: str  # on npm
+    protocol: Protocol
     command: tuple[str, ...]
-    env: dict[str, str] = {}
-    files: Callable[[str, str], Files] = lambda _base, _model: {}
-    asks: str = "POST /v1/chat/completions"  # how it must have asked,
-    never: str = ""  # and how it must not
-    breaks: int = 0  # streams that break off on it
+    env: dict[str, str] = field(default_factory=dict)
+    files: Callable[[str, str], Files] = _no_files
+    asks: str = "POST /v1/chat/completions"  # how it must ask
+    never: str = ""  # how it must not ask
+    setup: tuple[str, ...] = ()  # a command that runs first
+    full: bool = False  # all scenarios before all upstreams
+    foreign: Protocol = "messages"  # the upstream for the scenarios that run before one only
+
+
+_ANTHROPIC, _RESPONSES = "POST /v1/messages", "POST /v1/responses"
 
 
 def _codex(*, websockets: bool) -> Callable[[str, str], Files]:
@@ -27,7 +42,7 @@ def _codex(*, websockets: bool) -> Callable[[str, str], Files]:
         rows = (
             f'model = "{model}"', 'model_provider = "gateway"', "[analytics]", "enabled = false", "[feedback]",
             "enabled = false", "[model_providers.gateway]", 'name = "gateway"', f'base_url = "{base}/v1"',
-            'env_key = "GATEWAY_KEY"', 'wire_api = "responses"', "request_max_retries = 0", "stream_max_retries = 0",
+            'env_key = "GATEWAY_KEY"', 'wire_api = "responses"', "request_max_retries = 2", "stream_max_retries = 2",
             f"supports_websockets = {str(websockets).lower()}",
         )  # fmt: skip
         return {"codex/config.toml": "\n".join(rows)}
@@ -39,11 +54,11 @@ def _opencode(package: str) -> Callable[[str, str], Files]:
     def files(base: str, model: str) -> Files:
         options = {"baseURL": f"{base}/v1", "apiKey": "none"}
         models = {model: {"name": model, "tool_call": True, "limit": {"context": 200_000, "output": 8000}}}
-        made: dict[str, Any] = {
+        config: dict[str, Any] = {
             "provider": {"gateway": {"npm": package, "name": "gateway", "options": options, "models": models}},
             "model": f"gateway/{model}", "permission": {"bash": "allow"}, "share": "disabled", "autoupdate": False,
         }  # fmt: skip
-        return {"work/opencode.json": json.dumps(made)}
+        return {"work/opencode.json": json.dumps(config)}
 
     return files
 
@@ -60,11 +75,10 @@ _CLAUDE = (
 _CLAUDE_ENV = {
     "ANTHROPIC_BASE_URL": "{base}", "ANTHROPIC_API_KEY": "none", "ANTHROPIC_MODEL": "{model}",
     "ANTHROPIC_SMALL_FAST_MODEL": "{model}", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "CLAUDE_CONFIG_DIR": "{home}/claude", "IS_SANDBOX": "1",
+    "CLAUDE_CONFIG_DIR": "{home}/claude", "IS_SANDBOX": "1", "CLAUDE_CODE_MAX_RETRIES": "3",
 }  # fmt: skip
 _OPENCODE = ("opencode", "run", "--format", "json", "{prompt}")
 _OPENCODE_ENV = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-
 _COPILOT = ("copilot", "-p", "{prompt}", "--allow-all-tools", "--no-color")
 
 
@@ -92,29 +106,53 @@ def _continue(provider: str) -> Callable[[str, str], Files]:
 
 
 _CONTINUE = ("cn", "-p", "{prompt}", "--config", "{home}/config.yaml", "--auto")
+_GOOSE_ENV = {
+    "GOOSE_PROVIDER": "openai", "GOOSE_MODEL": "{model}", "OPENAI_HOST": "{base}", "OPENAI_API_KEY": "none",
+    "GOOSE_MODE": "auto", "GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false",
+}  # fmt: skip
+_GOOSE = ("goose", "run", "--no-session", "--with-builtin", "developer", "-t", "{prompt}")
+_QWEN_ENV = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "{base}/v1", "OPENAI_MODEL": "{model}"}
+_GEMINI_ENV = {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": "{base}", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
 AGENTS: dict[str, Agent] = {
-    "Codex, SSE": Agent(_CODEX, _CODEX_ENV, _codex(websockets=False), "POST /v1/responses"),
+    "Claude Code": Agent(
+        "@anthropic-ai/claude-code", "messages", _CLAUDE, _CLAUDE_ENV, asks=_ANTHROPIC, full=True, foreign="chat"
+    ),
+    "Codex, SSE": Agent(
+        "@openai/codex", "responses", _CODEX, _CODEX_ENV, _codex(websockets=False), _RESPONSES, full=True
+    ),
     "Codex, WebSocket": Agent(
-        _CODEX, _CODEX_ENV, _codex(websockets=True), "WEBSOCKET /v1/responses", never="POST /v1/responses"
+        "@openai/codex", "responses", _CODEX, _CODEX_ENV, _codex(websockets=True), "WEBSOCKET /v1/responses",
+        never=_RESPONSES, full=True,
     ),
-    "Claude Code": Agent(_CLAUDE, _CLAUDE_ENV, asks="POST /v1/messages"),
-    "Claude Code, broken stream": Agent(_CLAUDE, _CLAUDE_ENV, asks="POST /v1/messages", breaks=1),
-    "opencode, Chat": Agent(_OPENCODE, _OPENCODE_ENV, _opencode("@ai-sdk/openai-compatible")),
-    "opencode, Messages": Agent(_OPENCODE, _OPENCODE_ENV, _opencode("@ai-sdk/anthropic"), "POST /v1/messages"),
-    "opencode, Responses": Agent(_OPENCODE, _OPENCODE_ENV, _opencode("@ai-sdk/openai"), "POST /v1/responses"),
+    "opencode, Chat": Agent("opencode-ai", "chat", _OPENCODE, _OPENCODE_ENV, _opencode("@ai-sdk/openai-compatible")),
+    "opencode, Messages": Agent(
+        "opencode-ai", "messages", _OPENCODE, _OPENCODE_ENV, _opencode("@ai-sdk/anthropic"), _ANTHROPIC, foreign="chat"
+    ),
+    "opencode, Responses": Agent(
+        "opencode-ai", "responses", _OPENCODE, _OPENCODE_ENV, _opencode("@ai-sdk/openai"), _RESPONSES
+    ),
     "Qwen Code": Agent(
-        ("qwen", "--auth-type", "openai", "-y", "-p", "{prompt}"),
-        {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "{base}/v1", "OPENAI_MODEL": "{model}"},
+        "@qwen-code/qwen-code", "chat", ("qwen", "--auth-type", "openai", "-y", "-p", "{prompt}"), _QWEN_ENV
     ),
-    "Continue, Chat": Agent(_CONTINUE, {}, _continue("openai")),
-    "Continue, Messages": Agent(_CONTINUE, {}, _continue("anthropic"), "POST /v1/messages"),
-    "Copilot CLI, Chat": Agent(_COPILOT, _copilot("openai")),
-    "Copilot CLI, Messages": Agent(_COPILOT, _copilot("anthropic", "{base}"), asks="POST /v1/messages"),
-    "Copilot CLI, Responses": Agent(_COPILOT, _copilot("openai", wire="responses"), asks="POST /v1/responses"),
     "Gemini CLI": Agent(
-        ("gemini", "-y", "-m", "{model}", "-p", "{prompt}"),
-        {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": "{base}", "GEMINI_CLI_TRUST_WORKSPACE": "true"},
-        _gemini, "POST /v1beta/models/",
+        "@google/gemini-cli", "gemini", ("gemini", "-y", "-m", "{model}", "-p", "{prompt}"), _GEMINI_ENV, _gemini,
+        "POST /v1beta/models/", foreign="chat",
+    ),
+    "Copilot CLI, Chat": Agent("@github/copilot", "chat", _COPILOT, _copilot("openai")),
+    "Copilot CLI, Messages": Agent(
+        "@github/copilot", "messages", _COPILOT, _copilot("anthropic", "{base}"), asks=_ANTHROPIC, foreign="chat"
+    ),
+    "Copilot CLI, Responses": Agent(
+        "@github/copilot", "responses", _COPILOT, _copilot("openai", wire="responses"), asks=_RESPONSES
+    ),
+    "Cline": Agent(
+        "cline", "chat", ("cline", "-y", "{prompt}"),
+        setup=("cline", "auth", "-p", "openai", "-k", "none", "-m", "{model}", "-b", "{base}/v1"),
+    ),
+    "Goose": Agent("@aaif/goose", "chat", _GOOSE, _GOOSE_ENV),
+    "Continue, Chat": Agent("@continuedev/cli", "chat", _CONTINUE, {}, _continue("openai")),
+    "Continue, Messages": Agent(
+        "@continuedev/cli", "messages", _CONTINUE, {}, _continue("anthropic"), _ANTHROPIC, foreign="chat"
     ),
 }  # fmt: skip

@@ -1,0 +1,97 @@
+"""Cells on disk. A cell is valid for one version of the agent, of its settings, of the upstream and of the gateway.
+
+Direct runs are baselines: they do not depend on the gateway, and `baselines.json` is part of the repository.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tools.agents.outcome import Outcome
+from tools.agents.processes import PACKAGES
+from tools.agents.programs import AGENTS
+
+if TYPE_CHECKING:
+    from tools.strict_upstream.conversation import Protocol
+
+ROOT = Path(__file__).resolve().parents[2]
+CELLS = ROOT / ".agents"
+BASELINES = Path(__file__).resolve().parent / "baselines.json"
+_OUTPUT = 1500  # characters of output that a baseline keeps
+
+
+@cache
+def hash_tree(path: Path) -> str:
+    """A hash of every source file below a folder."""
+    made = hashlib.sha256()
+    for place in sorted(path.rglob("*")):
+        if place.suffix in (".py", ".toml", ".json") and "static" not in place.parts:
+            made.update(str(place.relative_to(path)).encode() + b"\0" + place.read_bytes())
+    return made.hexdigest()[:16]
+
+
+@cache
+def read_version(package: str) -> str:
+    """The installed version of an npm package, or nothing."""
+    place = PACKAGES / package / "package.json"
+    return str(json.loads(place.read_text())["version"]) if place.exists() else ""
+
+
+def make_key(agent: str, upstream: Protocol | None) -> str:
+    """What a cell depends on besides its name."""
+    row = AGENTS[agent]
+    settings = json.dumps([row.command, row.env, row.setup, row.files("B", "M")])
+    parts = [read_version(row.package), settings, hash_tree(ROOT / "tools" / "strict_upstream")]
+    if upstream:
+        parts.append(hash_tree(ROOT / "src" / "penstock"))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+class CellCache:
+    """Reads and writes outcomes. `any_revision` accepts cells of other revisions."""
+
+    def __init__(self, folder: Path = CELLS, baselines: Path = BASELINES, *, any_revision: bool = False) -> None:
+        self._folder = folder
+        self._baselines = baselines
+        self._any = any_revision
+
+    def load(self, agent: str, scenario: str, upstream: Protocol | None) -> Outcome | None:
+        """A valid outcome, or None."""
+        row = self._read(agent, scenario, upstream)
+        if row is None or (not self._any and row["key"] != make_key(agent, upstream)):
+            return None
+        return Outcome(**row["outcome"])
+
+    def save(self, agent: str, scenario: str, upstream: Protocol | None, outcome: Outcome) -> None:
+        """Write an outcome at once: an interrupted run goes on from there."""
+        row = {"key": make_key(agent, upstream), "version": read_version(AGENTS[agent].package)}
+        if upstream:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({**row, "outcome": outcome.to_json()}, indent=1)
+            self._place(agent, scenario, upstream).write_text(text)
+            return
+        outcome.output = outcome.output[-_OUTPUT:]
+        rows = self._read_baselines()
+        rows[f"{agent}: {scenario}"] = {**row, "outcome": outcome.to_json()}
+        self._baselines.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
+
+    def _read(self, agent: str, scenario: str, upstream: Protocol | None) -> dict[str, Any] | None:
+        if upstream is None:
+            return self._read_baselines().get(f"{agent}: {scenario}")
+        place = self._place(agent, scenario, upstream)
+        return dict(json.loads(place.read_text())) if place.exists() else None
+
+    def _read_baselines(self) -> dict[str, Any]:
+        return dict(json.loads(self._baselines.read_text())) if self._baselines.exists() else {}
+
+    def _place(self, agent: str, scenario: str, upstream: str) -> Path:
+        return self._folder / f"{name_file(agent)}.{scenario}.{upstream}.json"
+
+
+def name_file(agent: str) -> str:
+    """`Codex, SSE` → `codex-sse`."""
+    return agent.lower().replace(",", "").replace(" ", "-")

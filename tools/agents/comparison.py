@@ -1,0 +1,59 @@
+"""A run through the gateway against the baseline: what an agent does otherwise than with its own vendor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tools.agents.processes import TIMED_OUT
+
+if TYPE_CHECKING:
+    from tools.agents.outcome import Outcome
+    from tools.strict_upstream.scenario import Scenario
+
+_PLAIN = ("one-call", "parallel-calls")
+_MORE_REQUESTS = 2  # a gateway may retry by itself, or spare the agent a retry
+_FAULT_CLASS = {"cut-text": "broken", "cut-text-frame": "broken", "cut-call": "broken", "cut-call-frame": "broken"}
+
+
+def find_differences(scenario: Scenario, baseline: Outcome, outcome: Outcome, *, same_protocol: bool) -> list[str]:
+    """One line for each thing that is worse, or other, than in the direct run."""
+    found: list[str] = []
+    if outcome.exit_code == TIMED_OUT != baseline.exit_code:
+        found.append("it did not end in time")
+    elif bool(outcome.exit_code) != bool(baseline.exit_code):
+        found.append(f"exit code {outcome.exit_code}, directly {baseline.exit_code}")
+    if outcome.said_word != baseline.said_word:
+        found.append("it says the word, directly not" if outcome.said_word else "it does not say the word")
+    found += [f"refused: {one}" for one in outcome.refusals if one not in baseline.refusals]
+    found += outcome.transport
+    found += _compare_history(baseline, outcome)
+    found += _compare_errors(scenario, baseline, outcome)
+    if outcome.reasoning and not same_protocol and outcome.reasoning[0] < outcome.reasoning[1]:
+        found.append(f"reasoning came back {outcome.reasoning[0]} times for {outcome.reasoning[1]} steps")
+    found += _compare_requests(scenario, baseline, outcome)
+    return found
+
+
+def _compare_history(baseline: Outcome, outcome: Outcome) -> list[str]:
+    if outcome.history == baseline.history:
+        return []
+    extra = [row for row in outcome.history if row not in baseline.history]
+    lacking = [row for row in baseline.history if row not in outcome.history]
+    if not extra and not lacking:
+        return [f"history: {len(outcome.history)} entries, directly {len(baseline.history)}, or another order"]
+    rows = [f"history: has {row[0]} {row[1][:80]!r}" for row in extra]
+    return rows + [f"history: lacks {row[0]} {row[1][:80]!r}" for row in lacking]
+
+
+def _compare_errors(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> list[str]:
+    """A task that fails in both runs must show the same class of error."""
+    kind = scenario.fault or _FAULT_CLASS.get(scenario.name, "")
+    if kind in baseline.shown and not outcome.said_word and kind not in outcome.shown:
+        return [f"shows {outcome.shown or 'no error'}, directly {baseline.shown}"]
+    return []
+
+
+def _compare_requests(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> list[str]:
+    mine, own = outcome.agent_requests, baseline.agent_requests
+    allowed = 0 if scenario.name in _PLAIN else _MORE_REQUESTS
+    return [f"{mine} requests, directly {own}"] if abs(mine - own) > allowed else []
