@@ -1,6 +1,6 @@
 """`python -m tools.agents [NAME …]`: coding agents through the gateway, compared with direct runs. See docs/agents.md.
 
-Names select agents by their beginning; `llmprobe` and `chain` name the suites of probe.py and chain.py.
+Names select agents by their beginning; `llmprobe` names that suite.
 Cells that are valid on disk are not run again. Exit code 1 if any cell differs from its baseline.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.agents.cell import run_cell
 from tools.agents.cell_cache import CELLS, CellCache, name_file, read_version
 from tools.agents.matrix import Cell, Result, judge_cell, list_cells, update_page, write_table
-from tools.agents.probe import probe
+from tools.agents.probe import UPSTREAMS, probe
 from tools.agents.processes import find_program
 from tools.agents.programs import AGENTS
 from tools.strict_upstream.conversation import PROTOCOLS, Protocol
@@ -137,9 +137,10 @@ def main() -> int:
     if args.write:
         update_page(ROOT / "docs" / "agents.md", write_table(judge_cell(cell, run.cache) for cell in list_cells()))
     if "llmprobe" in args.names or not args.names:
-        lines, passed = probe(args.node, args.limit)
-        print("\n".join(lines))
-        good = good and passed
+        for upstream in UPSTREAMS:
+            lines, passed = probe(args.node, args.limit, upstream)
+            print("\n".join(lines), flush=True)
+            good = good and passed
     return 0 if good else 1
 
 

@@ -8,6 +8,7 @@ from tools.agents.processes import TIMED_OUT
 
 if TYPE_CHECKING:
     from tools.agents.outcome import Outcome
+    from tools.agents.programs import Agent
     from tools.strict_upstream.scenario import Scenario
 
 _PLAIN = ("one-call", "parallel-calls")
@@ -15,7 +16,7 @@ _MORE_REQUESTS = 2  # a gateway may retry by itself, or spare the agent a retry
 _FAULT_CLASS = {"cut-text": "broken", "cut-text-frame": "broken", "cut-call": "broken", "cut-call-frame": "broken"}
 
 
-def find_differences(scenario: Scenario, baseline: Outcome, outcome: Outcome, *, same_protocol: bool) -> list[str]:
+def find_differences(scenario: Scenario, baseline: Outcome, outcome: Outcome, agent: Agent, upstream: str) -> list[str]:
     """One line for each thing that is worse, or other, than in the direct run."""
     found: list[str] = []
     if outcome.exit_code == TIMED_OUT != baseline.exit_code:
@@ -26,23 +27,36 @@ def find_differences(scenario: Scenario, baseline: Outcome, outcome: Outcome, *,
         found.append("it says the word, directly not" if outcome.said_word else "it does not say the word")
     found += [f"refused: {one}" for one in outcome.refusals if one not in baseline.refusals]
     found += outcome.transport
-    found += _compare_history(baseline, outcome)
+    found += _compare_history(baseline, outcome, loses_output=agent.loses_output)
     found += _compare_errors(scenario, baseline, outcome)
-    if outcome.reasoning and not same_protocol and outcome.reasoning[0] < outcome.reasoning[1]:
+    if outcome.reasoning and upstream != agent.protocol and outcome.reasoning[0] < outcome.reasoning[1]:
         found.append(f"reasoning came back {outcome.reasoning[0]} times for {outcome.reasoning[1]} steps")
-    found += _compare_requests(scenario, baseline, outcome)
+    if not agent.loses_output:
+        found += _compare_requests(scenario, baseline, outcome)
     return found
 
 
-def _compare_history(baseline: Outcome, outcome: Outcome) -> list[str]:
+def _compare_history(baseline: Outcome, outcome: Outcome, *, loses_output: bool) -> list[str]:
     if outcome.history == baseline.history:
         return []
+    if loses_output:
+        own, mine = _known_rows(baseline.history), _known_rows(outcome.history)
+        return [] if own == mine else [f"history: {mine}, directly {own}"]
     extra = [row for row in outcome.history if row not in baseline.history]
     lacking = [row for row in baseline.history if row not in outcome.history]
     if not extra and not lacking:
         return [f"history: {len(outcome.history)} entries, directly {len(baseline.history)}, or another order"]
     rows = [f"history: has {row[0]} {row[1][:80]!r}" for row in extra]
     return rows + [f"history: lacks {row[0]} {row[1][:80]!r}" for row in lacking]
+
+
+def _known_rows(history: list[list[str]]) -> list[list[str]]:
+    """What happened, without calls that were repeated because their output was lost."""
+    rows: list[list[str]] = []
+    for row in history:
+        if row not in rows and (row[0] != "result" or "<" in row[1]):
+            rows.append(row)
+    return sorted(rows)
 
 
 def _compare_errors(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> list[str]:

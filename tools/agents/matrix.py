@@ -61,8 +61,8 @@ def judge_cell(cell: Cell, cache: CellCache) -> Result:
     baseline = cache.load(cell.agent, cell.scenario, None)
     if outcome is None or baseline is None:
         return Result(cell)
-    same = AGENTS[cell.agent].protocol == cell.upstream
-    found = find_differences(SCENARIOS[cell.scenario], baseline, outcome, same_protocol=same)
+    scenario, agent = SCENARIOS[cell.scenario], AGENTS[cell.agent]
+    found = find_differences(scenario, baseline, outcome, agent, cell.upstream)
     return Result(cell, found, "differs" if found else "ok")
 
 

@@ -30,6 +30,7 @@ class Agent:
     asks: str = "POST /v1/chat/completions"  # how it must ask
     never: str = ""  # how it must not ask
     setup: tuple[str, ...] = ()  # a command that runs first
+    loses_output: bool = False  # its shell tool gives an empty output now and then, and the model asks again
     full: bool = False  # all scenarios before all upstreams
     foreign: Protocol = "messages"  # the upstream for the scenarios that run before one only
 
@@ -133,7 +134,8 @@ AGENTS: dict[str, Agent] = {
         "opencode-ai", "responses", _OPENCODE, _OPENCODE_ENV, _opencode("@ai-sdk/openai"), _RESPONSES
     ),
     "Qwen Code": Agent(
-        "@qwen-code/qwen-code", "chat", ("qwen", "--auth-type", "openai", "-y", "-p", "{prompt}"), _QWEN_ENV
+        "@qwen-code/qwen-code", "chat", ("qwen", "--auth-type", "openai", "-y", "-p", "{prompt}"), _QWEN_ENV,
+        loses_output=True,
     ),
     "Gemini CLI": Agent(
         "@google/gemini-cli", "gemini", ("gemini", "-y", "-m", "{model}", "-p", "{prompt}"), _GEMINI_ENV, _gemini,

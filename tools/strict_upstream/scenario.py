@@ -115,12 +115,13 @@ class ScriptedModel:
         turned = " ".join(words)[::-1]
         if len(words) == wanted and any(turned in text for text in results):
             return self._make(conversation, number, text=f"The shell printed: {turned}")
-        if len(results) >= _LIMIT:
+        if len(results) >= _LIMIT and len(words) < wanted:
             return self._make(conversation, number, text="I give up.")
         if len(words) == wanted:
             commands, text = [f"echo {' '.join(words)} | rev"], "Now I turn what I read round with one more command."
         else:
-            commands, text = [f"cat {name}" for name in FILES[:wanted]], "I will read what the shell can tell me."
+            missing = [name for name in FILES[:wanted] if not any(name[:5] in word for word in words)]
+            commands, text = [f"cat {name}" for name in missing], "I will read what the shell can tell me."
         calls = tuple(self._call(shell, command, protocol, number, at) for at, command in enumerate(commands))
         self.calls += len(calls)
         return self._make(conversation, number, f"Step {len(results) + 1}: {commands[0]}.", text, calls)
