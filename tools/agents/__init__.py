@@ -1,1 +1,1 @@
-"""Coding agents against the gateway, `make agents`: programs from npm, a scripted model, a word nobody can guess."""
+"""Coding agents through the gateway, compared with direct runs against a strict upstream: `make agents`."""

@@ -9,7 +9,11 @@ if cmp -s package-lock.json "$stamp"; then
   echo "tools/agents: in place"
 else
   echo "tools/agents: installing"
-  # Not `npm ci`: it wants the programs for all systems in the lock, and not every registry has them all.
-  npm install --no-save --loglevel=error
+  # Not `npm ci`: it wants the programs for all systems in the lock, and not every registry has them all. Install scripts
+  # run one by one: an agent without a program for this system must not undo the others.
+  npm install --no-save --ignore-scripts --loglevel=error
+  for package in @anthropic-ai/claude-code opencode-ai cline; do
+    npm rebuild --loglevel=error "$package" >/dev/null 2>&1 || echo "tools/agents: $package has no program for this system"
+  done
   cp package-lock.json "$stamp"
 fi

@@ -1,0 +1,120 @@
+"""The matrix of `make agents`: which cells there are, when a cell differs from its baseline, and when it is valid."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tools.agents import cell_cache
+from tools.agents.cell_cache import CellCache
+from tools.agents.comparison import find_differences
+from tools.agents.matrix import BEGIN, END, Cell, Result, judge_cell, list_cells, update_page, write_table
+from tools.agents.outcome import Outcome, classify_errors, summarize_history
+from tools.agents.processes import TIMED_OUT
+from tools.agents.programs import AGENTS
+from tools.strict_upstream.conversation import PROTOCOLS, Item
+from tools.strict_upstream.scenario import SCENARIOS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLAUDE = AGENTS["Claude Code"]
+HISTORY = [["text", "I will read."], ["call", "cat first.txt"], ["result", "<first>"]]
+BASELINE = Outcome(said_word=True, agent_requests=3, upstream_requests=3, calls=2, history=HISTORY)
+
+
+def differences(scenario: str, **changes: Any) -> list[str]:
+    """What differs from the baseline after a change."""
+    outcome = replace(copy.deepcopy(BASELINE), **changes)
+    return find_differences(SCENARIOS[scenario], BASELINE, outcome, CLAUDE, "chat")
+
+
+def test_the_matrix_has_the_cells_of_the_issue() -> None:
+    cells = list_cells()
+    assert len(cells) == len(set(cells))
+    for name, agent in AGENTS.items():
+        for scenario in SCENARIOS:
+            upstreams = {cell.upstream for cell in cells if (cell.agent, cell.scenario) == (name, scenario)}
+            every = scenario == "parallel-calls" or name.startswith(("Claude Code", "Codex"))
+            assert upstreams == (set(PROTOCOLS) if every else {agent.foreign})
+    assert all(agent.foreign != agent.protocol for agent in AGENTS.values())
+
+
+def test_an_equal_run_does_not_differ() -> None:
+    assert differences("one-call") == []
+
+
+@pytest.mark.finding("AGT-11")
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"said_word": False}, "it does not say the word"),
+        ({"exit_code": 1}, "exit code 1, directly 0"),
+        ({"exit_code": TIMED_OUT}, "it did not end in time"),
+        ({"refusals": ["400 Unknown parameter: 'x'."]}, "refused: 400 Unknown parameter: 'x'."),
+        ({"history": HISTORY[1:]}, "history: lacks text 'I will read.'"),
+        ({"history": [*HISTORY, ["call", "not JSON: {"]]}, "history: has call 'not JSON: {'"),
+        ({"history": [*HISTORY, HISTORY[1]]}, "history: 4 entries, directly 3, or another order"),
+        ({"agent_requests": 4}, "4 requests, directly 3"),
+        ({"reasoning": [1, 2]}, "reasoning came back 1 times for 2 steps"),
+        ({"transport": ["POST /v1/responses as well"]}, "POST /v1/responses as well"),
+    ],
+)
+def test_a_difference_is_found(changes: dict[str, Any], words: str) -> None:
+    assert words in differences("one-call", **changes)
+
+
+def test_an_error_of_another_class_differs() -> None:
+    baseline = Outcome(exit_code=1, agent_requests=1, shown=["quota"])
+    for shown, wrong in ((["quota"], 0), (["rate-limit"], 1)):
+        outcome = Outcome(exit_code=1, agent_requests=1, shown=shown)
+        assert len(find_differences(SCENARIOS["quota"], baseline, outcome, CLAUDE, "chat")) == wrong
+
+
+def test_a_gateway_may_retry_by_itself() -> None:
+    assert differences("rate-limit", agent_requests=2) == []
+    assert differences("rate-limit", agent_requests=9) == ["9 requests, directly 3"]
+
+
+def test_histories_of_two_protocols_are_comparable() -> None:
+    """Ids, wall times and the order of parallel results do not count; words are masked."""
+    first, second = "first-0123456789ab", "second-0123456789ab"
+    calls = [Item("call", '{"command": "cat first.txt"}'), Item("call", '{"cmd": ["bash", "-lc", "cat second.txt"]}')]
+    one = [Item("assistant", "Look."), *calls, Item("result", first), Item("result", f"Wall time 0.1: {second}")]
+    two = [Item("assistant", "Look."), *calls, Item("result", second), Item("result", f'{{"output": "{first}"}}')]
+    assert summarize_history(one) == summarize_history(two)
+    assert summarize_history(one)[1:3] == [["call", "cat first.txt"], ["call", "cat second.txt"]]
+
+
+def test_errors_have_classes() -> None:
+    assert classify_errors("Your credit balance is too low") == ["quota"]
+    assert classify_errors("prompt is too long: 5 tokens > 4 maximum") == ["overflow"]
+    assert classify_errors("all is well") == []
+
+
+def test_a_cell_is_valid_for_one_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = CellCache(tmp_path / "cells", tmp_path / "baselines.json")
+    cell = Cell("Claude Code", "one-call", "chat")
+    assert judge_cell(cell, cache).state == "not run"
+    cache.save(cell.agent, cell.scenario, None, BASELINE)
+    cache.save(cell.agent, cell.scenario, cell.upstream, replace(BASELINE, said_word=False))
+    assert judge_cell(cell, cache).differences == ["it does not say the word"]
+    cache.save(cell.agent, cell.scenario, cell.upstream, BASELINE)
+    assert judge_cell(cell, cache).state == "ok"
+    monkeypatch.setattr(cell_cache, "hash_tree", lambda path: "other" if path.name == "penstock" else "same")
+    assert cache.load(cell.agent, cell.scenario, cell.upstream) is None
+    assert CellCache(tmp_path / "cells", any_revision=True).load(cell.agent, cell.scenario, cell.upstream) == BASELINE
+
+
+def test_the_table_stands_between_its_marks(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    update_page(page, write_table([Result(Cell("Goose", "one-call", "messages"), state="ok")]))
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "| one-call |  |  | ok |  |" in text
