@@ -85,6 +85,12 @@ def rename_call(known: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def store_without_call(body: dict[str, Any]) -> None:
+    """Reasoning whose call is missing, in a conversation that is stored."""
+    body["store"] = True
+    del body["input"][2]
+
+
 ASSISTANT = {"role": "assistant", "content": "So"}
 REFUSED: list[tuple[str, Any, str]] = [
     ("chat", put("messages", []), "Invalid 'messages': empty array"),
@@ -106,7 +112,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("chat", put("stream_options", {"include_usage": True}), "only allowed when 'stream' is enabled"),
     ("responses", put("input", []), "Invalid 'input': empty array"),
     ("responses", add("input", {"role": "assistant", "content": ""}), "Invalid 'input[4].content'"),
-    ("responses", drop("input", 2), "without its required following item"),
+    ("responses", drop("input", 2), "No tool call found for function call output with call_id call_1."),
+    ("responses", store_without_call, "without its required following item"),
     ("responses", drop("input", 3), "No tool output found for function call call_1."),
     ("responses", put("input", 3, "call_id", "call_2"), "No tool call found for function call output with call_id"),
     ("responses", put("input", 2, "id", "call_1"), "Expected an ID that begins with 'fc'"),

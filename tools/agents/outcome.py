@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CLASSES = {
     "rate-limit": r"rate.?limit|too many requests|\b429\b",
     "quota": r"quota|credit balance|billing|usage limit",
-    "auth": r"api.?key|\b401\b|authenticat|unauthor",
+    "auth": r"api.?key (provided|not valid)|invalid.{0,20}api.?key|\b401\b|authentication_|unauthor",
     "overflow": r"too long|context.?(window|length)|token count|maximum (context|number)|too large",
     "overload": r"overload|\b529\b|\b503\b|unavailable",
     "broken": r"disconnect|connection|stream "

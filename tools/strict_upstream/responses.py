@@ -66,7 +66,7 @@ def read_responses(
     check_unique([f"{tool.namespace}.{tool.name}" for tool in tools])
     check_choice(body)
     items = _whole_input(body, stored)
-    _check_order(items)
+    _check_order(items, stored=body.get("store") is not False)
     read = [item for at, one in enumerate(items) for item in _read_item(one, at)]
     reasoning = body.get("reasoning") or {}
     conversation = Conversation(
@@ -131,8 +131,11 @@ def _whole_input(body: dict[str, Any], stored: Mapping[str, list[dict[str, Any]]
     return items
 
 
-def _check_order(items: list[dict[str, Any]]) -> None:
-    """Calls and outputs are pairs, the call first; a reasoning item stands before what it led to."""
+def _check_order(items: list[dict[str, Any]], *, stored: bool) -> None:
+    """Calls and outputs are pairs, the call first; a stored reasoning item stands before what it led to.
+
+    Codex, which stores nothing, repeats a request after a broken stream with the reasoning alone.
+    """
     calls: set[str] = set()
     outputs: list[str] = []
     for at, item in enumerate(items):
@@ -146,7 +149,7 @@ def _check_order(items: list[dict[str, Any]]) -> None:
             if item["call_id"] not in calls:
                 text = f"No tool call found for function call output with call_id {item['call_id']}."
                 raise refusal.openai(text, param="input")
-        elif kind == "reasoning":
+        elif kind == "reasoning" and stored:
             after = items[at + 1] if at + 1 < len(items) else {}
             if after.get("type", "message") not in (*_CALLS, "reasoning") and after.get("role") != "assistant":
                 text = f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."

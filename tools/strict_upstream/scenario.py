@@ -27,7 +27,9 @@ FILES = ("first.txt", "second.txt")
 _SHELLS = ("bash", "exec_command", "run_shell_command", "shell", "execute_command", "run_commands", "developer__shell")
 _COMMANDS = ("command", "cmd", "commands", "script")
 _LIMIT = 6  # results without the word before the model gives up
-_COMPACT = re.compile(r"\b(summar|compact|handoff|checkpoint)", re.IGNORECASE)
+# How agents ask for a summary of the conversation, with their tools still on offer.
+_COMPACT = re.compile(r"respond with text only|do not call any tools|checkpoint compaction", re.IGNORECASE)
+_SUMMARY = "<analysis>Short.</analysis>\n<summary>The user wants to read the words in two files.</summary>"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class ScriptedModel:
             number = next(self._numbers)
             shell = find_shell(conversation.tools)
             if shell is None or _COMPACT.search(_instruction(conversation)):
-                return Reply(self._make(conversation, number, text="The user wants to read the words in two files."))
+                return Reply(self._make(conversation, number, text=_SUMMARY))
             if conversation.results() and not self.faults and conversation.stream:
                 cut = self._play_fault(protocol)
             else:
