@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from penstock.engines.config import Account, Config
@@ -24,6 +25,9 @@ PROVIDERS: dict[str, dict[str, Any]] = {
     "messages": {"like": "anthropic"},
     "gemini": {"like": "gemini"},
 }
+
+
+BETA = {"anthropic-beta": "context-management-2025-06-27"}
 
 
 def start_gateway(url: str, upstream: str) -> Running:
@@ -56,3 +60,23 @@ def test_the_task_is_done_through_the_gateway(scenario: str, client: str, upstre
     assert refused == []
     assert TURNED[scenario] in said
     assert [one.outcome for one in server.log.exchanges] == ["answered"] * 3
+
+
+def test_betas_of_a_messages_client_reach_the_vendor() -> None:
+    """Without its `anthropic-beta` header, the API refuses the fields that Claude Code sends."""
+    body = {
+        "model": DEFAULT_MODELS["messages"], "max_tokens": 64, "messages": [{"role": "user", "content": "go"}],
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+    }  # fmt: skip
+    with serve(SCENARIOS["one-call"]) as server, start_gateway(server.url, "messages") as gateway:
+        plain = httpx.post(f"{gateway.url}/v1/messages", json=body)
+        beta = httpx.post(f"{gateway.url}/v1/messages", json=body, headers=BETA)
+    assert (plain.status_code, beta.status_code) == (400, 200), beta.text
+    assert "context_management: Extra inputs are not permitted" in plain.text
+
+
+def test_betas_do_not_reach_other_vendors() -> None:
+    body = {"model": DEFAULT_MODELS["messages"], "max_tokens": 64, "messages": [{"role": "user", "content": "go"}]}
+    with serve(SCENARIOS["one-call"]) as server, start_gateway(server.url, "chat") as gateway:
+        assert httpx.post(f"{gateway.url}/v1/messages", json=body, headers=BETA).status_code == 200
+    assert "anthropic-beta" not in {name.lower() for name in server.log.exchanges[0].headers}

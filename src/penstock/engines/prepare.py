@@ -115,6 +115,14 @@ def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOption
     return job
 
 
+def pass_headers(job: Job, headers: Mapping[str, str]) -> None:
+    """Add the headers of the client that the provider's row passes on. Headers of the configuration win."""
+    passed = {name: headers[name] for name in job.provider.passes if name in headers}
+    if passed:
+        job.headers = merged_headers(passed, job.headers)
+        job.letters = {}  # the plan's are for requests without these headers
+
+
 def _converted(job: Job, request: Request, asked: Request, plan: Plan, source: str, convert: ConvertOptions) -> None:
     """Fill in the body that says what is asked, and what could not be said in it."""
     row, endpoint = job.provider, job.endpoint

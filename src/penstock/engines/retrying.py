@@ -36,7 +36,7 @@ class Watch(Protocol):
     """Who is told how a turn comes about, while it does."""
 
     def chosen(self, job: Job) -> None:
-        """This is going to be asked, unless another is asked after it."""
+        """This is going to be asked, unless another is asked after it. It is not signed yet: headers may be added."""
         ...
 
     async def waits(self, wait: Wait) -> None:

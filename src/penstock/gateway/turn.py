@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
+from penstock.engines.prepare import pass_headers
 from penstock.errors import InputError, PenstockError
 from penstock.fold import fold
 from penstock.framing import WRITERS
@@ -171,7 +172,8 @@ class Turn:
         await self._out.whole(200, body, (refusing.JSON, *asked.headers, *self._named(), *self._out.more))
 
     def chosen(self, job: Job) -> None:
-        """What could not be carried is told in a header, as long as there is time for one."""
+        """Pass the client's headers on, and tell in a header what could not be carried."""
+        pass_headers(job, self.visit.headers)
         self._out.more = ((b"x-penstock-losses", ",".join(job.losses[:LOSSES]).encode()),) if job.losses else ()
         if job.diagnostics and log.isEnabledFor(logging.DEBUG):
             for row in job.diagnostics:

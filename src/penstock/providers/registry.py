@@ -104,6 +104,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     base_url: str
     credentials: tuple[Credential, ...] = (Credential(),)  # in order of preference
     headers: dict[str, str] = {}
+    passes: tuple[str, ...] = ()  # headers of clients that are passed on, in lower case
     endpoints: dict[str, Endpoint] = {}
     special: tuple[Special, ...] = ()
     settings: dict[str, Setting] = {}
