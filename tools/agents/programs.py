@@ -149,7 +149,7 @@ AGENTS: dict[str, Agent] = {
         "@github/copilot", "responses", _COPILOT, _copilot("openai", wire="responses"), asks=_RESPONSES
     ),
     "Cline": Agent(
-        "cline", "chat", ("cline", "-y", "{prompt}"),
+        "cline", "chat", ("cline", "--json", "{prompt}"),
         setup=("cline", "auth", "-p", "openai", "-k", "none", "-m", "{model}", "-b", "{base}/v1"),
     ),
     "Goose": Agent("@aaif/goose", "chat", _GOOSE, _GOOSE_ENV),
