@@ -80,3 +80,45 @@ def test_betas_do_not_reach_other_vendors() -> None:
     with serve(SCENARIOS["one-call"]) as server, start_gateway(server.url, "chat") as gateway:
         assert httpx.post(f"{gateway.url}/v1/messages", json=body, headers=BETA).status_code == 200
     assert "anthropic-beta" not in {name.lower() for name in server.log.exchanges[0].headers}
+
+
+def fault_cells() -> Iterator[Any]:
+    """Every client before one foreign upstream in `make test`; the other cells in `make test-all`."""
+    for scenario in ("rate-limit", "overload", "overflow", "quota", "auth"):
+        for number, client in enumerate(CLIENTS):
+            for upstream in PROVIDERS:
+                sampled = upstream == list(PROVIDERS)[(number + 1) % len(PROVIDERS)]
+                marks = [] if sampled else [pytest.mark.exhaustive]
+                yield pytest.param(scenario, client, upstream, id=f"{scenario}-{client}-{upstream}", marks=marks)
+
+
+# Where a vendor has two ways to say it, and the gateway takes the other one.
+ALSO_RIGHT = {
+    # Responses names this code for an overload, and Codex knows it.
+    ("overload", "chat"): ("InternalServerError", "server_is_overloaded"),
+    ("overload", "responses"): ("InternalServerError", "server_is_overloaded"),
+    # The strict upstream fails inside the stream, as OpenAI does; nothing was sent yet, so a status can still tell it.
+    ("overflow", "responses"): ("BadRequestError", "context_length_exceeded"),
+    # 402 billing_error (https://docs.claude.com/en/api/errors); a credit balance that is too low is told with 400.
+    ("quota", "messages"): ("APIStatusError", "None"),
+}
+
+
+def describe_error(client: str, url: str) -> tuple[str, str]:
+    """The class and the code of the error that a client raises."""
+    try:
+        CLIENTS[client](url)
+    except Exception as error:  # noqa: BLE001 — whatever the SDK raises is compared
+        return type(error).__name__, str(getattr(error, "code", None))
+    return "", ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scenario", "client", "upstream"), list(fault_cells()))
+def test_a_fault_is_the_error_of_the_clients_own_vendor(scenario: str, client: str, upstream: str) -> None:
+    """The SDK raises the same error, with the same code, as directly at its vendor."""
+    with serve(SCENARIOS[scenario]) as server:
+        direct = describe_error(client, server.url)
+    with serve(SCENARIOS[scenario]) as server, start_gateway(server.url, upstream) as gateway:
+        assert describe_error(client, gateway.url) in (direct, ALSO_RIGHT.get((scenario, client)))
+    assert server.log.refusals() == []

@@ -79,7 +79,10 @@ _CLAUDE_ENV = {
     "CLAUDE_CONFIG_DIR": "{home}/claude", "IS_SANDBOX": "1", "CLAUDE_CODE_MAX_RETRIES": "3",
 }  # fmt: skip
 _OPENCODE = ("opencode", "run", "--format", "json", "{prompt}")
-_OPENCODE_ENV = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+_OPENCODE_ENV = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+}  # fmt: skip
 _COPILOT = ("copilot", "-p", "{prompt}", "--allow-all-tools", "--no-color")
 
 
