@@ -85,6 +85,11 @@ def rename_call(known: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def sample_with_effort(body: dict[str, Any]) -> None:
+    """A temperature for a model that reasons."""
+    body |= {"temperature": 0.5, "reasoning": {"effort": "low"}}
+
+
 def store_without_call(body: dict[str, Any]) -> None:
     """Reasoning whose call is missing, in a conversation that is stored."""
     body["store"] = True
@@ -121,7 +126,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("responses", put("input", 2, "call_id", "c" * 65), "No tool call found"),
     ("responses", put("thinking", {"type": "adaptive"}), "Unknown parameter: 'thinking'."),
     ("responses", put("input", 2, "signature", "x"), "Unknown parameter: 'input[2].signature'."),
-    ("responses", put("temperature", 0.5), "'temperature' is not supported with this model"),
+    ("responses", sample_with_effort, "'temperature' is not supported with this model"),
     ("responses", put("previous_response_id", "resp_0"), "Previous response with id 'resp_0' not found."),
     ("responses", double("tools"), "Duplicate tool name"),
     ("messages", put("messages", []), "at least one message is required"),
@@ -179,6 +184,19 @@ def test_a_wrong_request_is_refused(protocol: str, change: Callable[[dict[str, A
         read(protocol, body)
     assert words in str(caught.value)
     assert 400 <= caught.value.status < 500
+
+
+def test_a_model_that_does_not_reason_takes_a_temperature() -> None:
+    assert read("responses", {**accepted("responses"), "temperature": 0.5}).results()
+
+
+@pytest.mark.parametrize(
+    "signature", ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="]
+)
+def test_a_documented_dummy_is_a_signature(signature: str) -> None:
+    body = accepted("gemini")
+    body["contents"][1]["parts"][0]["thoughtSignature"] = signature
+    assert read("gemini", body).results()
 
 
 def test_gemini_2_needs_no_signature() -> None:

@@ -23,6 +23,7 @@ _CLASSES = {
     "broken": r"disconnect|connection|stream "
     "(error|closed|ended|terminated)|terminated|reset|premature|incomplete|network",
 }
+_ANSWER = re.compile(r"(?:toolu_01|call_)([0-9]{4})[0-9]{2}Zy")
 _TURNED = re.compile(r"[0-9a-f]{12}-(?:tsrif|dnoces)")
 
 
@@ -110,8 +111,10 @@ def count_reasoning(log: RequestLog) -> list[int]:
         return []
     items = main[-1].items
     returned = sum(1 for item in items if item.kind == "reasoning" and item.id == "sealed")
+    # An agent may split the calls of one answer into several messages: their ids hold the number of the answer.
+    answers = {found[1] for item in items if item.kind == "call" and (found := _ANSWER.search(item.id))}
     steps = sum(1 for at, item in enumerate(items) if item.kind == "call" and (at == 0 or items[at - 1].kind != "call"))
-    return [returned, steps]
+    return [returned, min(steps, len(answers)) if answers else steps]
 
 
 def _carries(exchange: Exchange) -> bool:

@@ -14,7 +14,7 @@ from openai.types.chat.completion_create_params import (
 
 from tools.strict_upstream import refusal
 from tools.strict_upstream.conversation import Conversation, Item, Tool, join_text
-from tools.strict_upstream.model_facts import openai_reasons
+from tools.strict_upstream.model_facts import openai_reasons, openai_samples
 from tools.strict_upstream.openai_tools import check_choice, check_function, check_length, check_unique
 from tools.strict_upstream.vendor_types import Known, find_violation
 
@@ -77,7 +77,8 @@ def _check_settings(body: dict[str, Any]) -> None:
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
         )
         raise refusal.openai(text, param="max_tokens", code="unsupported_parameter")
-    if reasons and body.get("temperature") not in (None, 1):
+    samples = openai_samples(body["model"], body.get("reasoning_effort"))
+    if reasons and body.get("temperature") not in (None, 1) and not samples:
         text = (
             f"Unsupported value: 'temperature' does not support {body['temperature']} with this model. Only the "
             "default (1) value is supported."

@@ -70,8 +70,9 @@ def _check_budget(body: dict[str, Any], thinking: dict[str, Any]) -> None:
 
 def _check_sampling(body: dict[str, Any], form: str, *, thinks: bool) -> None:
     given = [name for name in ("temperature", "top_p", "top_k") if body.get(name) is not None]
-    if form == "adaptive" and any(body[name] != 1 or name == "top_k" for name in given):  # 1 is the default
-        raise refusal.anthropic(f"`{given[0]}` is not supported on this model.")
+    other = [name for name in given if body[name] != 1 or name == "top_k"]  # 1 is the default
+    if form == "adaptive" and other:
+        raise refusal.anthropic(f"`{other[0]}` is not supported on this model.")
     if "temperature" in given and "top_p" in given and form in ("budget", "both"):
         text = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         raise refusal.anthropic(text)

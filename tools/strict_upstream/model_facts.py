@@ -42,6 +42,14 @@ def openai_reasons(model: str) -> bool | None:
     return False if _PLAIN.match(model) else None
 
 
+def openai_samples(model: str, effort: str | None) -> bool:
+    """From GPT-5.1 on, sampling settings are taken where the effort is `none`, which is the default.
+
+    https://platform.openai.com/docs/guides/latest-model
+    """
+    return bool(re.match(r"gpt-5\.[1-9]", model)) and effort in (None, "none")
+
+
 def gemini_generation(model: str) -> int:
     """2 for gemini-2.5-pro, 3 for gemini-3.1-pro-preview, 0 if unknown."""
     found = re.match(r"gemini-(\d)", model)

@@ -15,7 +15,7 @@ from openai.types.responses.response_create_params import (
 from tools.strict_upstream import refusal
 from tools.strict_upstream.chat import check_bearer
 from tools.strict_upstream.conversation import Conversation, Item, Tool, join_text
-from tools.strict_upstream.model_facts import openai_reasons
+from tools.strict_upstream.model_facts import openai_reasons, openai_samples
 from tools.strict_upstream.openai_tools import NAME, check_choice, check_function, check_length, check_unique
 from tools.strict_upstream.seals import unseal
 from tools.strict_upstream.vendor_types import Known, find_violation
@@ -87,7 +87,7 @@ def _check_settings(body: dict[str, Any]) -> None:
     if reasons is False and "reasoning.encrypted_content" in (body.get("include") or ()):
         raise refusal.openai("Encrypted content is not supported with this model.", param="include")
     for name in ("temperature", "top_p"):
-        if reasons and body.get(name) not in (None, 1):
+        if reasons and body.get(name) not in (None, 1) and not openai_samples(body["model"], effort):
             text = f"Unsupported parameter: '{name}' is not supported with this model."
             raise refusal.openai(text, param=name, code="unsupported_parameter")
     limit = body.get("max_output_tokens")
