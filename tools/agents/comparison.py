@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 _PLAIN = ("one-call", "parallel-calls")
 _MORE_REQUESTS = 2  # a gateway may retry by itself, or spare the agent a retry
 _REPEATED = re.compile(r"\A(.+?)(?: \1)+\Z")
+_RETRIED = ("rate-limit", "overload")  # the gateway retries these itself, so that a task may do better than directly
 _FAULT_CLASS = {"cut-text": "broken", "cut-text-frame": "broken", "cut-call": "broken", "cut-call-frame": "broken"}
 
 
 def find_differences(scenario: Scenario, baseline: Outcome, outcome: Outcome, agent: Agent, upstream: str) -> list[str]:
     """One line for each thing that is worse, or other, than in the direct run."""
     found: list[str] = []
+    if scenario.fault in _RETRIED and outcome.said_word and not baseline.said_word and not outcome.exit_code:
+        return [f"refused: {one}" for one in outcome.refusals]
     if outcome.exit_code == TIMED_OUT != baseline.exit_code:
         found.append("it did not end in time")
     elif bool(outcome.exit_code) != bool(baseline.exit_code):
