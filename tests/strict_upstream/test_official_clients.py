@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import warnings
+from contextlib import closing
 from typing import Any
 
 import aiohttp
@@ -34,7 +35,11 @@ def run_command(arguments: str | dict[str, Any]) -> str:
 
 
 def ask_chat(url: str) -> str:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+    with closing(openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)) as client:
+        return _ask_chat(client)
+
+
+def _ask_chat(client: openai.OpenAI) -> str:
     messages: list[Any] = [{"role": "user", "content": "go"}]
     tools: Any = [{"type": "function", "function": {"name": "bash", "parameters": SCHEMA}}]
     for _ in range(STEPS):
@@ -52,7 +57,11 @@ def ask_chat(url: str) -> str:
 
 
 def ask_responses(url: str) -> str:
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+    with closing(openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)) as client:
+        return _ask_responses(client)
+
+
+def _ask_responses(client: openai.OpenAI) -> str:
     items: list[Any] = [{"role": "user", "content": "go"}]
     tools: Any = [{"type": "function", "name": "bash", "parameters": SCHEMA, "strict": False}]
     for _ in range(STEPS):
@@ -71,7 +80,11 @@ def ask_responses(url: str) -> str:
 
 
 def ask_messages(url: str) -> str:
-    client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+    with closing(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)) as client:
+        return _ask_messages(client)
+
+
+def _ask_messages(client: anthropic.Anthropic) -> str:
     messages: list[Any] = [{"role": "user", "content": "go"}]
     tools: Any = [{"name": "bash", "input_schema": SCHEMA}]
     for _ in range(STEPS):
@@ -91,7 +104,11 @@ def ask_messages(url: str) -> str:
 
 
 def ask_gemini(url: str) -> str:
-    client = genai.Client(api_key="k", http_options=genai_types.HttpOptions(base_url=url))
+    with closing(genai.Client(api_key="k", http_options=genai_types.HttpOptions(base_url=url))) as client:
+        return _ask_gemini(client)
+
+
+def _ask_gemini(client: genai.Client) -> str:
     contents: list[Any] = [genai_types.Content(role="user", parts=[genai_types.Part(text="go")])]
     declared = genai_types.FunctionDeclaration(name="bash", parameters_json_schema=SCHEMA)
     config = genai_types.GenerateContentConfig(tools=[genai_types.Tool(function_declarations=[declared])])
