@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -21,13 +22,14 @@ from penstock.engines.flags import wished
 from penstock.engines.missing_endpoints import MissingEndpoints, is_missing_endpoint
 from penstock.engines.naming import Target, targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.prepare import Plan, outline, over, place, plan, prepare, relieved
+from penstock.engines.prepare import Plan, outline, over, place, plan, relieved
 from penstock.engines.record import Decision, Record, Recorder
 from penstock.engines.reply import Reply
 from penstock.engines.retrying import Wait, elsewhere, passing, pause
 from penstock.engines.signing import Signing
 from penstock.engines.state_loading import load_state
 from penstock.engines.surroundings import Changes, live
+from penstock.engines.turn_request import TurnRequest
 from penstock.errors import InvalidRequest, ProviderError, TooLarge, provider_error
 from penstock.events import Fault
 
@@ -88,7 +90,7 @@ class Router:
 
     # ── what is asked ─────────────────────────────────────────────────────────────────────────────
 
-    async def open(  # noqa: C901 — the steps of one try, in order
+    async def open(
         self, request: Request, operation: str = "chat", *, source: str = "openai-chat", engine: str = "",
         options: RequestOptions | None = None, convert: ConvertOptions | None = None, watch: Watch | None = None,
         run: Run | None = None, files: RequestFiles | None = None,
@@ -99,43 +101,46 @@ class Router:
         fetches files that are given by their address, for targets that take none.
         """
         given = await load_state(request, source, convert or {}, run)
+        turn = TurnRequest(request, operation, source, engine, options, given, watch, run, files)
+        # Not a nested function that calls itself: it would hold itself, and all of the turn with it.
+        return await self._any(request.model, options, partial(self._once, turn), watch)
 
-        async def prepared(asked: Request, plan: Plan, options: ConvertOptions) -> Job:
-            if run is None:
-                return prepare(asked, plan, source=source, convert=options)
-            job: Job = await run(lambda: prepare(asked, plan, source=source, convert=options))
-            return job
+    async def _once(self, turn: TurnRequest, target: Target, record: Record, left: float) -> Reply:
+        """One try at a target. A server that has no endpoint for an operation is asked by another one."""
+        try:
+            return await self._try(turn, target, record, left)
+        except ProviderError as error:
+            learned = self._learn(error, target, turn.operation, record)
+            if not learned:
+                raise
+        try:
+            return await self._try(turn, target, record, left)
+        except ProviderError as error:
+            if is_missing_endpoint(error):  # that is missing too: the address is wrong, and nothing was learned
+                self.missing.forget(target, learned)
+            raise
 
-        async def once(target: Target, record: Record, left: float) -> Reply:
-            known = self.missing.known(target, operation) and self.missing.substitute(target, operation)
-            plan = self._plan(target, known or operation, options, left, stream=request.stream)
-            asked = request if files is None else await files.filled(request, plan)
-            job = await prepared(asked, plan, given)
-            if files is not None:
-                files.report(job)
-            if plan.why:
-                self._note(record, "operation", job.operation, plan.why, target)
-            elif known:
-                self._note(record, "operation", known, f"{target.provider.name} has no {operation}", target)
-            try:
-                return await self._reply(job, plan, target, record, engine, watch)
-            except TooLarge as error:
-                if not given.get("context_management") or job.cleared is not None:
-                    raise
-                job = await prepared(asked, plan, {**given, "overflow": True})
-                if job.cleared is None:
-                    raise
-                if files is not None:
-                    files.report(job)
-                why = f"shortened from about {job.cleared.before} to {job.cleared.after} tokens: {error}"
-                self._note(record, "retry", "context", why, target)
-            except ProviderError as error:
-                if known or not self._learn(error, target, job.operation, record):
-                    raise
-                return await self._without_endpoint(error, target, job.operation, lambda: once(target, record, left))
-            return await self._reply(job, plan, target, record, engine, watch)
-
-        return await self._any(request.model, options, once, watch)
+    async def _try(self, turn: TurnRequest, target: Target, record: Record, left: float) -> Reply:
+        """The steps of one try, in order. A conversation that is too long is shortened, once."""
+        known = self.missing.known(target, turn.operation) and self.missing.substitute(target, turn.operation)
+        plan = self._plan(target, known or turn.operation, turn.options, left, stream=turn.request.stream)
+        request = turn.request if turn.files is None else await turn.files.filled(turn.request, plan)
+        job = await turn.prepare(request, plan, turn.convert)
+        if plan.why:
+            self._note(record, "operation", job.operation, plan.why, target)
+        elif known:
+            self._note(record, "operation", known, f"{target.provider.name} has no {turn.operation}", target)
+        try:
+            return await self._reply(job, plan, target, record, turn.engine, turn.watch)
+        except TooLarge as error:
+            if not turn.convert.get("context_management") or job.cleared is not None:
+                raise
+            job = await turn.prepare(request, plan, {**turn.convert, "overflow": True})
+            if job.cleared is None:
+                raise
+            why = f"shortened from about {job.cleared.before} to {job.cleared.after} tokens: {error}"
+            self._note(record, "retry", "context", why, target)
+        return await self._reply(job, plan, target, record, turn.engine, turn.watch)
 
     async def _reply(
         self, job: Job, plan: Plan, target: Target, record: Record, engine: str, watch: Watch | None
@@ -162,28 +167,18 @@ class Router:
             self._note(record, "retry", "field", f"without {field}: {error}", target)
             return await used.open(job)
 
-    def _learn(self, error: ProviderError, target: Target, operation: str, record: Record) -> bool:
-        """Whether an operation is asked by another endpoint from now on: the server has none for it."""
+    def _learn(self, error: ProviderError, target: Target, operation: str, record: Record) -> str:
+        """The operation that is asked by another endpoint from now on: the server has none for it. Else nothing."""
+        if self.missing.known(target, operation) or not is_missing_endpoint(error):
+            return ""
         other = self.missing.substitute(target, operation)
-        if not other or not is_missing_endpoint(error):
-            return False
+        if not other or not target.provider.endpoint(operation, target.model):  # the latter was asked elsewhere already
+            return ""
         self.missing.learn(target, operation)
         record.tries += 1
         why = f"{target.provider.name} has no {operation}, {other} is asked in its place: {error}"
         self._note(record, "fallback", "no-endpoint", why, target)
-        return True
-
-    async def _without_endpoint(
-        self, error: ProviderError, target: Target, operation: str, again: Callable[[], Awaitable[Reply]]
-    ) -> Reply:
-        """Ask by the other endpoint. Where that is missing too, the address is wrong, and nothing was learned."""
-        try:
-            return await again()
-        except ProviderError as other:
-            if not is_missing_endpoint(other):
-                raise
-            self.missing.forget(target, operation)
-            raise error from None
+        return operation
 
     async def fetch(
         self, model: str | Target, operation: str, body: Callable[[Target, str], dict[str, Any]], *, engine: str = "",
