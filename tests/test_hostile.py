@@ -47,16 +47,22 @@ def read(source: str, frames: Sequence[Frame]) -> Run:
     """Lawful, or an exception; and what must hold of calls and the end whatever the input was."""
     run = running.run(source, [frames])
     called: set[tuple[int, str]] = set()
+    owed: set[tuple[int, str]] = set()  # calls of the client that nobody has answered yet
     choices: dict[int, int] = {}
     for event in run.events:
         if isinstance(event, ev.Start):
-            called, choices = set(), {}
+            called, owed, choices = set(), set(), {}
+        elif isinstance(event, ev.Step):  # ids are unique within a step, and while an answer is owed
+            called = set(owed)
+        elif isinstance(event, ev.Result) and not event.partial:
+            owed.discard((0, event.call))
         elif isinstance(event, ev.CallStart):
             choices[event.index] = event.choice
         elif isinstance(event, ev.CallEnd):
             key = choices[event.index], event.id
             assert key not in called
             called.add(key)
+            owed |= {key} if event.by == "client" else set()
             assert event.name
             assert event.form == "text" or is_json(event.json)
     assert isinstance(run.events[-1], ev.Finish | ev.Fault)

@@ -260,7 +260,10 @@ class Page:
         Streams repeat citations: in later chunks, in a `done` event, in the final snapshot. `citation` is what tells
         two of them apart: the object as it was sent, and the place that it belongs to.
         """
-        value = as_json(citation)
+        try:
+            value = as_json(citation)
+        except UnicodeEncodeError:  # half a character inside a tuple, which is not mended
+            value = repr(citation)
         if value not in self._cited:
             self._cited.add(value)
             self.atom(ev.Source, *fields)

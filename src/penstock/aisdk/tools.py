@@ -65,6 +65,7 @@ class Tools:
         self._names: dict[str, str] = {}
         self._held: dict[str, Held] = {}
         self._due: set[str] = set()  # delivered to the client, not answered yet
+        self._unanswered: set[str] = set()  # calls of the client, whole or not, that have no answer yet
         self._refused: set[str] = set()
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
@@ -84,6 +85,8 @@ class Tools:
         call, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
         self._names[call] = name
         by: By = "provider" if chunk.provider_executed or sdk else "client"
+        if by == "client":
+            self._unanswered.add(call)
         return self._ledger.open_call(_key(call), call, name, by=by, form=form, extra=_extra(chunk, sdk=sdk) or None)
 
     def _hold(self, chunk: wire.CallChunk, form: CallForm) -> None:
@@ -152,7 +155,7 @@ class Tools:
 
     def next_step(self) -> None:
         """A step is over. Ids are unique within a step: the next one may use them for other calls."""
-        self._ledger.forget_calls(self._due)
+        self._ledger.forget_calls(self._unanswered)
         self._refused.clear()
 
     def _finish(self, chunk: wire.WholeCall, part: Part | None) -> None:
@@ -202,6 +205,8 @@ class Tools:
         if failed:
             said = chunk.error_text if chunk.error_text is not None else chunk.error
         partial = bool(chunk.preliminary)
+        if not partial:
+            self._unanswered.discard(call)
         if not partial and call in self._due:
             self._due.discard(call)
             self._ledger.calls -= 1

@@ -113,7 +113,9 @@ class EventsDecoder(Decoder):
 
     def finish(self) -> list[ev.AnyEvent]:
         if self._grammar.inside:
-            return [*map(self._closed, self._grammar.close(broken=True)), ev.Fault("truncated", TRUNCATED)]
+            ends = map(self._closed, self._grammar.close(broken=True))
+            self.ledger.out += [*ends, ev.Fault("truncated", TRUNCATED)]
+            return self.ledger.drain()  # which mends half characters
         self.ledger.ended = False
         return super().finish()
 
