@@ -177,13 +177,26 @@ def _namespace() -> Iterable[re.Pattern[Any]]:
     return [pattern for one in made for pattern in (one._plain, one._dashed)]
 
 
+def _aliases() -> Iterable[re.Pattern[Any]]:
+    from penstock.engines.alias_patterns import _compiled
+
+    return [_compiled(text) for text in ("claude-*", "*", "*-latest", "a*b*c*d", "*/gpt-*-mini")]
+
+
+def _thinking() -> Iterable[re.Pattern[Any]]:
+    from penstock.providers.thinking import _families
+
+    return [getattr(fits, "__self__") for rows in _families().values() for fits, _, _ in rows]  # noqa: B009
+
+
 FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
     "providers/clients.py": _clients, "tokens/model.py": _tokens, "messages/mapping.py": _names,
-    "shaping/namespace.py": _namespace,
+    "shaping/namespace.py": _namespace, "engines/alias_patterns.py": _aliases, "providers/thinking.py": _thinking,
 }  # fmt: skip
 
 
-_DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "shaping/namespace.py": ("sub",)}
+_DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "shaping/namespace.py": ("sub",),
+                 "engines/alias_patterns.py": ("fullmatch",), "providers/thinking.py": ("match",)}  # fmt: skip
 
 
 def _made_of_data() -> Iterator[tuple[str, str, re.Pattern[Any], str]]:

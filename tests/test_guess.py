@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import guess, protocols, translate
-from penstock.errors import UnknownProtocol, Unrecognised
+from penstock.errors import InputError, UnknownProtocol, Unrecognised
 from penstock.guess import FRAMES, Guess, guess_frames
 from tests import corpus, recorded
 from tests.cli.made import ANTHROPIC, CHAT_CALLS, sse
@@ -95,7 +95,7 @@ def test_the_stage_gives_up() -> None:
 
 def test_the_stage_hands_options_on() -> None:
     stage = Guess({"nobody": 1})
-    with pytest.raises(TypeError, match="nobody"):
+    with pytest.raises(InputError, match="nobody"):
         stage.feed([(b"", b'{"type":"message_start","message":{"id":"m"}}')])
 
 

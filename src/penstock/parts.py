@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock import events as ev
 from penstock.input_limits import MAX_CHOICES
 from penstock.jsontext import is_json, plain_or_raw, usable
@@ -180,7 +182,11 @@ class Ledger(Page):
         known = self._inputs.get((choice, id))
         if known is None or not json.strip() or json == known:
             return
-        if plain_or_raw(json) != plain_or_raw(known):
+        try:
+            same = plain_or_raw(json) == plain_or_raw(known)
+        except (msgspec.DecodeError, UnicodeEncodeError):  # free text, or half a character
+            same = False
+        if not same:
             self.diagnostics.add("conflict", f"call {id!r}: a later input differs; the one that was delivered stays")
 
     def add(self, key: Hashable, json: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
-READING = ("chat", "doctor", "keys", "models", "providers", "serve", "tokens", "usage")
+READING = ("chat", "doctor", "keys", "models", "providers", "serve", "setup", "tokens", "usage")
 FILE = """\
 [aliases]
 fast = "lab/tide"

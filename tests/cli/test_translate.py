@@ -65,7 +65,7 @@ def test_a_fault_in_the_stream_is_said_but_no_failure() -> None:
     done = penstock("translate", "--to", "openai-chat", given=half)
     assert done.returncode == 0
     assert b"penstock: the stream ends in a fault: truncated" in done.stderr
-    assert b'"code":"truncated"' in done.stdout
+    assert b'"code":"server_error"' in done.stdout
 
 
 def test_output_flows_as_the_input_does() -> None:

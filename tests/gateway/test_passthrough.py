@@ -91,7 +91,9 @@ class Passed:
     async def _run(self, protocol: str, secrets: tuple[str, ...], begun: bool) -> None:
         """`begun`: as the engine gives a reply, read up to its first content; those reads are held back."""
         job = job_for(protocol, secrets)
-        self.reply = Reply(Reading(cast("Any", self.incoming), job), job, Record("m"), "native")
+        source = Reading(cast("Any", self.incoming), job)
+        source.decoder.ledger.seed = ""  # calls without an id get the ids that a full decode gives them
+        self.reply = Reply(source, job, Record("m"), "native")
         if begun:
             await self.reply.begin()
         way = client_stream(Asked(Request("m"), protocol, options={"id": "one"}), self.reply)

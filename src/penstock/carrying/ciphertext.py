@@ -37,7 +37,8 @@ def _stripped(value: Any) -> bool:
             waiting += one
         elif isinstance(one, dict):
             fields = cast("dict[str, Any]", one)
-            sealed = FIELDS | {"data"} if fields.get("type") in _SEALED else FIELDS
+            kind = fields.get("type")
+            sealed = FIELDS | {"data"} if isinstance(kind, str) and kind in _SEALED else FIELDS
             for name in sealed & fields.keys():
                 del fields[name]
                 found = True

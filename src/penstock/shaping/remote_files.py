@@ -74,8 +74,8 @@ class RemoteFiles:
             file = _checked(found, start.media)
         except PenstockError as error:
             self.diagnostics.add("fetch-failed", f"a file stays an address: {error}")
-        except Exception as error:  # noqa: BLE001 — a caller's function may raise anything; its text may hold addresses
-            self.diagnostics.add("fetch-failed", f"a file stays an address: {type(error).__name__}")
+        except Exception:  # noqa: BLE001 — a caller's function may raise anything; its text may hold addresses
+            self.diagnostics.add("fetch-failed", "a file stays an address: the function that fetches files failed")
         else:
             return file
         return None

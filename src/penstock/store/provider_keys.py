@@ -135,7 +135,7 @@ def _call(work: Callable[[Any], Any]) -> Any:
         except KeyringError as error:
             problem.append(str(error))
         except Exception as error:  # noqa: BLE001 — backends raise whatever their system does
-            problem.append(f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": "))
+            problem.append(" ".join(str(error).split()) or "the keyring reports an error without words")
 
     thread = threading.Thread(target=run, name="penstock-keyring", daemon=True)
     thread.start()

@@ -216,9 +216,9 @@ def _odd_call(made: rq.Call, call: Object, said: Object, field: str) -> None:
     unknown = rest(call, _CALL)
     state = read_state(unknown.get(FIELD))
     if state:
-        unknown = {**unknown, FIELD: rest_of(unknown[FIELD])}
+        unknown = {**rest(unknown, {FIELD}), **_if(**{FIELD: rest_of(unknown[FIELD])})}
     made.extra = keep(
-        NAME, {**_if(**unknown), **_if(function=rest(said, {"name", field}))}, untyped="type" not in call,
+        NAME, {**unknown, **_if(function=rest(said, {"name", field}))}, untyped="type" not in call,
         hint={"cache_control": call["cache_control"]} if made.cache else None, unnamed="id" not in call,
         given=None if isinstance(said.get(field), str) else {"as": said.get(field)}, signed=bool(state),
     )  # fmt: skip
