@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ asks for a key, put one of `penstock keys add NAME` into PENSTOCK_KEY.
 
 def arguments(parser: ArgumentParser) -> None:
     """The command's options."""
+    from penstock.cli.config_option import add_config_option
     from penstock.cli.setup.agents import AGENTS
 
     parser.epilog = EPILOG
@@ -57,7 +57,7 @@ def arguments(parser: ArgumentParser) -> None:
     agent.add_argument("--print", action="store_true", help="only print what would be written")
     agent.add_argument("--yes", action="store_true", help="write without asking")
     agent.add_argument("--undo", action="store_true", help="take back what was written")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="the gateway's configuration")
+    add_config_option(parser)
 
 
 def run(options: Namespace) -> int:
