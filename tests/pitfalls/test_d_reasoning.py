@@ -47,8 +47,9 @@ def test_encrypted_reasoning_of_another_protocol_is_left_out_and_nothing_malform
     said = small.events("responses", body)
     frames = running.encode(target, said)
     told = b"".join(data for _, data in frames)
-    # the AI SDK's providers and the host carry it as metadata; nobody else gets another's state
-    assert (b"ZW5jcnlwdGVk" in told) == (target in {"responses", "events", "aisdk", "uistream", "vscode"})
+    # AI SDK providers and the host carry it as metadata, Chat in `reasoning_details`; no other target has a field for it
+    carrying = {"responses", "events", "aisdk", "uistream", "vscode", "openai-chat"}
+    assert (b"ZW5jcnlwdGVk" in told) == (target in carrying)
     if running.row(target).decoder:
         assert isinstance(running.run(target, [frames]).events[-1], ev.Finish)
 
