@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock.input_limits import MAX_COUNT, MAX_PARTS
-from penstock.jsontext import as_json, clean
+from penstock.jsontext import clean
 from penstock.surrogates import mend
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Page:
         self._finish: tuple[Reason, str, Extra | None] | None = None
         self._others: dict[int, Reason] = {}
         self.breaking = False  # a fault is on its way: parts that close now were not ended by the provider
-        self._cited: set[str] = set()
+        self._cited: set[bytes] = set()
 
     @property
     def stem(self) -> str:
@@ -261,9 +261,9 @@ class Page:
         two of them apart: the object as it was sent, and the place that it belongs to.
         """
         try:
-            value = as_json(citation)
-        except UnicodeEncodeError:  # half a character inside a tuple, which is not mended
-            value = repr(citation)
+            value = msgspec.json.encode(citation, order="deterministic")  # an SDK may give the fields in another order
+        except UnicodeEncodeError:  # half a character
+            value = repr(citation).encode("utf-8", "surrogatepass")
         if value not in self._cited:
             self._cited.add(value)
             self.atom(ev.Source, *fields)

@@ -168,6 +168,9 @@ class _Run:
                 self.notes.add(
                     "loss-options", f"options for the provider {key!r} are left out: this is another", "options"
                 )
+        thinking = as_object(own.get("thinking"))
+        if "budgetTokens" in thinking:  # as the AI SDK spells Anthropic's field
+            own["thinking"] = {"budget_tokens" if key == "budgetTokens" else key: thinking[key] for key in thinking}
         return own
 
     def read(self, body: Any, read: Callable[[Object], rq.Request]) -> rq.Request:
