@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GOOD, OTHER, BAD = "sk-good-0123456789abcdef", "sk-other-0123456789abcdef", "sk-bad-0123456789abcdef"
+pytestmark = pytest.mark.slow
 FAIL = "keyring.backends.fail.Keyring"
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.testing import Seen
 
 PNG64 = b64encode(PNG).decode()
+pytestmark = pytest.mark.slow
 DONE: list[ev.AnyEvent] = [ev.Start("one", "m", 7), ev.TextStart(0), ev.TextDelta(0, "Seen."), ev.TextEnd(0),
                            ev.Finish("stop")]  # fmt: skip
 

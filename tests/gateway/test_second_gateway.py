@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+pytestmark = pytest.mark.slow
 UPSTREAMS: dict[str, dict[str, Any]] = {
     "chat": {"like": "openai-compatible", "fields": {"has": ["chat"]}, "base_url": "{}/v1"},
     "messages": {"like": "anthropic", "base_url": "{}/v1"},

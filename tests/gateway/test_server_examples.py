@@ -18,6 +18,7 @@ from penstock.client import Client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 ANSWERS: dict[str, dict[str, Any]] = {
     "/v1/responses": {

@@ -36,6 +36,7 @@ with warnings.catch_warnings():
     from google import genai
     from google.genai import errors as google_errors
 
+pytestmark = pytest.mark.slow  # the SDKs ask a gateway for every cell
 PROVIDER = {"openai-chat": "openai", "responses": "openai", "completions": "openai"}
 CELLS = [(upstream, kind, client) for upstream in UPSTREAMS for kind in KINDS for client in CLIENTS]
 

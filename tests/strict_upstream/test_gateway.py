@@ -19,6 +19,7 @@ from tools.strict_upstream.server import serve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
 PROVIDERS: dict[str, dict[str, Any]] = {
     "chat": {"like": "openai", "fields": {"has": ["chat"]}},
     "responses": {"like": "openai", "fields": {"has": ["responses"]}},

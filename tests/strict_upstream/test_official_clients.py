@@ -23,6 +23,7 @@ with warnings.catch_warnings():
     from google.genai import errors as genai_errors
     from google.genai import types as genai_types
 
+pytestmark = pytest.mark.slow
 WORDS = {"cat first.txt": "first-0123456789ab", "cat second.txt": "second-ba9876543210"}
 TURNED = {"one-call": "ba9876543210-tsrif", "parallel-calls": "0123456789ab-dnoces ba9876543210-tsrif"}
 STEPS = 5
