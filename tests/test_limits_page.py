@@ -7,9 +7,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parents[1]
 SOURCE = HERE / "src" / "penstock"
 PAGE = (HERE / "docs" / "limits.md").read_text(encoding="utf-8")

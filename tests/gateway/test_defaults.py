@@ -15,6 +15,7 @@ from penstock.replay import play
 from penstock.testing import Reply, scripted
 from tests.gateway.asking import ASKING
 
+pytestmark = pytest.mark.slow
 MINE = {"base_url": "http://127.0.0.1:9/v1"}
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.testing import Seen
     from tests.gateway.running import Running
 
+pytestmark = pytest.mark.slow
 KEY = "sk-proj-abcdefghij1234567890"
 SCRIPT: list[ev.AnyEvent] = [
     ev.Start("one", "m", 7), ev.TextStart(0), ev.TextDelta(0, "The tide "), ev.TextDelta(0, f"is {KEY} high."),
