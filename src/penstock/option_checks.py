@@ -136,7 +136,7 @@ def check_options(owner: str, given: Mapping[str, Any], known: Mapping[str, Opti
         if option is None:
             raise InputError(f"{owner} has no option {name!r}{_hint(name, known)}")
         if not option.fits(value):
-            raise InputError(f"{owner}: {name} must be {option.expected}; found {_shown(value)}")
+            raise InputError(f"{owner}: {name} must be {option.expected}; found {_describe_value(value)}")
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
@@ -187,7 +187,7 @@ def _hint(name: str, known: Mapping[str, Option]) -> str:
     return f"; there are: {', '.join(known)}" if known else "; it has none"
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """A value in a message. Of an object only its type: its repr may hold a secret."""
     if value is None or isinstance(value, str | int | float | bool):
         return repr(value)[:_SHOWN]

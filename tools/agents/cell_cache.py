@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CELLS = ROOT / ".agents"
 BASELINES = Path(__file__).resolve().parent / "baselines.json"
-_OUTPUT = 1500  # characters of output that a baseline keeps
 
 
 @cache
@@ -74,7 +73,7 @@ class CellCache:
             text = json.dumps({**row, "outcome": outcome.to_json()}, indent=1)
             self._place(agent, scenario, upstream).write_text(text)
             return
-        outcome.output = outcome.output[-_OUTPUT:]
+        outcome.output = ""  # it holds times and paths; --keep saves it
         rows = self._read_baselines()
         rows[f"{agent}: {scenario}"] = {**row, "outcome": outcome.to_json()}
         self._baselines.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n")

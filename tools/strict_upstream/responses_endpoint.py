@@ -44,7 +44,7 @@ class ResponsesEndpoint:
         try:
             body = exchange.body = self._resolve(await transport.read_json(request, "responses"))
             conversation, items = read_responses(body, request.headers, self._stored)
-            transport.note(exchange, conversation)
+            transport.record_exchange(exchange, conversation)
             reply = self._model.reply(conversation, "responses")
         except Refusal as error:
             transport.refuse(self._log, exchange, error, self._model)
@@ -93,7 +93,7 @@ class ResponsesEndpoint:
             generate = body.pop("generate", True)
             previous = body.get("previous_response_id") or ""
             conversation, items = read_responses(self._resolve(body), request.headers, stored)
-            transport.note(exchange, conversation)
+            transport.record_exchange(exchange, conversation)
             if generate is False:
                 return await self._warm_up(channel, exchange, conversation, items, stored)
             reply = self._model.reply(conversation, "responses")

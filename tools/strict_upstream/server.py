@@ -21,7 +21,7 @@ from tools.strict_upstream.refusal import Refusal
 from tools.strict_upstream.request_log import Exchange, RequestLog
 from tools.strict_upstream.responses_endpoint import ResponsesEndpoint
 from tools.strict_upstream.scenario import Scenario, ScriptedModel
-from tools.strict_upstream.transport import note, read_json, refuse, stream_frames, write_refusal
+from tools.strict_upstream.transport import read_json, record_exchange, refuse, stream_frames, write_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -90,7 +90,7 @@ class StrictUpstream:
         try:
             exchange.body = await read_json(request, protocol)
             conversation: Conversation = read(exchange.body)
-            note(exchange, conversation)
+            record_exchange(exchange, conversation)
             reply = self.model.reply(conversation, protocol)
         except Refusal as error:
             return write_refusal(refuse(self.log, exchange, error, self.model))

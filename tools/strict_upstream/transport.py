@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tools.strict_upstream.request_log import Exchange, RequestLog
 
 
-def note(exchange: Exchange, conversation: Conversation) -> None:
+def record_exchange(exchange: Exchange, conversation: Conversation) -> None:
     """Put what was read into the log's entry."""
     exchange.items, exchange.stream = conversation.items, conversation.stream
     exchange.main = find_shell(conversation.tools) is not None

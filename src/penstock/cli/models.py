@@ -54,7 +54,7 @@ def run(options: Namespace) -> int:
     word = options.search.lower()
     found = [
         row
-        for row in _found(options, config.engine)
+        for row in _select_models(options, config.engine)
         if (options.all or row.chat) and word in f"{row.id} {row.name}".lower()
     ]
     if options.json:
@@ -107,13 +107,13 @@ def _count(tokens: int) -> str:
     return f"{tokens:,}" if tokens else "?"
 
 
-def _found(options: Namespace, config: Config) -> list[Model]:
+def _select_models(options: Namespace, config: Config) -> list[Model]:
     """The models of the providers that are named or configured, as far as they are known without asking."""
     from penstock.engines.naming import known
     from penstock.engines.surroundings import LIVE
 
     if options.live:
-        return _asked(options, config)
+        return _ask_providers(options, config)
     rows = [config.provider(name) for name in options.providers] or known(config, LIVE)
     return [model for row in rows for model in _known(row, config)] if rows else _packaged()
 
@@ -136,7 +136,7 @@ def _packaged() -> list[Model]:
     return [Model(id=name, provider="replay", name=about, capabilities=can) for name, about in offered().items()]
 
 
-def _asked(options: Namespace, config: Config) -> list[Model]:
+def _ask_providers(options: Namespace, config: Config) -> list[Model]:
     import asyncio
 
     from penstock.client import Client

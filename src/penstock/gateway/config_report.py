@@ -29,7 +29,7 @@ def report_problems(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """One line for each problem."""
     found = [*find_problems(config.engine, env, forward=config.forward), *_keys(config, env)]
     place = Place(config.path.read_text(encoding="utf-8"), config.path) if found and config.path is not None else None
-    return [*(_line(problem, place) for problem in found), *_stored_keys(config, env)]
+    return [*(_format_problem(problem, place) for problem in found), *_stored_keys(config, env)]
 
 
 def log_problems(config: GatewayConfig, env: Mapping[str, str]) -> None:
@@ -38,7 +38,7 @@ def log_problems(config: GatewayConfig, env: Mapping[str, str]) -> None:
         log.warning("%s", line)
 
 
-def _line(problem: Problem, place: Place | None) -> str:
+def _format_problem(problem: Problem, place: Place | None) -> str:
     if not problem.keys:
         return f"environment: {problem.message}"
     if place is None:

@@ -38,7 +38,7 @@ def error_event(status: int, data: bytes, headers: Headers) -> bytes:
         "type": sort, "code": pick.text(error, "code") or sort,  # a text, always: OpenAI's schema says so
         "message": pick.text(error, "message") or "the request failed", "param": error.get("param"),
     }  # fmt: skip
-    event = {"type": "error", "sequence_number": 0, "status": status, "error": full, "headers": _shown(headers)}
+    event = {"type": "error", "sequence_number": 0, "status": status, "error": full, "headers": _header_table(headers)}
     return msgspec.json.encode(event)
 
 
@@ -46,7 +46,7 @@ def failure_event(data: bytes) -> bytes:
     """A `response.failed` in mid-turn, with the status that the error has in HTTP and with when to come back."""
     status, _, headers = _failure(data)
     said = pick.as_object(loose(data))
-    return msgspec.json.encode({**said, "status": status, "headers": _shown(headers)}) if said else data
+    return msgspec.json.encode({**said, "status": status, "headers": _header_table(headers)}) if said else data
 
 
 def _failure(data: bytes) -> tuple[int, bytes, Headers]:
@@ -58,7 +58,7 @@ def _failure(data: bytes) -> tuple[int, bytes, Headers]:
     return refusing.status_of(fault, "responses"), refusing.body_of("responses", fault), headers
 
 
-def _shown(headers: Headers) -> dict[str, str]:
+def _header_table(headers: Headers) -> dict[str, str]:
     """Headers as a frame has them, without those that describe a body."""
     return {
         name.decode("latin-1"): value.decode("latin-1")

@@ -111,10 +111,10 @@ class TraceLog:
 
     def _write_steps(self, tracer: Tracer) -> None:
         for number, step in enumerate(tracer.steps[self._shown :], self._shown):
-            self._write(self._line(number, step))
+            self._write(self._format_step(number, step))
         self._shown = len(tracer.steps)
 
-    def _line(self, number: int, step: Step) -> str:
+    def _format_step(self, number: int, step: Step) -> str:
         """A step, and what caused it: `frame 3 → TextDelta 5 → output …`."""
         cause = self._names.get(step.cause, "") if step.cause is not None else "end of input"
         if step.kind == "frame":

@@ -80,8 +80,8 @@ class _Fit:
         asked, facts = self._asked, self._thinking
         if not facts.efforts:
             self._notes.add("loss-effort", f"{self._model} takes no effort without thinking", "effort")
-            return self._settled(facts.form)
-        return self._settled(facts.form, self._nearest(asked.effort))
+            return self._with_reasoning(facts.form)
+        return self._with_reasoning(facts.form, self._nearest(asked.effort))
 
     def exclusive(self, settings: rq.Settings, choice: rq.ToolChoice | None) -> rq.Settings:
         """The settings of a model that refuses some of them while it thinks. A tool that must be called goes first.
@@ -104,7 +104,7 @@ class _Fit:
             self._notes.add(f"loss-{name}", f"{self._model} takes no {name} while it thinks: it is left out", name)
         return replace(settings, **dict.fromkeys(gone)) if gone else settings
 
-    def _settled(self, form: str, effort: str = "", budget: int | None = None, **more: Any) -> rq.Settings:
+    def _with_reasoning(self, form: str, effort: str = "", budget: int | None = None, **more: Any) -> rq.Settings:
         return replace(self._asked, effort=effort, budget=budget, thinking=form, **more)
 
     # ── forms ─────────────────────────────────────────────────────────────────────────────────────
@@ -120,39 +120,39 @@ class _Fit:
         if thoughts and not facts.on:
             self._notes.add("loss-thoughts", f"{self._model} has no reasoning to show", "thoughts")
             thoughts = None
-        return self._settled("none", thoughts=thoughts)
+        return self._with_reasoning("none", thoughts=thoughts)
 
     def _wished(self, form: str) -> rq.Settings:
         """Thinking that is asked for without saying how much: some models need a number."""
         if form != "budget" or self._thinking.on:
-            return self._settled(form)
+            return self._with_reasoning(form)
         return self._budget(form, UNSAID, "thoughts")
 
     def _switched_off(self, form: str) -> rq.Settings:
         facts = self._thinking
         if facts.off:
             if form in ("effort", "level"):
-                return self._settled(form, "none" if "none" in facts.efforts else "")
+                return self._with_reasoning(form, "none" if "none" in facts.efforts else "")
             # Claude's effort counts for the answer, too: it may stand beside thinking that is switched off.
             word = self._asked.effort
             beside = facts.exclusive and facts.efforts and word not in ("", "none")
-            return self._settled(form, self._nearest(word) if beside else "", budget=0)
+            return self._with_reasoning(form, self._nearest(word) if beside else "", budget=0)
         name = "effort" if self._asked.effort else "budget"
         if form == "budget":
             lowest = facts.least or 1
             self._change(
                 name, f"thinking of {self._model} cannot be switched off; it gets the smallest budget, {lowest}"
             )
-            return self._settled(form, budget=lowest)
+            return self._with_reasoning(form, budget=lowest)
         word = next((word for word in facts.efforts if word != "none"), "low")
         self._change(name, f"thinking of {self._model} cannot be switched off; it gets the lowest effort, {word}")
-        return self._settled(form, word)
+        return self._with_reasoning(form, word)
 
     def _switched_on(self, form: str) -> rq.Settings:
         asked = self._asked
         name = "effort" if asked.effort else "budget"
         self._change(name, f"thinking of {self._model} is on or off: {name} {getattr(asked, name)} is sent as on")
-        return self._settled(form, thoughts=True)
+        return self._with_reasoning(form, thoughts=True)
 
     def _word(self, form: str) -> rq.Settings:
         asked = self._asked
@@ -162,7 +162,7 @@ class _Fit:
             self._change(
                 "budget", f"{self._model} takes an effort: a budget of {asked.budget} tokens is left out{sent}"
             )
-        return self._settled(form, self._nearest(word))
+        return self._with_reasoning(form, self._nearest(word))
 
     def _nearest(self, word: str) -> str:
         """The effort that the model takes in place of a word."""
@@ -189,13 +189,13 @@ class _Fit:
             if not budget:
                 why = f"the output limit of {limit} leaves no room for a budget of reasoning tokens: {name} is left out"
                 self._notes.add(f"loss-{name}", why, name)
-                return self._settled(form, thoughts=None)
+                return self._with_reasoning(form, thoughts=None)
             budget = self._bounded(budget)
             self._change(name, f"{self._model} takes a budget: the effort {effort} is sent as {budget} tokens")
         bounded = self._bounded(budget)
         if bounded != budget:
             self._change("budget", f"a budget of {budget} reasoning tokens is sent to {self._model} as {bounded}")
-        return self._settled(form, beside, budget=bounded)
+        return self._with_reasoning(form, beside, budget=bounded)
 
     def _bounded(self, budget: int) -> int:
         return max(min(budget, self._thinking.most or budget), self._thinking.least)

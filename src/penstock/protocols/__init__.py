@@ -53,7 +53,7 @@ def decoder(name: str, **options: Any) -> Decoder:
     row = protocol(name)
     if row.decoder is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).decoder], "source")
-    return _made(row.decoder, f"the decoder of {name}", _versioned(name, options))
+    return _create_codec(row.decoder, f"the decoder of {name}", _versioned(name, options))
 
 
 def encoder(name: str, **options: Any) -> Encoder:
@@ -61,7 +61,7 @@ def encoder(name: str, **options: Any) -> Encoder:
     row = protocol(name)
     if row.encoder is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).encoder], "target")
-    return _made(row.encoder, f"the encoder of {name}", _versioned(name, options))
+    return _create_codec(row.encoder, f"the encoder of {name}", _versioned(name, options))
 
 
 def error_body(name: str, error: Fault | BadRequest) -> bytes:
@@ -86,7 +86,7 @@ def _fault(error: BadRequest, name: str) -> Fault:
     return Fault("invalid", str(error), status=400, extra={name: {PARAM: error.path}} if error.path else None)
 
 
-def _made(make: Callable[..., T], owner: str, options: dict[str, Any]) -> T:
+def _create_codec(make: Callable[..., T], owner: str, options: dict[str, Any]) -> T:
     """A codec with these options. One that it does not have, or of the wrong kind, is refused."""
     if options:
         check_options(owner, options, keywords_of(make))

@@ -14,7 +14,7 @@ from penstock.cli.setup.backups import Backup
 from penstock.cli.setup.config_files import Edited, FileEdit, UneditableError, diff_lines, edit, write_file, write_text
 from penstock.cli.setup.gateway_file import EXPLAINED, propose
 from penstock.cli.setup.model_choice import choose_model
-from penstock.cli.setup.terminal import agreed, say
+from penstock.cli.setup.terminal import agreed, print_line
 from penstock.cli.welcome import base_of
 from penstock.engines.surroundings import LIVE
 from penstock.errors import InputError
@@ -84,8 +84,8 @@ def _edits(plan: Plan) -> list[tuple[FileEdit, Edited]] | None:
     try:
         return [(one, edit(one)) for one in plan.files]
     except UneditableError as error:
-        say(str(error))
-        say("nothing was changed; these are the settings, to be put in by hand:")
+        print_line(str(error))
+        print_line("nothing was changed; these are the settings, to be put in by hand:")
         return None
 
 
@@ -95,19 +95,21 @@ def _own_file(
     """The settings of `penstock.toml` that an agent profits from."""
     path = config.path
     if path is None and only_existing:
-        say("`penstock setup gateway` writes a penstock.toml with prompt caching and context management on")
+        print_line("`penstock setup gateway` writes a penstock.toml with prompt caching and context management on")
         return []
     try:
         found = propose(path or Path(FILE), options.budget or 0.0)
     except UneditableError as error:
-        say(f"prompt caching and context management are not switched on: {error}")
+        print_line(f"prompt caching and context management are not switched on: {error}")
         return []
     return [found]
 
 
 def _window_note(at: Gateway) -> None:
     if not at.context:
-        say(f"the context window of {at.model} is not known: give it with --context, or the agent makes its own guess")
+        print_line(
+            f"the context window of {at.model} is not known: give it with --context, or the agent makes its own guess"
+        )
 
 
 def _write(
@@ -123,7 +125,7 @@ def _write(
         return 0
     if todo:
         if not agreed(f"Write {'this file' if len(todo) == 1 else f'these {len(todo)} files'}?", yes=options.yes):
-            say("nothing was changed")
+            print_line("nothing was changed")
             return 1
         backup.save(
             [(FileEdit(one.path.absolute(), one.form, one.values, one.defaults), edited) for one, edited in todo]
@@ -133,11 +135,11 @@ def _write(
             write_file(one.path, edited.after)
             if trusted:
                 _trust_again(one.path, config)
-            say(f"{one.path} is written")
-        say(f"`penstock setup {options.agent} --undo` takes it back")
+            print_line(f"{one.path} is written")
+        print_line(f"`penstock setup {options.agent} --undo` takes it back")
     elif edits:
-        say("everything is set up already; nothing was changed")
-    _tell(plan)
+        print_line("everything is set up already; nothing was changed")
+    _print_next_steps(plan)
     return 0
 
 
@@ -146,7 +148,7 @@ def _explain(todo: list[tuple[FileEdit, Edited]]) -> None:
     for _, edited in todo:
         for change in edited.changes:
             if change.path in EXPLAINED:
-                say(f"{'.'.join(change.path)}: {EXPLAINED[change.path]}")
+                print_line(f"{'.'.join(change.path)}: {EXPLAINED[change.path]}")
 
 
 def _trusted(path: Path, edited: Edited, config: GatewayConfig) -> bool:
@@ -165,18 +167,18 @@ def _trust_again(path: Path, config: GatewayConfig) -> None:
         TrustStore(config.data).add(path, path.read_bytes())
 
 
-def _tell(plan: Plan) -> None:
+def _print_next_steps(plan: Plan) -> None:
     """What is left for the person to do."""
     if plan.env:
-        say("set these variables where the agent is started:")
+        print_line("set these variables where the agent is started:")
         for line in _exports(plan.env):
             print(line)
     for command in plan.commands:
-        say("run this once:")
+        print_line("run this once:")
         print(command)
     for note in plan.notes:
-        say(note)
-    say(f"start: {plan.start}")
+        print_line(note)
+    print_line(f"start: {plan.start}")
 
 
 def _exports(env: dict[str, str]) -> list[str]:
@@ -203,5 +205,5 @@ def _undo(agent: str, backup: Backup) -> int:
     if not done:
         raise InputError(f"`penstock setup {agent}` has changed nothing, or it was taken back already")
     for line in done:
-        say(line)
+        print_line(line)
     return 0

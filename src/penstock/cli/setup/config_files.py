@@ -89,9 +89,9 @@ def edit(one: FileEdit) -> Edited:
     changes: list[Change] = []
     for path, value in _leaves(one.values):
         old = _get(document, path)
-        if _plain(old) != value:
+        if _to_plain_value(old) != value:
             had = old is not _MISSING
-            changes.append(Change(path, _plain(old) if had else None, value, had=had))
+            changes.append(Change(path, _to_plain_value(old) if had else None, value, had=had))
             _set(document, path, value)
     for path, value in _leaves(one.defaults):
         if _get(document, path) is _MISSING:
@@ -107,7 +107,7 @@ def undo(one: FileEdit, text: str, changes: list[Change]) -> str:
     document, dump = _open(one, text)
     for change in reversed(changes):
         path: tuple[Step, ...] = tuple((step[0], step[1]) if _is_list(step) else step for step in change.path)
-        if _plain(_get(document, path)) != change.new:
+        if _to_plain_value(_get(document, path)) != change.new:
             continue  # somebody has changed it since
         if change.had:
             _set(document, path, change.old)
@@ -120,7 +120,7 @@ def _check(one: FileEdit, text: str) -> None:
     """Every edited text is read again: what it says must be what was meant."""
     document, _ = _open(one, text)
     for path, value in _leaves(one.values):
-        if _plain(_get(document, path)) != value:
+        if _to_plain_value(_get(document, path)) != value:
             raise UneditableError(f"{one.path}: {_named(path)} could not be set without changing something else")
 
 
@@ -200,12 +200,12 @@ def _delete(document: Any, path: tuple[Step, ...]) -> None:
             return
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     """A value without what a library hangs on it."""
     if _is_table(value):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _to_plain_value(inner) for key, inner in value.items()}
     if _is_list(value):
-        return [_plain(inner) for inner in value]
+        return [_to_plain_value(inner) for inner in value]
     unwrap = getattr(value, "unwrap", None)
     return unwrap() if unwrap is not None else value
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from penstock.cli.setup.terminal import ask, say
+from penstock.cli.setup.terminal import ask, print_line
 from penstock.engines.surroundings import LIVE
 from penstock.errors import InputError, PenstockError, ProviderError
 from penstock.http.header_fields import check_key
@@ -34,7 +34,7 @@ def list_keys() -> int:
     store = ProviderKeys.of(LIVE)
     rows = store.read()
     if not rows:
-        say("no key is stored: `penstock setup` stores one")
+        print_line("no key is stored: `penstock setup` stores one")
         return 0
     places = {"keyring": "keyring of the system", "file": str(store.path)}
     shown = [(name, places[row.place], row.added, _overruled(name)) for name, row in sorted(rows.items())]
@@ -52,7 +52,7 @@ def remove_key(name: str) -> int:
     """Forget one."""
     if not ProviderKeys.of(LIVE).remove(name):
         raise InputError(f"no key of {name!r} is stored; `penstock setup --list` shows what is")
-    say(f"the key of {name} is removed; running gateways stop using it within a second")
+    print_line(f"the key of {name} is removed; running gateways stop using it within a second")
     return 0
 
 
@@ -66,7 +66,7 @@ def add_key(options: Namespace, config: Config) -> int:
     store = ProviderKeys.of(LIVE)
     _, why = store.add(row.name, key, keyring=not options.file)
     where = f"{store.path}, which only you can read ({why})" if why else "the keyring of the system"
-    say(f"the key of {row.name} is stored in {where}")
+    print_line(f"the key of {row.name} is stored in {where}")
     _remark(row)
     return 0
 
@@ -80,14 +80,14 @@ def _remark(row: Provider) -> None:
     """What a person must know afterwards."""
     overruled = _overruled(row.name)
     if overruled:
-        say(f"{overruled.removeprefix('not used: ')}, and goes before the stored key")
+        print_line(f"{overruled.removeprefix('not used: ')}, and goes before the stored key")
     elif not row.configured(LIVE):
         lacking = [
             one.env[0] for one in row.settings.values() if one.env and not one.default and not LIVE.get(one.env[0])
         ]
-        say(f"its address needs more: set {', '.join(lacking)}, or settings under [providers.{row.name}]")
+        print_line(f"its address needs more: set {', '.join(lacking)}, or settings under [providers.{row.name}]")
     else:
-        say(f"gateways, clients and commands use it from now on: `penstock models {row.name}`, `penstock serve`")
+        print_line(f"gateways, clients and commands use it from now on: `penstock models {row.name}`, `penstock serve`")
 
 
 def _chosen(config: Config) -> Provider:
@@ -118,7 +118,7 @@ def _entered(row: Provider, *, from_stdin: bool) -> str:
         from getpass import getpass
 
         if row.keys_url:
-            say(f"keys of {row.title} are made at {row.keys_url}")
+            print_line(f"keys of {row.title} are made at {row.keys_url}")
         key = getpass(f"Key of {row.title} (not shown): ", sys.stderr).strip()
     if not key:
         raise InputError("the key is empty; nothing was changed")
@@ -133,22 +133,22 @@ def _checked(row: Provider, key: str, config: Config) -> bool:
     """Whether the provider takes the key. One request; says what came of it."""
     from penstock.secrecy import hide
 
-    say(f"asking {row.title} whether it takes the key …")
+    print_line(f"asking {row.title} whether it takes the key …")
     try:
         said = asyncio.run(_request(row, key, config))
     except ProviderError as error:
         message = hide(str(error), [key])
         if error.kind in _ACCEPTED:
-            say(f"it knows the key, but refuses for now: {message}")
+            print_line(f"it knows the key, but refuses for now: {message}")
             return True
-        say(f"the key was not stored: {message}")
-        say(_advice(row, error))
+        print_line(f"the key was not stored: {message}")
+        print_line(_advice(row, error))
         return False
     except PenstockError as error:
-        say(f"the key was not stored: {hide(str(error), [key])}")
-        say("--no-check stores it unchecked")
+        print_line(f"the key was not stored: {hide(str(error), [key])}")
+        print_line("--no-check stores it unchecked")
         return False
-    say(said)
+    print_line(said)
     return True
 
 

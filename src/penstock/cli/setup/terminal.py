@@ -7,7 +7,7 @@ import sys
 from penstock.errors import InputError
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """A line for the person."""
     print(f"penstock: {text}", file=sys.stderr)
 

@@ -33,12 +33,12 @@ class ProviderRun:
         else:
             item["action"] = _action(kind, event.json)
         self.entry: Entry = output.add(item)
-        self._tell("in_progress")
+        self._send_state("in_progress")
         if kind == "program":
             self._write_code(item["code"])
-        self._tell(meanwhile)
+        self._send_state(meanwhile)
 
-    def _tell(self, state: str) -> None:
+    def _send_state(self, state: str) -> None:
         self._output.send(f"response.{self._type}.{state}", output_index=self.entry.index, item_id=self.entry.id)
 
     def _write_code(self, code: str) -> None:
@@ -57,7 +57,7 @@ class ProviderRun:
             item["outputs"] = [{"type": "logs", "logs": provider_tools.output(answer.json)}]
         failed = answer is not None and answer.failed
         if not failed:
-            self._tell("completed")
+            self._send_state("completed")
         self._output.end(self.entry, status="failed" if failed else "completed")
 
 
