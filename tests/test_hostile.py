@@ -34,6 +34,7 @@ TARGETS = running.targets()
 quick = settings(max_examples=examples(20), suppress_health_check=list(HealthCheck), deadline=None)
 thorough = settings(max_examples=600, suppress_health_check=list(HealthCheck), deadline=None)
 numbers = st.integers(0, 10**4)
+LONGEST = 60  # frames of a stream of which every pair is tried
 
 
 @cache
@@ -114,6 +115,17 @@ def test_spoilt_frames(source: str, data: st.DataObject, orders: list[hostility.
 @given(st.data(), hostility.ORDERS)
 def test_spoilt_frames_at_length(source: str, data: st.DataObject, orders: list[hostility.Order]) -> None:
     survive(source, hostility.spoil(data.draw(st.sampled_from(streams(source))), orders))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["drop", "double", "swap"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_frame_dropped_doubled_or_swapped(source: str, way: str) -> None:
+    for frames in streams(source):
+        places = range(len(frames)) if len(frames) <= LONGEST else ()
+        for first in places:
+            for second in places if way != "drop" else (0,):
+                read(source, hostility.spoil(frames, [(way, first, second)]))
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -131,19 +131,24 @@ class ChunkDecoder(TurnDecoder):
         if not understood:
             self.keep()
 
-    def _call_start(self, p: tool.OpenCall) -> None:
+    def _begin_call(self) -> None:
         self._silence()
+        if self._step_over:  # the start of the next step was left out
+            self._next_step()
+
+    def _call_start(self, p: tool.OpenCall) -> None:
+        self._begin_call()
         self._or_keep(self._tools.open(p))
 
     def _call_delta(self, p: tool.CallPiece) -> None:
         self._or_keep(self._tools.add(p))
 
     def _call(self, p: tool.WholeCall) -> None:
-        self._silence()
+        self._begin_call()
         self._or_keep(self._tools.whole(p))
 
     def _refused(self, p: tool.ToolInputError) -> None:
-        self._silence()
+        self._begin_call()
         self._or_keep(self._tools.whole(p, refused=True))
 
     def _answer(self, p: tool.Answer) -> None:

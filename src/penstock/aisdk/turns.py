@@ -110,8 +110,8 @@ class TurnDecoder(Decoder, ABC):
         if not self.ledger.inside and (not self.ledger.ended or type(p) is wire.StepStart):
             self._begin(p.message_id or "")
         self._warn(p.warnings)
-        self._hush()
-        self._tools.next_step()
+        if self._step:  # what came before the first step's start belongs to it
+            self._hush()
         self._next_step()
 
     def _next_step(self) -> None:
@@ -119,6 +119,7 @@ class TurnDecoder(Decoder, ABC):
         self._step += 1
         self._step_over = False
         if self._step > 1:
+            self._tools.next_step()
             if self._step == 2 and self._steps:  # noqa: PLR2004 (a turn of one step is counted at its end)
                 self.ledger.usage(self._steps[1][1])
             self.ledger.step(self._step)
@@ -131,7 +132,6 @@ class TurnDecoder(Decoder, ABC):
         if not self._step or self._step_over:
             self._next_step()  # its start was not said: a `start-step` may be left out
         self._step_over = True
-        self._tools.next_step()
         self._remember(p.response)
         self._note_metadata(p)
         usage = read_usage(p.usage, self._step)
