@@ -81,6 +81,8 @@ class TurnDecoder(Decoder, ABC):
         model, created = pick.text(metadata, "model"), pick.number(metadata, "createdAt")
         rest = {key: value for key, value in metadata.items() if key not in _HOUSED}
         extra = {SDK: {"messageMetadata": rest}} if rest else None
+        if self.ledger.inside:
+            self._break()  # another answer begins: an error that is held ended the one before
         self._begin(p.message_id or "", model, None if created is None else created // 1000, extra)
 
     def _stream_start(self, p: wire.StreamStart) -> None:
@@ -261,7 +263,7 @@ class TurnDecoder(Decoder, ABC):
         """End all that is being said."""
         self._tools.release()
         self.ledger.breaking = self._fault is not None
-        self.ledger.close_all(whole=whole)
+        self.ledger.close_all(whole=whole and self._fault is None)
         self.ledger.breaking = False
         self._loose = None
 

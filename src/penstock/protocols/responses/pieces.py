@@ -101,6 +101,7 @@ class Pieces(Decoder):
         hot, logprobs = self._hot, {"content": payload.logprobs} if payload.logprobs else None
         if (
             hot is not None
+            and hot.part.open
             and payload.item_id == hot.id
             and payload.output_index == hot.index
             and payload.content_index == hot.place
