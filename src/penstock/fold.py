@@ -31,10 +31,18 @@ class Fold:
     def __init__(self) -> None:
         self.turns: list[rq.Turn] = []
         self._pieces: dict[int, list[str]] = {}
+        self._unended: set[int] = set()  # parts of the last turn that have no end of their own, or none yet
 
     def feed(self, events: Iterable[Any]) -> None:
         for event in events:
             self.table[type(event)](self, event)
+
+    def whole_turn(self) -> rq.Turn:
+        """The last turn without the parts that did not become whole, wherever it broke off. Half a text stays."""
+        parts = [
+            part for index, part in enumerate(self._turn.parts) if type(part) is rq.Text or index not in self._unended
+        ]
+        return replace(self._turn, parts=parts)
 
     @property
     def _turn(self) -> rq.Turn:
@@ -43,9 +51,11 @@ class Fold:
     def _start(self, event: ev.Start) -> None:
         self.turns.append(rq.Turn(event.id, event.model, event.created, [], extra=event.extra))
         self._pieces = {}
+        self._unended = set()
 
     def _open(self, index: int, part: rq.AnyPart) -> None:
         self._pieces[index] = []
+        self._unended.add(index)
         self._turn.parts.append(part)
 
     def _text(self, event: ev.TextStart) -> None:
@@ -83,6 +93,8 @@ class Fold:
     def _note_broken(self, event: Any) -> None:
         if event.broken:
             self._turn.broken.append(event.index)
+        else:
+            self._unended.discard(event.index)
 
     def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:
         part: Any = self._turn.parts[event.index]

@@ -157,6 +157,19 @@ def test_counts_are_the_providers_own_where_it_has_them(base: str) -> None:
     assert post(f"{base}/v1beta/models/gemini/text:countTokens", json=contents).json() == {"totalTokens": 42}
 
 
+def test_a_count_is_asked_for_with_the_betas_and_fields_of_its_client(both: tuple[Running, Upstream]) -> None:
+    running, up = both
+    edits = {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}
+    said = {"messages": [{"role": "user", "content": "one two three"}], **edits}
+    beta = {"anthropic-beta": "context-management-2025-06-27", "x-other": "1"}
+    post(f"{running.url}/v1/messages/count_tokens", json={"model": "anthropic/text", **said}, headers=beta)
+    seen = up.seen[-1]
+    assert seen.path.endswith("/count_tokens")
+    assert seen.headers["anthropic-beta"] == beta["anthropic-beta"]
+    assert "x-other" not in seen.headers
+    assert seen.json["context_management"] == edits["context_management"]
+
+
 @pytest.mark.row("G1")
 def test_embeddings_as_numbers_and_packed(both: tuple[Running, Upstream]) -> None:
     running, up = both

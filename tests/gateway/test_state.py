@@ -51,3 +51,35 @@ def test_signed_reasoning_survives_a_client_that_cannot_carry_it(stream: bool) -
     thought = {"type": "thinking", "thinking": "The gauge will know.", "signature": "c2lnbmVk"}
     assert blocks[0][0] == thought
     assert [block["type"] for block in blocks[1]] == ["tool_use"], "another tenant's state"
+
+
+BROKEN: list[Any] = [
+    ev.Start("r1", "m", 7),
+    ev.CallStart(0, "call_1", "read_gauge"),
+    ev.CallDelta(0, '{"unit":"m"}'),
+    ev.CallEnd(0, "call_1", "read_gauge", '{"unit":"m"}', extra={"gemini": {"thoughtSignature": "U0lH"}}),
+    ev.TextStart(1),
+    ev.TextDelta(1, "And then the answer goes on for a while"),
+    ev.TextEnd(1),
+    ev.Finish("calls"),
+]
+
+
+@pytest.mark.finding("AGT-1")
+def test_the_signature_of_a_call_that_was_delivered_survives_a_cut_behind_it() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "read_gauge", "arguments": '{"unit": "m"}'}}
+    history = [
+        ASK,
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "3"},
+    ]
+    whole = Reply.of("gemini", BROKEN, stream=True)
+    cut = whole.cut(after=whole.data.index(b"And then") + 5)
+    with gateway(cut) as (running, up):
+        body = {"model": "gemini/gemini-3.1-pro-preview", "tools": [TOOL], "stream": True}
+        broken = post(f"{running.url}/v1/chat/completions", json={**body, "messages": [ASK]}).text
+        assert "read_gauge" in broken
+        assert '"error"' in broken
+        post(f"{running.url}/v1/chat/completions", json={**body, "messages": history})
+        sent = up.seen[-1].json["contents"][1]["parts"][0]
+    assert sent["thoughtSignature"] == "U0lH"

@@ -192,3 +192,20 @@ def test_items_whose_reasoning_went_lose_their_ids() -> None:
     call = next(item for item in made.body["input"] if item.get("type") == "function_call")
     assert (call["call_id"], "id" in call) == ("c1", False)
     assert not any(item.get("type") == "reasoning" for item in made.body["input"])
+
+
+@pytest.mark.row("M6:turns")
+def test_a_call_that_nobody_answered_does_not_keep_turns_from_going() -> None:
+    request = talk(6)
+    request.messages[2].parts.append(call("lost"))
+    made, said = cut(request, limit=8000)
+    assert "context-dropped" in said
+    assert len(made.messages) < len(request.messages)
+
+
+def test_a_call_whose_id_was_answered_before_is_not_answered_by_that() -> None:
+    request = talk(6)
+    request.messages[2:3] = [assistant(call("c")), tool(result("c", "1")), assistant("a" * 4000, call("c"))]
+    made, said = cut(request, limit=8000)
+    assert "context-dropped" in said
+    assert not any(type(part) is rq.Call for message in made.messages for part in message.parts)

@@ -63,4 +63,4 @@ def test_a_message_that_only_thought_is_left_out_where_thoughts_have_no_place() 
     body = {"model": "m", "max_tokens": 5, "messages": [user, thought, user]}
     made = convert(body, "anthropic", "openai-chat", quirks=ChatQuirks(reasoning=""))
     assert made.body["messages"] == [user, user]
-    assert "loss-empty" in [row.code for row in made.diagnostics]
+    assert "loss-reasoning-only" in [row.code for row in made.diagnostics]

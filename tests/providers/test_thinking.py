@@ -34,6 +34,8 @@ FAMILIES = {
     "gemini-3-pro-preview": ("level", ("low", "high")),
     "gemini-3.1-pro-preview": ("level", ("low", "medium", "high")),
     "gemini-3.5-flash": ("level", ("minimal", "low", "medium", "high")),
+    "gemini-3.6-flash": ("level", ("minimal", "low", "medium", "high")),
+    "gpt-oss-20b": ("effort", ("low", "medium", "high")),
     "gpt-4o": ("none", ()),
     "o1-mini": ("none", ()),
     "o3-deep-research": ("effort", ("medium",)),
@@ -89,6 +91,37 @@ def test_each_family_takes_its_form(id: str) -> None:
     assert (found.form, found.relative) == (form, "")
     assert values == ((found.least, found.most) if form == "budget" else found.efforts)
     assert found.source.startswith("https://")
+
+
+@pytest.mark.parametrize(
+    ("id", "prefill", "sampling", "signed"),
+    [
+        ("claude-sonnet-4-5", True, "one", False),
+        ("claude-opus-4-6", False, "one", False),
+        ("claude-opus-4-7", False, "never", False),
+        ("claude-haiku-5-5", False, "never", False),
+        ("gemini-2.5-pro", True, "always", False),
+        ("gemini-3.1-pro-preview", True, "always", True),
+        ("gemini-3.5-flash", True, "always", True),
+        ("gemini-3.5-flash-lite", False, "always", True),
+        ("gemini-3.8-flash", False, "always", True),
+        ("gpt-4.1", True, "always", False),
+        ("gpt-5", True, "never", False),
+        ("gpt-5.2", True, "unthinking", False),
+        ("deepseek-reasoner", False, "always", False),
+        ("kimi-k2.6", True, "never", False),
+        ("mistral-large-2411", False, "always", False),
+    ],
+)
+def test_what_else_a_family_refuses(id: str, prefill: bool, sampling: str, signed: bool) -> None:
+    found = thinking_of(id)
+    assert found is not None
+    assert (found.prefill, found.sampling, found.signed) == (prefill, sampling, signed)
+
+
+def test_a_form_of_the_configuration_leaves_the_rest_as_it_is() -> None:
+    made = thinking_in_form("budget", thinking_of("claude-opus-4-7"))
+    assert (made.form, made.prefill, made.sampling) == ("budget", False, "never")
 
 
 @pytest.mark.finding("DEF-3")

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from tools.strict_upstream import refusal
 from tools.strict_upstream.conversation import Conversation, Item, Tool
-from tools.strict_upstream.model_facts import gemini_generation
+from tools.strict_upstream.model_facts import gemini_generation, gemini_refuses_prefill
 from tools.strict_upstream.seals import unseal
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def read_gemini(body: dict[str, Any], headers: Mapping[str, str], model: str, *,
     tools = _read_tools(read.get("tools") or [])
     _check_thinking(read.get("generationConfig"), model)
     _check_contents(contents)
-    _check_order(contents)
+    _check_order(contents, model)
     if gemini_generation(model) >= _THIRD:
         _check_signatures(contents)
     items = [item for content in contents for part in content.parts or [] for item in _read_part(content.role, part)]
@@ -149,7 +149,7 @@ def _check_contents(contents: list[types.Content]) -> None:
                 raise refusal.gemini(text)
 
 
-def _check_order(contents: list[types.Content]) -> None:
+def _check_order(contents: list[types.Content], model: str) -> None:
     """A turn of calls follows the user or results; a turn of results follows the calls, as many as they are."""
     calls = 0
     for at, content in enumerate(contents):
@@ -175,8 +175,10 @@ def _check_order(contents: list[types.Content]) -> None:
                 "function response turn."
             )
         calls = made
-    if calls or contents[-1].role == "model":
+    if calls:
         raise refusal.gemini("Please ensure that multiturn requests end with a user role or a function response.")
+    if contents[-1].role == "model" and gemini_refuses_prefill(model):
+        raise refusal.gemini("Requests ending with a model turn are not supported.")
 
 
 def _check_signatures(contents: list[types.Content]) -> None:

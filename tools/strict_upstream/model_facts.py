@@ -54,3 +54,13 @@ def gemini_generation(model: str) -> int:
     """2 for gemini-2.5-pro, 3 for gemini-3.1-pro-preview, 0 if unknown."""
     found = re.match(r"gemini-(\d)", model)
     return int(found[1]) if found else 0
+
+
+def gemini_refuses_prefill(model: str) -> bool:
+    """Gemini 3.6 Flash, 3.5 Flash-Lite and later want a user message at the end; earlier ones continue the model's.
+
+    https://ai.google.dev/gemini-api/docs/generate-content/whats-new-gemini-3.6
+    """
+    found = re.match(r"gemini-(\d+)(?:\.(\d+))?", model)
+    version = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    return version >= (3, 6) or model.startswith("gemini-3.5-flash-lite")

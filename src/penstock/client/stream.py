@@ -80,8 +80,8 @@ class Stream:
                     yield pair[1]
         finally:
             await self.aclose()
-            if book is not None and self._store is not None and book.turns and reply.end is not None:
-                remember(book.turns[0], self._store, self._tenant, origin=reply.provider)
+            if book is not None and self._store is not None and book.turns:
+                remember(book.whole_turn(), self._store, self._tenant, origin=reply.provider)
 
     async def __aiter__(self) -> AsyncIterator[AnyEvent]:
         async for batch in self.batches():

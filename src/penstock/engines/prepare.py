@@ -5,8 +5,6 @@ Leans on `penstock.messages` for the body and on `penstock.providers` for the re
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +22,7 @@ from penstock.events import Fault
 from penstock.messages import ConvertOptions, Profile, convert_request, profile_of
 from penstock.messages.images import Holding
 from penstock.messages.mapping import Rule
-from penstock.protocols import MODULES
+from penstock.messages.request_codecs import quirks_type
 from penstock.providers.address import endpoint_url, filled
 from penstock.providers.models import model as facts_of
 
@@ -44,7 +42,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "chat": ("responses",), "responses": ("chat",), "completions": ("chat", "responses"), "fim": ("completions",),
 }  # fmt: skip
 ANY_JSON = "loss-any-json"
-_NEUTRAL = frozenset({"store", "tenant"})  # options that mean nothing to a request that nobody has answered yet
+# options that mean nothing to a request that nobody has answered yet; a renamed model has drafts of its own
+_NEUTRAL = frozenset({"store", "tenant", "renamed"})
 ADDED = ("stream_options",)  # fields that nobody asked for, and that can be done without
 
 
@@ -107,7 +106,12 @@ def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOption
         return job
     usage = True if request.stream and row.stream_options else None
     asked = job.request = replace(request, model=job.model, usage=usage)
+    renamed = request.model != job.model and not request.model.endswith(f"/{job.model}")
+    if renamed:
+        convert = {**convert, "renamed": True}
     sort = sort_of(request, source) if convert.keys() <= _NEUTRAL else None
+    if sort is not None and renamed:
+        sort = b"renamed " + sort
     if sort is None or not plan.drafts.fill(sort, request, job):
         _converted(job, request, asked, plan, source, convert)
         if sort is not None:
@@ -222,16 +226,9 @@ def _profile(row: Provider, protocol: str) -> Profile:
     base = profile_of(protocol)
     try:
         said = {name: msgspec.convert(value, _SHAPES.get(name, Any)) for name, value in row.profile.items()}
-        shape = quirks_of(protocol)
+        shape = quirks_type(protocol)
         own = row.quirks.get(protocol)
         quirks = msgspec.convert(own, shape) if own and shape is not None else base.quirks
     except msgspec.ValidationError as error:
         raise InputError(f"provider {row.name!r}: {error}") from None
     return replace(base, **{**said, "provider": row.name, "options": row.names, "quirks": quirks})
-
-
-@cache
-def quirks_of(protocol: str) -> Any:
-    """The Struct of a writer's quirks; None where it has none."""
-    bare = protocol.partition("@")[0]
-    return getattr(import_module(f"penstock.protocols.{MODULES[bare]}.write"), "Quirks", None)

@@ -22,7 +22,7 @@ from penstock.engines.flags import wished
 from penstock.engines.missing_endpoints import MissingEndpoints, is_missing_endpoint
 from penstock.engines.naming import Target, targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.prepare import Plan, outline, over, place, plan, relieved
+from penstock.engines.prepare import Plan, outline, over, pass_headers, place, plan, relieved
 from penstock.engines.record import Decision, Record, Recorder
 from penstock.engines.reply import Reply
 from penstock.engines.retrying import Wait, elsewhere, passing, pause
@@ -182,9 +182,12 @@ class Router:
 
     async def fetch(
         self, model: str | Target, operation: str, body: Callable[[Target, str], dict[str, Any]], *, engine: str = "",
-        options: RequestOptions | None = None,
+        options: RequestOptions | None = None, headers: Mapping[str, str] | None = None,
     ) -> tuple[Job, bytes, Record]:  # fmt: skip
-        """Something that is no turn. `body` makes the body for a target and the shape its endpoint speaks."""
+        """Something that is no turn. `body` makes the body for a target and the shape its endpoint speaks.
+
+        `headers`: the client's; those that the provider's row names are passed on.
+        """
 
         async def once(target: Target, record: Record, left: float) -> tuple[Job, bytes, Record]:
             chosen = self._options(target, options, left)
@@ -194,6 +197,7 @@ class Router:
             said = body(target, endpoint.protocol)
             kept = {name: value for name, value in said.items() if name not in endpoint.drop}
             job.body = over(over(kept, job.body), chosen.extra_body)
+            pass_headers(job, headers or {})
             plan = Plan(job=job)
             self._sign(job, plan)
             used = self._engine(job, record, engine, plan)

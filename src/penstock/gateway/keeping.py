@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
+from penstock.messages.seals import ciphertexts_of
 from penstock.messages.state import Said
 
 if TYPE_CHECKING:
@@ -101,6 +102,29 @@ class Keeping:
         text = "".join([event.text for event in run])
         self._size += len(text)
         self._kept.append(type(run[0])(run[0].index, text))
+
+
+class SealedContent:
+    """The encrypted content of an answer that is handed on as it is. A `Keeping` that keeps nothing else."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def lane(self, kind: Any, index: int) -> Callable[[str], None]:
+        """Takes more of one part, of which nothing is kept."""
+        return _forget
+
+    def settle(self) -> None:
+        """Nothing to do."""
+
+    def add(self, batch: Sequence[ev.AnyEvent]) -> None:
+        self.found += ciphertexts_of(batch)
+
+
+def _forget(_: str) -> None:
+    pass
 
 
 def _same(event: ev.AnyEvent) -> tuple[type, int]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.engines.express import Lane
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
-    from penstock.gateway.keeping import Keeping
+    from penstock.gateway.keeping import Keeping, SealedContent
     from penstock.gateway.outlet import Outlet
     from penstock.gateway.passthrough import Passthrough
     from penstock.gateway.writing import Translation
@@ -32,8 +32,8 @@ class Streaming:
     __slots__ = ("_alike", "_feed", "_files", "_finish", "_kept", "_left", "_out", "_over", "_reply", "_tap", "_tape")
 
     def __init__(
-        self, reply: Reply, way: Translation | Passthrough, out: Outlet, *, kept: Keeping | None, tap: Any, tape: Any,
-        files: RemoteFiles | None = None,
+        self, reply: Reply, way: Translation | Passthrough, out: Outlet, *, kept: Keeping | SealedContent | None,
+        tap: Any, tape: Any, files: RemoteFiles | None = None,
     ) -> None:  # fmt: skip
         self._reply, self._out = reply, out
         self._feed, self._finish, self._alike = way.feed, way.finish, way.alike

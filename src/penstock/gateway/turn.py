@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock.engines.prepare import pass_headers
 from penstock.errors import InputError, PenstockError
-from penstock.fold import fold
+from penstock.fold import Fold
 from penstock.framing import WRITERS
 from penstock.gateway import refusing, writing
 from penstock.gateway.doors.door import Asked
-from penstock.gateway.keeping import Keeping
+from penstock.gateway.keeping import Keeping, SealedContent
 from penstock.gateway.passthrough import Passthrough, client_stream
 from penstock.gateway.streaming import Streaming
-from penstock.messages.state import remember
+from penstock.messages import seals
+from penstock.messages.state import remember, seal_rows
 from penstock.rejection import redact_fault
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ STATE = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
 class Turn:
     """A turn being answered, and afterwards what there is to tell of it."""
 
-    __slots__ = ("_kept", "_out", "_services", "asked", "door", "fault", "first", "reply", "status", "streaming",
-                 "tap", "tape", "teed", "ticket", "visit", "way")  # fmt: skip
+    __slots__ = ("_kept", "_out", "_sealed", "_services", "asked", "door", "fault", "first", "reply", "status",
+                 "streaming", "tap", "tape", "teed", "ticket", "visit", "way")  # fmt: skip
 
     def __init__(self, services: Services, door: Door, visit: Visit, out: Outlet) -> None:
         self.door, self.visit = door, visit
@@ -66,6 +67,7 @@ class Turn:
         self._services = services
         self._out = out
         self._kept: Keeping | None = None
+        self._sealed: SealedContent | None = None
 
     @property
     def out(self) -> Outlet:
@@ -124,16 +126,18 @@ class Turn:
             await self._tell(reply.cleared)
         if reply.protocol != asked.protocol:
             self._kept = Keeping()
+        elif reply.protocol == seals.PROTOCOL:
+            self._sealed = SealedContent()
         if asked.request.stream:
             services.metrics.opened()
             try:
                 await self._stream(asked, reply)
             finally:
                 services.metrics.closed()
+                self._remember()
         else:
             await self._whole(asked, reply)
-        if self._kept is not None and self._kept.has(STATE):  # most turns have none
-            self._remember(self._kept)
+            self._remember()
 
     # ── the answer ────────────────────────────────────────────────────────────────────────────────
 
@@ -141,7 +145,9 @@ class Turn:
         way = self.way = client_stream(asked, reply)
         self.teed = isinstance(way, Passthrough)
         files = None if self.teed else self._services.stream_files(asked)
-        self.streaming = Streaming(reply, way, self._out, kept=self._kept, tap=self.tap, tape=self.tape, files=files)
+        self.streaming = Streaming(
+            reply, way, self._out, kept=self._kept or self._sealed, tap=self.tap, tape=self.tape, files=files
+        )
         await self.streaming.run()
         self._log_findings(files)
 
@@ -159,8 +165,9 @@ class Turn:
         if isinstance(reply.end, ev.Fault):
             await self._refuse(reply.end)
             return
-        if self._kept is not None:
-            self._kept.add(events)
+        keeping = self._kept or self._sealed
+        if keeping is not None:
+            keeping.add(events)
         self.teed = writing.tees(asked, reply) and data[:1] == b"{"
         files = None if self.teed else self._services.stream_files(asked)
         if files is not None:
@@ -228,16 +235,21 @@ class Turn:
             async with asyncio.timeout(LAST_WORDS):
                 await self._refuse(fault)
 
-    def _remember(self, kept: Keeping) -> None:
-        """Keep what the client cannot carry for its next request."""
-        reply = self.reply
-        if reply is None or not isinstance(reply.end, ev.Finish):
+    def _remember(self) -> None:
+        """Keep what the client cannot carry for its next request: also of an answer that broke, what came whole."""
+        kept, reply = self._kept, self.reply
+        if self._sealed is not None and reply is not None and self._sealed.found:
+            rows = seal_rows(self._sealed.found, reply.provider)
+            self._services.state.put(self.visit.caller.tenant, rows)
+        if kept is None or reply is None or not kept.has(STATE):  # most turns have none
             return
         events = kept.events()
         if any(_has_state(event) for event in events if type(event) in STATE):
+            book = Fold()
+            book.feed(events)
             mark = self.asked.mark if self.asked is not None else ""
             tenant = self.visit.caller.tenant
-            remember(fold(events)[0], self._services.state, tenant, mark, kept.said, reply.provider)
+            remember(book.whole_turn(), self._services.state, tenant, mark, kept.said, reply.provider)
 
 
 def _has_state(event: ev.AnyEvent) -> bool:

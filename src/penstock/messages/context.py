@@ -138,8 +138,11 @@ class _Cut:
 
 def _turns(messages: list[rq.Message]) -> list[list[int]]:
     """The places of each turn before the last: what a user says, and all up to the next; no call is parted from its
-    result. System messages are in none.
+    result; one that nobody answered is waited for by nobody. System messages are in none.
     """
+    results = {
+        part.call: place for place, message in enumerate(messages) for part in message.parts if type(part) is rq.Result
+    }
     last = max((place for place, message in enumerate(messages) if message.role == "user"), default=0)
     turns: list[list[int]] = [[]]
     waiting: set[str] = set()
@@ -149,7 +152,7 @@ def _turns(messages: list[rq.Message]) -> list[list[int]]:
                 return [turn for turn in turns if turn]
             turns.append([])
         for part in message.parts:
-            if type(part) is rq.Call and part.by == "client" and not part.cut:
+            if type(part) is rq.Call and part.by == "client" and results.get(part.id, -1) >= place:
                 waiting.add(part.id)
             elif type(part) is rq.Result:
                 waiting.discard(part.call)

@@ -17,6 +17,7 @@ from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, Unkn
 from penstock.messages import (
     caching,
     context,
+    endings,
     foreign_state,
     ids,
     images,
@@ -25,26 +26,30 @@ from penstock.messages import (
     pairing,
     reasoning,
     roles,
+    sampling,
+    seals,
     state,
     texts,
 )
 from penstock.messages.convert_options import OPTIONS, ConvertOptions
 from penstock.messages.lost_settings import changed_meaning
 from penstock.messages.profile import profile_of
-from penstock.messages.request_codecs import reader, typed_error, writer
+from penstock.messages.request_codecs import quirks_type, reader, typed_error, writer
 from penstock.messages.survey import survey
 from penstock.option_checks import check_options
 from penstock.pick import as_object
 from penstock.protocols import protocol
+from penstock.providers.identity import identify
 from penstock.providers.thinking import thinking_of
 from penstock.reading import parse_value, read_deep
 from penstock.shaping.names import Name, RestoreNames
 from penstock.shaping.namespace import Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from penstock.pick import Object
+    from penstock.providers.thinking import Thinking
     from penstock.writing import Draft
 
 
@@ -136,13 +141,15 @@ class _Run:
     def __init__(self, source: str, target: str, options: ConvertOptions) -> None:
         given = options.get("profile")
         self._source, self._options = source, options
-        self._mends = given is not None or source.partition("@")[0] != target.partition("@")[0]
+        self._crosses = source.partition("@")[0] != target.partition("@")[0]
+        self._mends = given is not None or self._crosses
         self.profile = given or profile_of(target)
         self._requires_limit = protocol(target).requires_limit
         self.notes = Diagnostics("messages")
         self._strict = False  # read by the strict parser, which lets no half characters through
         self.restore = Restore(source)
         self._cleared: context.Cleared | None = None
+        self._signature = ""  # what stands for thought signatures that are not known, where the model insists on them
 
     def converted(self, request: rq.Request, write: Callable[[rq.Request, Any], Draft]) -> Converted:
         """The request through every pass, and written."""
@@ -207,11 +214,18 @@ class _Run:
         request = _without_host_forms(request, self._source, self._options)
         found, store, given = self._options.get("state"), self._options.get("store"), self._options.get("profile")
         provider = given.provider if given is not None else ""  # a protocol's own profile names no provider
-        if found is not None:
-            request = state.restored(request, found, self.notes, provider)
-        elif store is not None:
-            request = state.restore(request, store, self._options.get("tenant", ""), self.notes, provider)
-        return request
+        if found is None and store is not None and (keys := state.keys_of(request)):
+            found = store.get(self._options.get("tenant", ""), keys)
+        if self._mends and self.profile.protocol == seals.PROTOCOL:
+            request = self._unsealed(request, found or {}, provider)
+        return state.restored(request, found, self.notes, provider) if found else request
+
+    def _unsealed(self, request: rq.Request, found: Mapping[str, bytes], provider: str) -> rq.Request:
+        """Without what another provider has encrypted."""
+        return seals.drop_foreign_seals(
+            request, lambda sealed: state.origin_of(sealed, found), self.notes, provider=provider,
+            maker=identify(request.model).maker,
+        )  # fmt: skip
 
     def _pictured(self, request: rq.Request) -> rq.Request:
         """Files in a system prompt that the assistant says are placed first: a prompt holds nothing but text."""
@@ -231,9 +245,11 @@ class _Run:
         """What the profile demands. One look tells which of the rules there is anything for."""
         profile, notes = self.profile, self.notes
         orphans = self._options.get("orphans", "text")
-        request = roles.drop_unsaid(request, notes)
         request = foreign_state.drop_foreign_state(request, notes)
+        request = roles.drop_unsaid(request, notes)
         request = pairing.pair(request, notes, orphans=orphans, named=profile.answers)
+        if self._crosses:
+            request = endings.drop_unspoken(request, profile.protocol, notes)
         seen = survey(request)
         if not self._strict and not (seen.plain and texts.written(request.tools)):
             request = texts.mend_texts(request, notes)
@@ -261,7 +277,7 @@ class _Run:
         """What the caller wants done, and limits."""
         options, profile, notes = self._options, self.profile, self.notes
         if self._mends:
-            request = self._reasoned(request)
+            request = self._fitted(request)
         maximum = options.get("max_output")
         if self._mends or maximum:
             request = limits.limit_output(
@@ -274,14 +290,27 @@ class _Run:
             request = caching.place_points(request, profile.points)
         return request
 
-    def _reasoned(self, request: rq.Request) -> rq.Request:
-        """Reasoning settings in the form that the model takes, by what the caller or the table knows of it."""
-        profile, options = self.profile, self._options
-        if not profile.thinking:
-            return request
+    def _fitted(self, request: rq.Request) -> rq.Request:
+        """What the model takes, by what the caller or the table knows of it.
+
+        In its own protocol a client that names the model answers for sampling settings and for the last turn: what the
+        provider says to them passes unchanged.
+        """
+        options, profile, notes = self._options, self.profile, self.notes
         facts = options["thinking"] if "thinking" in options else thinking_of(request.model)
-        if facts is None:
+        if facts is not None and profile.thinking:
+            request = self._reasoned(request, facts)
+        if profile.protocol in _OPTIONS or not (self._crosses or options.get("renamed")):
             return request
+        if facts is not None:
+            request = sampling.fit_sampling(request, facts, notes)
+            self._signature = profile.signature if facts.signed else ""
+        prefills = profile_of(self._source).prefills
+        return endings.end_conversation(request, facts, notes, trims=profile.trims, prefills=prefills)
+
+    def _reasoned(self, request: rq.Request, facts: Thinking) -> rq.Request:
+        """Reasoning settings in the form that the model takes."""
+        profile = self.profile
         marks = as_object(as_object((request.extra or {}).get(profile.protocol)).get("_"))
         return reasoning.fit_reasoning(
             request, facts, profile.thinking, self.notes, inside=profile.inside,
@@ -312,6 +341,9 @@ class _Run:
 
     def _attempt(self, write: Callable[[rq.Request, Any], Draft], request: rq.Request) -> Draft:
         quirks = self._options.get("quirks", self.profile.quirks)
+        if self._signature:
+            own = quirks if quirks is not None else quirks_type(self.profile.protocol)()
+            quirks = replace(own, unsigned=own.unsigned or self._signature)
         try:
             return write(request, quirks)
         except (msgspec.DecodeError, UnicodeEncodeError):  # the input of some call is no JSON

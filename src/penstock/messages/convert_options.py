@@ -51,6 +51,7 @@ class ConvertOptions(TypedDict, total=False):
     tenant: str
     state: Mapping[str, bytes]
     call_id_prefix: str | None
+    renamed: bool
 
 
 CHECKS: dict[str, Option] = {
@@ -59,6 +60,6 @@ CHECKS: dict[str, Option] = {
     "overflow": FLAG, "strict": FLAG, "thinking": optional(instance_of("Thinking", Thinking)),
     "max_input": COUNT_OR_NONE, "max_output": COUNT_OR_NONE, "count": FUNCTION,
     "store": optional(object_with("get", "put")), "tenant": TEXT, "state": MAPPING_OR_NONE,
-    "call_id_prefix": TEXT_OR_NONE,
+    "call_id_prefix": TEXT_OR_NONE, "renamed": FLAG,
 }  # fmt: skip
 OPTIONS = options_of(ConvertOptions, CHECKS)

@@ -42,7 +42,7 @@ def lost(rows: Iterable[Diagnostic], asked: rq.Settings) -> tuple[str, ...]:
 # What `strict` refuses to lose: without it the answer is another one, or says less than was asked for.
 STRICT = frozenset({
     "allowed", "any-json", "budget", "choice", "choices", "effort", "frequency_penalty", "logprobs", "parallel_calls",
-    "presence_penalty", "schema", "seed", "stop", "temperature", "top_k", "top-k", "top_logprobs", "top_p",
+    "prefill", "presence_penalty", "schema", "seed", "stop", "temperature", "top_k", "top-k", "top_logprobs", "top_p",
 })  # fmt: skip
 
 

@@ -45,6 +45,11 @@ def writer(name: str) -> Callable[[rq.Request, Any], Draft]:
     return write
 
 
+def quirks_type(name: str) -> Any:
+    """The Struct of a writer's quirks; None where it has none."""
+    return getattr(_module(name, "write"), "Quirks", None)
+
+
 def losses(name: str) -> Losses:
     """What a protocol's requests cannot say, or cannot with some providers; and what happens instead."""
     found = _module(name, "write")

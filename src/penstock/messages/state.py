@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.events import Extra
+from penstock.messages.seals import ciphertext_of
 from penstock.messages.walking import with_messages
 from penstock.pick import as_object, text
 
@@ -108,7 +109,22 @@ def rows_of(
     rows = {key: _encode(kept) for key, _, kept in found}
     if mark and rows:
         rows[mark_key(mark)] = _encode({call: kept for _, call, kept in found})
-    return rows
+    return {**rows, **seal_rows(filter(None, map(ciphertext_of, mine)), origin)}
+
+
+def seal_rows(ciphertexts: Iterable[str], origin: str) -> dict[str, bytes]:
+    """The rows that say who has encrypted something, by key."""
+    return {seal_key(one): _encode(Kept(origin=origin)) for one in ciphertexts} if origin else {}
+
+
+def seal_key(ciphertext: str) -> str:
+    """What a provider has encrypted, by its digest."""
+    return "e:" + _hash(ciphertext)
+
+
+def origin_of(ciphertext: str, found: Mapping[str, bytes]) -> str:
+    """Who has encrypted it, by the rows that were found; nothing where that is not known."""
+    return _read(found.get(seal_key(ciphertext))).origin
 
 
 def _by_text(parts: list[Any], said: Said | None) -> list[tuple[str, str, Kept]]:
@@ -199,7 +215,10 @@ def _hash(*words: str) -> str:
 
 def keys_of(request: rq.Request) -> list[str]:
     """The keys under which something might be known for this request."""
-    return [key for message in request.messages if _lacking(message) for key in (*_keys(message), *_marks(message))]
+    lacking = [message for message in request.messages if _lacking(message)]
+    keys = [key for message in lacking for key in (*_keys(message), *_marks(message))]
+    parts = (part for message in request.messages if message.role == "assistant" for part in message.parts)
+    return [*keys, *(seal_key(one) for one in map(ciphertext_of, parts) if one)]
 
 
 def _keys(message: rq.Message) -> list[str]:

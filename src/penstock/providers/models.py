@@ -108,7 +108,7 @@ def with_own(known: Model, own: OwnModel | None) -> Model:
     if any(value is not None for value in switches.values()):
         given["capabilities"] = _switched(known, switches)
     if own.thinking and (known.thinking is None or known.thinking.form != own.thinking):
-        given["thinking"] = thinking_in_form(own.thinking)
+        given["thinking"] = thinking_in_form(own.thinking, known.thinking)
     return replace(
         known, **given, name=own.name or known.name,
         source={**known.source, **dict.fromkeys(given, CONFIGURATION)},

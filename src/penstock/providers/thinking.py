@@ -1,4 +1,5 @@
-"""How a model takes reasoning settings: as an effort, a budget, a level, a switch, adaptively, or not at all.
+"""How a model takes reasoning settings: as an effort, a budget, a level, a switch, adaptively, or not at all. And what
+else of a request it refuses: sampling settings, a last turn of the assistant, calls without a signature.
 
 The families stand in `thinking.toml`, each with the vendor's documentation. A model that no family matches gets the
 facts of its nearest relative: same maker, most words of the name in common, nearest version. `relative` then names it.
@@ -11,7 +12,7 @@ import tomllib
 from fnmatch import translate
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from penstock.providers.own_models import Form
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+Sampling: TypeAlias = Literal["always", "one", "unthinking", "never"]
 EFFORTS = ("low", "medium", "high")  # the words that every form with words takes, unless a row says more
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[a-z]+")
 _DATE = 4  # digits that are no version any more
@@ -41,6 +43,9 @@ class Thinking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on: bool = False  # it thinks if nothing is said
     off: bool = True  # it can be switched off
     exclusive: bool = False  # while it thinks it refuses temperature, top_p, top_k and a tool that must be called
+    prefill: bool = True  # a conversation may end with a turn of the assistant
+    sampling: Sampling = "always"  # when it takes temperature, top_p, top_k, penalties and log probabilities
+    signed: bool = False  # calls of the current turn must carry their thought signature
     source: str = ""
     relative: str = ""
 
@@ -62,15 +67,19 @@ class _Table(msgspec.Struct, frozen=True):
     families: tuple[_Family, ...]
 
 
-def thinking_in_form(form: str) -> Thinking:
-    """The facts of a model of which somebody says only the form, such as in a table of one's own models."""
+def thinking_in_form(form: str, known: Thinking | None = None) -> Thinking:
+    """The facts of a model of which somebody says only the form, such as in a table of one's own models.
+
+    `known`: what the table says of it; what it refuses besides stays true.
+    """
     if form not in get_args(Form):
         raise InputError(f"unknown form of reasoning settings {form!r}; known are: {', '.join(get_args(Form))}")
     words = EFFORTS if form in ("adaptive", "effort", "level") else ()
-    return msgspec.convert(
+    made = msgspec.convert(
         {"form": form, "efforts": words, "least": _LEAST if form == "budget" else 0, "source": "configuration"},
         Thinking,
     )
+    return replace(made, prefill=known.prefill, sampling=known.sampling, signed=known.signed) if known else made
 
 
 @lru_cache(maxsize=4096)

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 # What a count takes of a request, by the protocol of the endpoint; and what its answer calls the number.
 TAKEN: dict[str, tuple[str, ...]] = {
-    "anthropic": ("model", "messages", "system", "tools", "tool_choice", "thinking", "mcp_servers"),
+    "anthropic": (
+        "model", "messages", "system", "tools", "tool_choice", "thinking", "mcp_servers", "output_config",
+        "context_management",
+    ),
     "gemini": ("contents", "systemInstruction", "tools", "toolConfig"),
-}
+}  # fmt: skip
 NUMBERS = ("input_tokens", "totalTokens")
 
 
@@ -113,7 +116,9 @@ async def _asked(
         return {name: made[name] for name in TAKEN[shape] if name in made}
 
     try:
-        _, data, record = await services.router.fetch(request.model, "count", body, options=services.options(visit))
+        _, data, record = await services.router.fetch(
+            request.model, "count", body, options=services.options(visit), headers=visit.headers
+        )
     except (ProviderError, InputError, KeyError):
         return None, None
     answer = pick.as_object(read(data))

@@ -88,7 +88,26 @@ class Writer(PartWriter):
             else:
                 self._message(message, own, marks, made)
         self._close_round(made)
+        if self.quirks.unsigned:
+            self._sign(made)
         return made
+
+    def _sign(self, contents: list[Object]) -> None:
+        """Sign the first call of each step of the current turn, if its signature is not known. Others need none.
+
+        The turn begins with the last thing that the user says: https://ai.google.dev/gemini-api/docs/thought-signatures
+        """
+        for content in reversed(contents):
+            parts = _listed(content["parts"])
+            if content.get("role") != "model":
+                if not any("functionResponse" in part for part in parts):
+                    return
+                continue
+            call = next((part for part in parts if "functionCall" in part), None)
+            if call is not None and "thoughtSignature" not in call:
+                call["thoughtSignature"] = self.quirks.unsigned
+                why = f"{NAME}: a call whose thought signature is not known is sent with a word that says so"
+                self.diagnostics.add("call-unsigned", why)
 
     def _results(self, message: rq.Message, own: Object, marks: Object, made: list[Object]) -> None:
         """All results of a round must stand in one content, right behind the calls."""
@@ -149,6 +168,10 @@ def _role(marks: Object, usual: str) -> str:
     """The role as it was spelled: nothing, where nothing was said."""
     role: str = marks.get("role", usual)
     return "" if role == "none" else role
+
+
+def _listed(parts: Any) -> list[Object]:
+    return [parts] if isinstance(parts, dict) else parts
 
 
 def _single(parts: list[Object], marks: Object) -> Any:

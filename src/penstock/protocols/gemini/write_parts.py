@@ -64,7 +64,7 @@ class Quirks(msgspec.Struct, frozen=True):
     schemas: Literal["json", "subset"] = "json"  # whole JSON Schemas are understood, or only a subset of OpenAPI
     result_files: bool = True  # files may stand in function responses
     metadata: bool = True  # parts may carry metadata of whoever sends them
-    unsigned: str = ""  # what to send for a call whose signature nobody knows, where the API insists on one
+    unsigned: str = ""  # the signature of a call whose own nobody knows, where the API insists on one
 
 
 class PartWriter(Draft):
@@ -134,8 +134,6 @@ class PartWriter(Draft):
         if args or not marks.get("bare"):
             made["args"] = args
         around = {key: value for key, value in own.items() if key not in ("minted", "functionCall")}
-        if self.quirks.unsigned and "thoughtSignature" not in around:
-            around["thoughtSignature"] = self.quirks.unsigned
         return [{"functionCall": made, **around}]
 
     def _id(self, id: str, call: str) -> Object:
