@@ -32,7 +32,7 @@ from tests.test_alike import LINES, frame
 STREAMED = [case for case in cases() if case.streamed]
 CHAT = [case for case in STREAMED if case.protocol == "openai-chat" and case.framing == "sse"]
 ROWS = {name: protocols.protocol(name) for name in protocols.MODULES}
-TARGETS = [name for name, row in ROWS.items() if row.encoder is not None and row.writes == "sse"]
+TARGETS = [name for name, row in ROWS.items() if row.encoder is not None and row.writes in {"sse", "sse+json"}]
 
 
 class Ways:
@@ -191,7 +191,7 @@ def test_what_comes_before_broken_framing_is_told_first(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("target", TARGETS)
 @over(STREAMED)
 def test_writing_one_event_at_a_time(case: Case, target: str) -> None:
-    asked = Asked(Request(model="m"), target)
+    asked = Asked(Request(model="m"), target, framing=ROWS[target].writes)
     long = Pipe(*encoding(target, frames=True).stages, WRITERS[asked.framing]())
     short = Translation(asked)
     for event in case.expected():

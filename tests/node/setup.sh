@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the AI SDK oracles need: a Node that `ai` 7 accepts, and each version's packages. Run it as often as you
+# Installs what the oracles of npm packages need: a Node that `ai` 7 accepts, and the packages of each folder. Run it as often as you
 # like: what is in place is left alone.
 set -eu
 cd "$(dirname "$0")"
@@ -40,15 +40,15 @@ fi
 
 PATH="$PWD/.node/bin:$PATH"
 export PATH
-for version in 4 5 6 7; do
+for folder in ai4 ai5 ai6 ai7 genai; do
   # The stamp is the lockfile that was installed, written last: half an installation has none.
-  stamp="ai$version/node_modules/.installed-lock.json"
-  if cmp -s "ai$version/package-lock.json" "$stamp"; then
-    say "ai@$version is in place"
+  stamp="$folder/node_modules/.installed-lock.json"
+  if cmp -s "$folder/package-lock.json" "$stamp"; then
+    say "$folder is in place"
   else
-    say "installing ai@$version"
-    (cd "ai$version" && npm ci --loglevel=error)
-    cp "ai$version/package-lock.json" "$stamp"
+    say "installing $folder"
+    (cd "$folder" && npm ci --loglevel=error)
+    cp "$folder/package-lock.json" "$stamp"
   fi
 done
 say "ready"

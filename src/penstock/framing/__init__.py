@@ -13,7 +13,7 @@ from penstock.framing.frame import LIMIT, Frame, Parser, Writer
 from penstock.framing.jsonarray import JsonArrayParser, JsonArrayWriter
 from penstock.framing.ndjson import NdjsonParser, NdjsonWriter
 from penstock.framing.payloads import PayloadParser, PayloadWriter
-from penstock.framing.sse import KEEP_ALIVE, SseParser, SseWriter
+from penstock.framing.sse import BLANK_LINES, ERROR, KEEP_ALIVE, GoogleSseWriter, SseParser, SseWriter, split_bare_error
 from penstock.framing.websocket import WebSocketParser, WebSocketWriter
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ PARSERS: Mapping[str, type[Parser]] = {
     **DETECTED,
     "auto": AutoParser,
     "eventstream+sse": PayloadParser,
+    "sse+json": SseParser,
     "websocket": WebSocketParser,
 }
 WRITERS: Mapping[str, type[Writer]] = {
@@ -31,10 +32,13 @@ WRITERS: Mapping[str, type[Writer]] = {
     "jsonarray": JsonArrayWriter,
     "ndjson": NdjsonWriter,
     "sse": SseWriter,
+    "sse+json": GoogleSseWriter,
     "websocket": WebSocketWriter,
 }
 
 __all__ = [
+    "BLANK_LINES",
+    "ERROR",
     "KEEP_ALIVE",
     "LIMIT",
     "PARSERS",
@@ -44,6 +48,7 @@ __all__ = [
     "EventStreamParser",
     "EventStreamWriter",
     "Frame",
+    "GoogleSseWriter",
     "JsonArrayParser",
     "JsonArrayWriter",
     "NdjsonParser",
@@ -58,4 +63,5 @@ __all__ = [
     "Writer",
     "detect",
     "named_framing",
+    "split_bare_error",
 ]

@@ -23,6 +23,12 @@ It ends with one newline, not two: at a blank line some clients (openai-go alway
 `id`) dispatch an event with empty data and then fail to parse it.
 """
 
+BLANK_LINES = b"\n\n"
+"""The same for readers that know no comments. Google's SDKs parse one as JSON, or drop the event that follows it."""
+
+ERROR = b"error"
+"""The name of a frame that `GoogleSseWriter` writes as an error."""
+
 # Frames of `event` and `data`, or of `data` alone. When a frame has another shape, the last alternative takes it and
 # all the rest: the list then ends with empty groups, which one look can tell, since a real frame's data is not empty.
 # Only single characters are repeated possessively, because Python before 3.11.5 has faults in possessive groups.
@@ -44,6 +50,7 @@ _LF, _CR, _NUL = b"\n\r\0"  # as numbers: `_CR in text` is several times as fast
 _BLANK_LINES = re.compile(rb"\n\n+")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _ERROR = re.compile(rb'\{\s*"error"\s*:')
+_BARE_ERROR = re.compile(rb"^\{.*\n\n", re.MULTILINE)
 _LONGEST_RETRY = 15  # digits; more is no delay anyone means, and int() refuses thousands of them
 
 
@@ -231,6 +238,38 @@ class SseWriter:
 
     def finish(self) -> list[bytes]:
         return []
+
+
+class GoogleSseWriter(SseWriter):
+    """Server-sent events as Google sends them: an error stands outside them, as a bare JSON object.
+
+    Google's servers end a failed stream with such an object (https://github.com/vercel/ai/issues/5217). js-genai 1.30,
+    which Gemini CLI uses, raises an error only if one read of the network is such an object and nothing else
+    (https://github.com/googleapis/js-genai/blob/v1.30.0/src/_api_client.ts, processStreamResponse). The AI SDK reads
+    events only. So a frame named `error` is written twice: bare, in a chunk of its own, then as an event.
+    """
+
+    __slots__ = ()
+
+    def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+        place = next((place for place, (name, _) in enumerate(frames) if name == ERROR), None)
+        if place is None:
+            return super().feed(frames)
+        data = frames[place][1]
+        bare = b" ".join(data.splitlines()) + b"\n\n"
+        return [*super().feed(frames[:place]), bare, *super().feed([(b"", data)]), *self.feed(frames[place + 1 :])]
+
+
+def split_bare_error(data: bytes) -> list[bytes]:
+    """The chunks that `GoogleSseWriter` made of the data: what stands before a bare error, the error, and the rest.
+
+    Every line of an event begins with the name of a field, so a line that begins with a brace is a bare object.
+    """
+    found = _BARE_ERROR.search(data)
+    if found is None:
+        return [data]
+    pieces = data[: found.start()], found.group(), data[found.end() :]
+    return [piece for piece in pieces if piece]
 
 
 def _by_line(name: bytes, data: bytes) -> bytes:

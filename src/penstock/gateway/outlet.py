@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock.framing import KEEP_ALIVE
+from penstock.framing import BLANK_LINES, KEEP_ALIVE, split_bare_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     Send = Callable[[Any], Awaitable[None]]
 
 BODY = "http.response.body"
+_EVENTS = b"text/event-stream; charset=utf-8"
 TYPES: dict[str, bytes] = {
-    "sse": b"text/event-stream; charset=utf-8", "ndjson": b"application/x-ndjson", "jsonarray": b"application/json",
+    "sse": _EVENTS, "sse+json": _EVENTS, "ndjson": b"application/x-ndjson", "jsonarray": b"application/json",
 }  # fmt: skip
 # What may be written between two frames without a reader's notice. Lines have nothing of the kind.
-SIGNS: dict[str, bytes] = {"sse": KEEP_ALIVE, "jsonarray": b"\n", "ndjson": b""}
+SIGNS: dict[str, bytes] = {"sse": KEEP_ALIVE, "sse+json": BLANK_LINES, "jsonarray": b"\n", "ndjson": b""}
 # `no-transform`: a proxy that compresses a stream holds its events back.
 STREAMED: Headers = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
+APART = 0.05  # seconds between two chunks that a client should read one by one: fetch() joins what comes at once
 _EARLY = 0.002  # seconds by which a timer may ring too early
 
 
@@ -36,8 +38,8 @@ class Outlet:
     whoever sends a chunk updates both.
     """
 
-    __slots__ = ("_beat", "_every", "_gone", "_head", "_limit", "_loop", "_sign", "_stuck", "_timer", "begun", "clock",
-                 "count", "line", "more", "past", "send", "sent_at", "size")  # fmt: skip
+    __slots__ = ("_beat", "_every", "_gone", "_has_bare_errors", "_head", "_limit", "_loop", "_sign", "_stuck",
+                 "_timer", "begun", "clock", "count", "line", "more", "past", "send", "sent_at", "size")  # fmt: skip
 
     def __init__(self, send: Send, gone: Gone, *, every: float, limit: float, line: Line | None = None) -> None:
         self.send = send
@@ -51,6 +53,7 @@ class Outlet:
         self._loop = asyncio.get_running_loop()
         self._head: Headers = ()
         self._sign = b""
+        self._has_bare_errors = False
         self.clock = self._loop.time
         self.sent_at = 0.0
         self._stuck = 0.0
@@ -72,6 +75,7 @@ class Outlet:
         """Say how a stream will look, and begin to watch: the head goes out with the first word, or in silence."""
         self._head = ((b"content-type", TYPES[framing]), *STREAMED, *headers)
         self._sign = SIGNS[framing]
+        self._has_bare_errors = framing == "sse+json"
         self.sent_at = self.clock()
         if self._every > 0:
             self._timer = self._loop.call_later(self._every, self._tick)
@@ -98,7 +102,14 @@ class Outlet:
         await self.send({"type": BODY, "body": data, "more_body": True})
 
     async def end(self, data: bytes) -> None:
-        """The last chunk."""
+        """The last chunk. An error that clients look for in a read of its own is sent apart from what is around it."""
+        if self._has_bare_errors:
+            *before, data = split_bare_error(data)
+            for piece in before:
+                await self._keep_apart()
+                await self.say(piece)
+            if before:
+                await self._keep_apart()
         await self.begin()
         self.stop()
         self._gone.ending()
@@ -106,6 +117,10 @@ class Outlet:
         self.size += len(data)
         if self.line is None or not self.line.end(data):
             await self.send({"type": BODY, "body": data, "more_body": False})
+
+    async def _keep_apart(self) -> None:
+        """Wait until what was sent last has been read."""
+        await asyncio.sleep(max(self.sent_at + APART - self.clock(), 0))
 
     def around(self, over: Callable[[Send], Send]) -> None:
         """Let somebody see all that is sent: then nothing goes past `send`."""

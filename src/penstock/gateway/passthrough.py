@@ -1,7 +1,8 @@
 """Passthrough: the upstream's own frames, for a client that speaks the same protocol.
 
-Bytes change in two places only. A frame whose data is neither JSON nor `[DONE]`, half a frame at the end of the stream,
+Bytes change in few places. A frame whose data is neither JSON nor `[DONE]`, half a frame at the end of the stream,
 and an error behind a complete answer are withheld and counted. In an error frame a credential is replaced by a mark.
+An error of Gemini is written in the two forms that its clients read, with its own content.
 All other bytes pass as they came: comments, pings, empty frames, line ends. (Beside that, a chunk of usage that the
 client did not ask for is left out, because the gateway itself asked for it. And where a provider has said how its
 answer ends, but sends no last frame and does not close, the gateway stops waiting and writes that frame.)
@@ -66,6 +67,7 @@ class Passthrough:
         "_over",
         "_protocol",
         "_reply",
+        "_rewrites_errors",
         "_start",
         "_suspect",
         "_usage",
@@ -80,6 +82,7 @@ class Passthrough:
         self._decoder = reply.decoder if reply is not None else None
         self._irregular = 0  # as `Decoder.irregular` at the last look
         self._suspect = False  # a frame that was counted there may still wait in the buffer
+        self._rewrites_errors = asked.framing == "sse+json"  # its readers know different forms: the writer has all
         self._last = b""
         self._over = False  # an end was written: an error, or the last frame of the protocol
         self._start: AnyEvent | None = None
@@ -168,14 +171,18 @@ class Passthrough:
         what follows it is dropped: it might look like a normal end.
         """
         found = split_frames(data)
-        place = next((place for place, frame in enumerate(found) if is_unreadable_error(frame)), len(found))
+        place = next((place for place, frame in enumerate(found) if self._is_unreadable(frame)), len(found))
         sound = self._without_malformed(b"".join(found[:place]))
         self._last = sound or self._last
         made = self._without_usage(self._redacted(sound))
         if any(is_error_frame(frame) for frame in split_frames(made)):
             return made + self._redacted(self._without_malformed(b"".join(found[place:])))
-        self.withheld += place < len(found)
+        self.withheld += place < len(found) and not self._rewrites_errors
         return made + self.fail(fault)
+
+    def _is_unreadable(self, frame: bytes) -> bool:
+        """Whether clients of this protocol may overlook an error."""
+        return is_unreadable_error(frame) or (self._rewrites_errors and is_error_frame(frame))
 
     def _fail_once(self, fault: Fault) -> bytes:
         """The fault of a stream that broke off; nothing where the upstream's own error was the last thing it sent."""

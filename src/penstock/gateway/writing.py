@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.gateway.doors.door import Asked
     from penstock.messages.context import Cleared
 
-ALIKE = frozenset({"sse", "ndjson"})  # framings that write every frame in the same way
+ALIKE = frozenset({"sse", "sse+json", "ndjson"})  # framings that write every text frame in the same way
 _MARK = b"\x00"  # stands in no frame
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TYPES = {
     "sse": "text/event-stream", "ndjson": "application/x-ndjson", "eventstream": "application/vnd.amazon.eventstream",
     "jsonarray": "application/json", "eventstream+sse": "application/vnd.amazon.eventstream",
+    "sse+json": "text/event-stream",
 }  # fmt: skip
 JSON = "application/json"
 # What an encoder must be told so that its stream holds all that a provider's would.

@@ -17,8 +17,8 @@ def read_generate(visit: Visit) -> Asked:
     request.stream = visit.params["method"] == "streamGenerateContent"
     sse = request.stream and visit.query.get("alt") == "sse"
     options = {"id": visit.id, "model": request.model}
-    framing = "sse" if sse or not request.stream else "jsonarray"
-    return Asked(request, "gemini", framing=framing, options=options, tee=framing == "sse")
+    framing = "sse+json" if sse or not request.stream else "jsonarray"
+    return Asked(request, "gemini", framing=framing, options=options, tee=framing != "jsonarray")
 
 
 GENERATE = Door("gemini", read_generate)

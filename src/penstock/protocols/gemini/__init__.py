@@ -24,4 +24,6 @@ def looks(_name: str, payload: dict[str, Any]) -> bool:
     return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("status"), str)  # pyright: ignore[reportUnknownMemberType]
 
 
-PROTOCOL = Protocol("gemini", looks, GeminiDecoder, GeminiEncoder, body=body, errors=ERRORS, error_body=error_body)
+PROTOCOL = Protocol(
+    "gemini", looks, GeminiDecoder, GeminiEncoder, writes="sse+json", body=body, errors=ERRORS, error_body=error_body
+)

@@ -15,6 +15,7 @@ from penstock import events as ev
 from penstock import provider_tools
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.fold import total
+from penstock.framing import ERROR
 from penstock.pick import as_object
 from penstock.protocols.gemini import ending, tools
 from penstock.protocols.gemini.candidate import Candidate, Slot
@@ -138,7 +139,7 @@ class GeminiEncoder(Encoder):
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
         elif self._silent:
             self.lose("nameless")
-        self.out.append((b"", _encode(error_body(event))))
+        self.out.append((ERROR, _encode(error_body(event))))
 
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
 

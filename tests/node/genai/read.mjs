@@ -1,0 +1,24 @@
+// Reads one stream with both versions of @google/genai, and prints what each gave. Arguments: address and model.
+// Gemini CLI 0.61 uses 1.30.
+const [baseUrl, model] = process.argv.slice(2);
+const versions = ["genai1", "genai2"];
+
+async function read(version) {
+  const { GoogleGenAI } = await import(version);
+  const ai = new GoogleGenAI({ apiKey: "any", httpOptions: { baseUrl } });
+  const seen = { text: "", finish: null, error: null, status: null };
+  try {
+    for await (const chunk of await ai.models.generateContentStream({ model, contents: "Say something." })) {
+      seen.text += chunk.text ?? "";
+      seen.finish = chunk.candidates?.[0]?.finishReason ?? seen.finish;
+    }
+  } catch (error) {
+    seen.error = error.message;
+    seen.status = error.status ?? null;
+  }
+  return seen;
+}
+
+const found = {};
+for (const version of versions) found[version] = await read(version);
+process.stdout.write(JSON.stringify(found));
