@@ -34,7 +34,8 @@ class VendorError(msgspec.Struct, frozen=True, kw_only=True):
     """What a vendor sends for one kind of fault.
 
     `code` stands in an HTTP body; `event_code` in an event of a stream, where that differs. `opening` is how the
-    vendor's message begins, where clients look for it; `overflow` the message with both token counts.
+    vendor's message begins, where clients look for it; `overflow` the message with both token counts. `in_stream`: the
+    vendor accepts a request for a stream, and tells this error inside it.
     """
 
     status: int
@@ -44,6 +45,7 @@ class VendorError(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     opening: str = ""
     overflow: str = ""
+    in_stream: bool = False
     details: tuple[dict[str, Any], ...] = ()
 
 

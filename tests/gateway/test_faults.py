@@ -130,6 +130,10 @@ def test_a_refusal_before_the_stream_has_its_status(
     running.app.services.router.breakers._circuits.clear()
     up.script(reply)
     found = ask(running.url, client, "openai-chat/text", stream=stream)
+    if (client, kind, stream) == ("responses", "too-large", True):  # OpenAI tells it inside the stream
+        assert (found.status_code, ended(client, found)) == (200, kind)
+        assert (running.rows()[0].http, running.rows()[0].fault) == (200, kind)
+        return
     status = VENDORS.get((client, kind), status)
     assert found.status_code == status, found.text
     assert found.headers["content-type"] == "application/json"

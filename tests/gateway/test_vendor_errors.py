@@ -207,6 +207,26 @@ def test_an_error_in_a_stream_is_told_as_the_clients_vendor_would(
         check_words(client, kind, upstream, error)
 
 
+@pytest.mark.row("P6:fields")
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_an_overflow_fails_the_response_of_a_stream(both: tuple[Running, Upstream], upstream: str) -> None:
+    """OpenAI begins a stream of Responses and tells an overflow inside it. Codex recovers from nothing else."""
+    base = refuse(both, upstream, "overflow")
+    with openai.OpenAI(base_url=f"{base}/v1", api_key="x", max_retries=0) as made:
+        if upstream == "responses":  # a provider of the same protocol is quoted as it refused
+            with pytest.raises(openai.BadRequestError):
+                made.responses.create(model=f"{upstream}/text", input="hello", stream=True)
+            return
+        stream = made.responses.create(model=f"{upstream}/text", input="hello", stream=True)
+        assert stream.response.headers["x-penstock-refused-by"] == "provider"
+        with pytest.raises(openai.APIError) as raised:
+            list(stream)
+    assert (raised.value.code, raised.value.param) == ("context_length_exceeded", "input")
+    assert raised.value.message == OVERFLOW["responses"]
+    text = ask(refuse(both, upstream, "overflow"), "responses", f"{upstream}/text").text
+    assert last_error("responses", text) == {"code": "context_length_exceeded", "message": OVERFLOW["responses"]}
+
+
 def _told_apart(upstream: str, kind: str) -> bool:
     """Whether a stream can say this: OpenAI's have no status, and a failed response has not even a type."""
     code = SENT[upstream][kind][1]["error"].get("code")

@@ -122,7 +122,7 @@ WANTED: dict[str, dict[str, tuple[int, str, str | None, str]]] = {
 # The whole message of an overflow, where the provider said both counts.
 OVERFLOW: dict[str, str] = {
     "openai-chat": f"{_HAS}resulted in 212345 tokens. Please reduce the length of the messages.",
-    "responses": f"{_HAS}resulted in 212345 tokens. Please reduce the length of the messages.",
+    "responses": "Your input exceeds the context window of this model. Please adjust your input and try again. Input tokens exceed the configured limit of 200000 tokens. Your messages resulted in 212345 tokens.",
     "completions": f"{_HAS}resulted in 212345 tokens. Please reduce the length of the messages.",
     "anthropic": "prompt is too long: 212345 tokens > 200000 maximum",
     "gemini": "The input token count (212345) exceeds the maximum number of tokens allowed (200000).",

@@ -80,6 +80,11 @@ class Outlet:
         if self._every > 0:
             self._timer = self._loop.call_later(self._every, self._tick)
 
+    @property
+    def prepared(self) -> bool:
+        """Whether the answer is to be a stream."""
+        return bool(self._head)
+
     async def begin(self) -> None:
         """Send the head, if it is not sent."""
         if not self.begun:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
+from penstock import protocols
 from penstock.engines.prepare import pass_headers
 from penstock.errors import InputError, PenstockError
 from penstock.fold import Fold
@@ -219,13 +220,20 @@ class Turn:
         """Say no: with a status while there is time for one, else at the end of what was begun."""
         fault = self.fault = redact_fault(fault, self._services.secrets)
         protocol = self.asked.protocol if self.asked is not None else self.door.protocol
-        if self._out.begun and self.asked is not None:
+        if self.asked is not None and (self._out.begun or self._fails_in_stream(protocol, fault)):
             way = self.way or writing.Translation(self.asked)
             left = self.streaming.leave() if self.streaming is not None else b""
             await self._out.end(left + way.fail(fault) + way.finish())
         else:
             self.status, body, headers = refusing.refusal(protocol, fault)
             await self._out.whole(self.status, body, (*headers, *self._named()))
+
+    def _fails_in_stream(self, protocol: str, fault: ev.Fault) -> bool:
+        """Whether the client's vendor would begin the stream that it refuses. Then the head says who refused."""
+        if not self._out.prepared or not protocols.is_error_in_stream(protocol, fault):
+            return False
+        self._out.more = (*self._out.more, *refusing.headers_of(fault))
+        return True
 
     async def _end_with(self, fault: ev.Fault) -> None:
         """End an answer that may not go on. The provider is let go of first; a client that does not read is left."""

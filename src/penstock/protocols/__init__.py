@@ -11,7 +11,7 @@ import msgspec
 from penstock.errors import BadRequest, UnknownProtocol
 from penstock.events import Fault, Start
 from penstock.option_checks import check_options, keywords_of
-from penstock.vendor_errors import PARAM, provider_body, vendor_error
+from penstock.vendor_errors import PARAM, provider_body, speaks, vendor_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,12 @@ def error_status(name: str, fault: Fault) -> int | None:
     """The HTTP status that the vendor of a protocol sends for a fault; None where the protocol has no vendor."""
     row = protocol(name)
     return vendor_error(row.errors, fault).status if row.errors is not None else None
+
+
+def is_error_in_stream(name: str, fault: Fault) -> bool:
+    """Whether the vendor tells this error inside a stream. A provider of the same protocol is quoted as it refused."""
+    row = protocol(name)
+    return row.errors is not None and vendor_error(row.errors, fault).in_stream and not speaks(fault, row.name)
 
 
 def _fault(error: BadRequest, name: str) -> Fault:

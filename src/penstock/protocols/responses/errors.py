@@ -14,9 +14,17 @@ if TYPE_CHECKING:
     from penstock.events import Fault
     from penstock.vendor_errors import ErrorTable
 
+# Its first two sentences are OpenAI's whole message: https://github.com/dyad-sh/dyad/issues/1672. Copilot CLI compacts
+# a conversation after these words, and not after those of Chat.
+_TOO_LONG = (
+    "Your input exceeds the context window of this model. Please adjust your input and try again. Input tokens exceed "
+    "the configured limit of {limit} tokens. Your messages resulted in {tokens} tokens."
+)
 ERRORS: ErrorTable = {
     **openai_errors.ERRORS,
-    "too-large": replace(openai_errors.ERRORS["too-large"], param="input"),
+    # Codex recovers from an overflow only if a response fails with it, not after a status 400:
+    # https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs
+    "too-large": replace(openai_errors.ERRORS["too-large"], param="input", overflow=_TOO_LONG, in_stream=True),
 }
 
 
