@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from json import dumps, loads
 from typing import Any
 
 import pytest
 
 from penstock import events as ev
+from penstock import translate
 from penstock.vscode import (
     DataPart,
     Outcome,
@@ -111,6 +113,19 @@ class TestUnfinishedCalls:
         assert [(cut.id, cut.name, cut.json) for cut in end.cut] == [("c1", "tide", '{"port"')]
         assert any(level == "warning" and "'c1'" in line for level, line in log.lines)
         assert not [part for part in self.streamed('{"port"', end=False)[0] if isinstance(part, ToolCallPart)]
+
+    @pytest.mark.parametrize("end", [[], [{"type": "error", "error": "busy"}]], ids=["a cut", "an error"])
+    @pytest.mark.parametrize(
+        ("input", "whole"),
+        [('{"port":"Oban"}', True), ("{}", True), ("[7]", True), ('{"port"', False), ("", False), ("7", False)],
+    )
+    def test_a_fault_is_an_end_too(self, end: list[Any], input: str, whole: bool) -> None:
+        """Complete JSON is delivered before the error, once. A number is not: more digits might have followed."""
+        begun = {"type": "tool-input-start", "id": "c1", "toolName": "tide"}
+        chunks = [begun, {"type": "tool-input-delta", "id": "c1", "delta": input}, *end]
+        data = b"".join(b"data: %b\n\n" % dumps(chunk).encode() for chunk in chunks)
+        lines = [loads(line) for line in b"".join(translate(data, "aisdk", "vscode")).splitlines()]
+        assert [line["kind"] for line in lines] == ["start", "call" if whole else "cut", "error"]
 
     def test_empty_input_is_an_empty_object(self) -> None:
         assert self.streamed()[0] == [ToolCallPart("gw-c1", "tide", {})]

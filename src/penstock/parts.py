@@ -229,7 +229,7 @@ class Ledger(Page):
         final = self._final(part, streamed, json) or part.given
         if not final.strip() and part.form == "json" and whole:
             final = streamed + "{}"
-        good = _callable(part, final, whole=whole)
+        good = _callable(part, final, whole=whole and not self.breaking)
         extra = extra or part.extra
         broken = self.breaking and not part.void  # a call that was refused has its end: nobody may take it for whole
         # Nothing below raises: a part leaves the books together with its last event.
@@ -263,4 +263,8 @@ def _callable(part: Part, final: str, *, whole: bool) -> str | None:
     """The input if the call may be run with it."""
     if part.void:
         return None
-    return usable(final) if part.form == "json" else final if whole else None
+    if part.form != "json":
+        return final if whole else None
+    good = usable(final)
+    # Of all JSON only a number may go on where it could end.
+    return None if good is not None and not whole and good.rstrip()[-1:].isdigit() else good
