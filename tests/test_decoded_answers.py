@@ -78,6 +78,29 @@ def test_a_transcript_beside_content_is_the_same_text() -> None:
     assert body_text("openai-chat", completion(message=spoken, finish_reason="stop")) == "Hello."
 
 
+@pytest.mark.finding("FID-10")
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        ((("Hello.", None), (None, "Hello.")), "Hello."),
+        ((("Hel", None), ("lo.", None), (None, "He"), (None, "llo.")), "Hello."),
+        ((("Hel", None), (None, "Hello"), ("lo.", None), (None, ".")), "Hello."),
+        ((("Hello", "Hello"), (" you.", " you.")), "Hello you."),
+        ((("Hello.", None), (None, "He"), (None, " said so.")), "Hello.He said so."),
+        ((("Hello.", None), (None, "Hello. And more.")), "Hello. And more."),
+    ],
+)
+def test_a_transcript_before_content_is_the_same_text(pieces: tuple[tuple[Any, Any], ...], text: str) -> None:
+    rows = [
+        {"content": content, "audio": {"id": "a", "transcript": said} if said else None} for said, content in pieces
+    ]
+    chunks = [{"id": "c", "choices": [{"index": 0, "delta": row}]} for row in rows]
+    last = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    stream = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in [*chunks, last])
+    (turn,) = fold(small.events("openai-chat", stream))
+    assert turn.text == text
+
+
 @pytest.mark.finding("FID-1")
 def test_arguments_that_are_null_are_none() -> None:
     call = small.fragment(0, "null", id="c1", type="function", name="now")

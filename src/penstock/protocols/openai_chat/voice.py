@@ -34,7 +34,8 @@ class Voice:
     """
 
     __slots__ = (
-        "_kind", "_part", "_think", "_written", "calls", "extras", "heard", "index", "ledger", "plain", "signed",
+        "_kind", "_part", "_repeated", "_spoken", "_think", "_written", "calls", "extras", "heard", "index", "ledger",
+        "plain", "signed",
     )  # fmt: skip
 
     def __init__(self, ledger: Ledger, index: int, calls: Calls, *, think: bool) -> None:
@@ -44,6 +45,8 @@ class Voice:
         self.signed = False  # whether the text took the state of the last delta
         self.heard = False
         self._written = False
+        self._spoken = ""  # a transcript that was given as text before any content,
+        self._repeated = 0  # and how much of it the content has repeated
         self._kind = ""
         self._part: Part | None = None
         self._think: ThinkTags | None = ThinkTags() if think else None
@@ -65,7 +68,7 @@ class Voice:
                 self._items(content)
             else:
                 said = content if isinstance(content, str) else as_json(content)
-                self._text(said, logprobs)
+                self._text(self._without_repeats(said), logprobs)
         self.signed = delta.extra_content is not None and self._sign(read_state(delta.extra_content))
         if delta.tool_calls:
             self._silence()
@@ -84,12 +87,24 @@ class Voice:
         if delta.audio is not None and (delta.audio.id or delta.audio.data or delta.audio.transcript):
             if delta.audio.transcript and not self._written:
                 self._say("text", delta.audio.transcript)  # beside content it would be the same text again
+                self._spoken += delta.audio.transcript
             self.extras.hear(delta.audio)
         if delta.images:
             self.extras.show(delta.images)
         if delta.executed_tools:
             self._silence()
             self.extras.ran(delta.executed_tools)
+
+    def _without_repeats(self, content: str) -> str:
+        """Content without what a transcript before it has said. Content that is another text is given whole."""
+        if not self._spoken:
+            return content
+        expected = self._spoken[self._repeated :]
+        if expected.startswith(content):
+            self._repeated += len(content)
+            return ""
+        begun, self._spoken = self._spoken[: self._repeated], ""
+        return content[len(expected) :] if content.startswith(expected) else begun + content
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
@@ -112,7 +127,7 @@ class Voice:
                 for inner in pick.rows(item, _THOUGHTS[kind]):
                     self._say("reasoning", pick.text(inner, "text"))
             elif "text" in item:
-                self._say("text", str(item.get("text") or ""))
+                self._say("text", self._without_repeats(str(item.get("text") or "")))
             elif kind == "reference":
                 self.extras.refer(item)
             else:
