@@ -38,6 +38,19 @@ def test_findings_go_to_standard_error_unless_quiet() -> None:
     assert inside(*CALL, "--quiet", given=BODY).stderr == b""
 
 
+def test_strict_refuses_what_changes_the_result(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "request.json"
+    path.write_bytes(BODY)
+    words = ["convert", "--from", "openai-chat", "--to", "anthropic", "--quiet", str(path)]
+    assert cli.main(words) == 0
+    assert json.loads(capsys.readouterr().out)["messages"]
+    assert cli.main([*words, "--strict"]) == 2
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert "strict" in found.err
+    assert "seed" in found.err
+
+
 def test_the_output_may_be_a_file_but_not_the_input(tmp_path: Path) -> None:
     path, out = tmp_path / "request.json", tmp_path / "out.json"
     path.write_bytes(BODY)

@@ -20,7 +20,8 @@ examples:
   jq .body recorded.json | penstock convert --from anthropic --to openai-chat | jq .messages
 
 Findings (what the target cannot say, what was mended for it) go to standard error.
-Exit code: 0, also with findings; 2 for input that cannot be used, with the path to what is wrong in it.
+Exit code: 0, also with findings; 2 for input that cannot be used, with the path to what is wrong in it, and for
+settings that --strict does not let go.
 """
 IMAGES = ("keep", "placeholder", "skip", "error")
 
@@ -47,6 +48,9 @@ def arguments(parser: ArgumentParser) -> None:
         help="what the model can write at most: half of it is asked for where no limit is said",
     )
     parser.add_argument("--prompt-caching", action="store_true", help="set cache points for the conversation")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse a request with settings that change the result and cannot be said"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write; - is standard output")
     parser.add_argument("-q", "--quiet", action="store_true", help="no findings on standard error")
 
@@ -66,6 +70,7 @@ def run(options: Namespace) -> int:
     made = convert(
         body, options.source, options.target, model=options.model, images=options.images,
         max_output=options.max_output, prompt_caching=options.prompt_caching,
+        strict=options.strict,
     )  # fmt: skip
     with Output(options.output) as output:
         output.write(msgspec.json.format(as_json(made.body), indent=2).encode() + b"\n")
