@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,6 +85,29 @@ def test_at_most_one_chunk_for_each() -> None:
 def test_options_reach_the_bridge() -> None:
     made = b"".join(penstock.translate(HALF, "anthropic", "openai-chat", target_options={"created": 77}))
     assert b'"created":77' in made
+
+
+@pytest.mark.finding("FID-11")
+@pytest.mark.parametrize(("target", "field"), [("openai-chat", "created"), ("responses", "created_at")])
+def test_an_answer_without_a_date_is_of_now(target: str, field: str) -> None:
+    def dates(data: bytes, **options: Any) -> set[int]:
+        made = b"".join(penstock.translate(data, "auto", target, **options))
+        rows = [json.loads(line[6:]) for line in made.splitlines() if line.startswith(b"data: {")]
+        return {row[field] for row in (one.get("response", one) for one in rows) if field in row}
+
+    assert dates(ANTHROPIC, clock=lambda: 1_800_000_000.9) == {1_800_000_000}
+    assert dates(ANTHROPIC, clock=lambda: 9.0, target_options={"created": 7}) == {7}
+    assert dates(CHAT_CALLS, clock=lambda: 9.0) != {9}  # the provider's own date stays
+
+
+@pytest.mark.finding("FID-11")
+@pytest.mark.slow
+def test_without_a_clock_it_is_the_time_of_day() -> None:
+    code = "import sys, penstock; sys.stdout.buffer.writelines(penstock.translate(sys.stdin.buffer.read(), target='openai-chat'))"
+    before = int(time.time())
+    done = subprocess.run([sys.executable, "-c", code], input=ANTHROPIC, capture_output=True, check=True)
+    first = json.loads(done.stdout.splitlines()[0][6:])
+    assert before <= first["created"] <= time.time()
 
 
 def test_wrong_names_are_told_at_once() -> None:

@@ -6,28 +6,33 @@ The module is not called `translate`, so that `penstock.translate` can only be t
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
+from penstock import protocols
 from penstock.bridge import OPTIONS as BRIDGE_OPTIONS
 from penstock.bridge import bridge
 from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.events import Fault, Finish, Start
-from penstock.option_checks import COUNT_OR_NONE, FUNCTION_OR_NONE, Option, check_options, one_of
+from penstock.option_checks import COUNT_OR_NONE, FUNCTION_OR_NONE, Option, check_options, keywords_of, one_of
 from penstock.stage import Pipe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.stage import Stage
 
 Whole: TypeAlias = bytes | bytearray | memoryview
 Errors: TypeAlias = Literal["raise", "fault"]
 Report: TypeAlias = Callable[[Diagnostic], None]
+Clock: TypeAlias = Callable[[], float]
 OPTIONS: dict[str, Option] = {
-    **BRIDGE_OPTIONS, "errors": one_of(("raise", "fault")), "on_diagnostic": FUNCTION_OR_NONE, "turns": COUNT_OR_NONE,
+    **BRIDGE_OPTIONS, "clock": FUNCTION_OR_NONE, "errors": one_of(("raise", "fault")),
+    "on_diagnostic": FUNCTION_OR_NONE, "turns": COUNT_OR_NONE,
 }  # fmt: skip
+DEFAULT_CLOCK: Clock = time.time
 _END: Any = object()  # in place of a chunk, where there are no more
 _TERMINALS = frozenset({Fault, Finish})
 
@@ -35,20 +40,21 @@ _TERMINALS = frozenset({Fault, Finish})
 @overload
 def translate(
     chunks: Whole | Iterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
-    on_diagnostic: Report | None = ..., turns: int | None = ..., **options: Any,
+    on_diagnostic: Report | None = ..., turns: int | None = ..., clock: Clock | None = ..., **options: Any,
 ) -> Generator[bytes, None, None]: ...  # fmt: skip
 
 
 @overload
 def translate(
     chunks: AsyncIterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
-    on_diagnostic: Report | None = ..., turns: int | None = ..., **options: Any,
+    on_diagnostic: Report | None = ..., turns: int | None = ..., clock: Clock | None = ..., **options: Any,
 ) -> AsyncGenerator[bytes, None]: ...  # fmt: skip
 
 
 def translate(
     chunks: Whole | Iterable[bytes] | AsyncIterable[bytes], source: str = "auto", target: str = "events", *,
-    errors: Errors = "raise", on_diagnostic: Report | None = None, turns: int | None = None, **options: Any,
+    errors: Errors = "raise", on_diagnostic: Report | None = None, turns: int | None = None,
+    clock: Clock | None = None, **options: Any,
 ) -> Generator[bytes, None, None] | AsyncGenerator[bytes, None]:  # fmt: skip
     """Translate a stream: a generator of bytes, async if `chunks` is; at most one chunk out for each chunk in.
 
@@ -59,17 +65,29 @@ def translate(
     follows in the same chunk is left out, so that the result does not depend on how the bytes are cut. Without `turns`
     it goes on to the end of `chunks`: a stream may hold several turns.
 
+    Where the target wants to know when an answer was made (`created`) and the source does not say so, it is now: what
+    `clock` says, by default `time.time`. A `created` among the `target_options` comes first.
+
     When `chunks` raises, or its bytes cannot be read on, what was begun is ended by a fault in the target's own way,
     then the error is raised. With `errors="fault"` it is not raised: the fault is written, whether or not anything was.
     """
-    given = {"errors": errors, "on_diagnostic": on_diagnostic, "turns": turns, **options}
+    given = {"errors": errors, "on_diagnostic": on_diagnostic, "turns": turns, "clock": clock, **options}
     check_options("translate", given, OPTIONS)
+    options["target_options"] = _with_time(target, options.get("target_options") or {}, clock or DEFAULT_CLOCK)
     run = _Run(source, target, options, errors, on_diagnostic, turns)
     if isinstance(chunks, AsyncIterable):
         return _translate_async(chunks, run)
     if isinstance(chunks, Whole):
         chunks = (bytes(chunks),)
     return _translate(chunks, run)
+
+
+def _with_time(target: str, options: Mapping[str, Any], clock: Clock) -> Mapping[str, Any]:
+    """The options of the encoder with the time, where it has a field for it."""
+    encoder = protocols.protocol(target).encoder
+    if "created" in options or encoder is None or "created" not in keywords_of(encoder):
+        return options
+    return {**options, "created": int(clock())}
 
 
 def _translate(chunks: Iterable[bytes], run: _Run) -> Generator[bytes, None, None]:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def test_a_file_and_standard_input_say_the_same(tmp_path: Path) -> None:
     path = tmp_path / "answer.sse"
     path.write_bytes(ANTHROPIC)
-    wanted = b"".join(library.translate(ANTHROPIC, "anthropic", "openai-chat"))
+    wanted = b"".join(library.translate(ANTHROPIC, "anthropic", "openai-chat", target_options={"created": 7}))
     for words, given in (([str(path)], b""), (["-"], ANTHROPIC), ([], ANTHROPIC), (["--from", "anthropic"], ANTHROPIC)):
-        done = penstock("translate", "--to", "openai-chat", *words, given=given)
+        done = penstock("translate", "--to", "openai-chat", "--option", "created=7", *words, given=given)
         assert (done.returncode, done.stdout, done.stderr) == (0, wanted, b"")
 
 
