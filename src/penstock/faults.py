@@ -83,7 +83,10 @@ PROSE: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
     (re.compile(r"(?i)\bmodel\b.{0,120}\b(?:not found|does not exist)|model identifier is invalid"), "not-found"),
     # Anthropic's words for its filter, and OpenAI's: a 400 of type invalid_request_error.
     (
-        re.compile(r"(?i)blocked by content filter|flagged as potentially violating|content management policy"),
+        re.compile(
+            r"(?i)blocked by content filter|flagged as potentially violating|content management policy"
+            r"|limited access to this content for safety"  # https://github.com/microsoft/PyRIT/pull/1463
+        ),
         "filter",
     ),
 )

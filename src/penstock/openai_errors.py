@@ -1,7 +1,12 @@
 """The errors of OpenAI's APIs, which Chat Completions, Completions and Responses share: one object, one table.
 
-Statuses, types and codes: https://developers.openai.com/docs/guides/error-codes. Codex reads the codes of events:
-https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/sse/responses.rs
+Statuses, types and codes: https://developers.openai.com/docs/guides/error-codes, and as they are reported:
+- permission: https://github.com/Aider-AI/aider/issues/1903 (403 invalid_request_error; its code model_not_found is said
+  only where it is a model that may not be used)
+- filter: https://github.com/microsoft/PyRIT/pull/1463, https://github.com/alan-turing-institute/t0-1/issues/69
+  (content_policy_violation is of the images API, content_filter of Azure)
+- body-size: a 413 with a page of HTML, so type and code are ours: https://github.com/openai/codex/issues/2908
+Codex reads the codes of events: https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/sse/responses.rs
 """
 
 from __future__ import annotations
@@ -47,9 +52,12 @@ ERRORS: ErrorTable = {
         status=400, type=_INVALID, code="context_length_exceeded", overflow=_TOO_LONG,
         opening="Your input exceeds the context window of this model. Please adjust your input and try again",
     ),
-    "body-size": VendorError(status=413, type=_INVALID, code="request_too_large", event_code=_EVENT),
+    "body-size": VendorError(status=413, type=_INVALID, event_code=_EVENT),
     "rate-limit": VendorError(status=429, type="rate_limit_error", code="rate_limit_exceeded"),
-    "filter": VendorError(status=400, type=_INVALID, code="content_policy_violation", event_code=_EVENT),
+    "filter": VendorError(
+        status=400, type=_INVALID, code=_EVENT,
+        opening="Invalid prompt: your prompt was flagged as potentially violating our usage policy",
+    ),
     "overloaded": VendorError(
         status=503, type="service_unavailable_error", code="server_is_overloaded", event_code=_BROKEN
     ),

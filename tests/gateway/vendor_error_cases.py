@@ -85,7 +85,7 @@ _OPENAI_WANTED: dict[str, tuple[int, str, str | None, str]] = {
     "permission": (403, _IS, None, ""),
     "not-found": (404, _IS, "model_not_found", ""),
     "overload": (503, "service_unavailable_error", "server_is_overloaded", ""),
-    "filter": (400, _IS, "content_policy_violation", ""),
+    "filter": (400, _IS, "invalid_prompt", "flagged as potentially violating our usage policy"),
     "invalid": (400, _IS, None, ""),
     "server": (500, "server_error", "server_error", ""),
     "timeout": (504, "server_error", "server_error", ""),

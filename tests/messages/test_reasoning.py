@@ -54,7 +54,8 @@ def _fields(body: dict[str, Any]) -> Any:
         ("us.anthropic.claude-opus-4-8", "bedrock",
          {"additionalModelRequestFields": {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}}, []),
         ("amazon.nova-2-lite-v1:0", "bedrock",
-         {"additionalModelRequestFields": {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}}, []),
+         {"additionalModelRequestFields": {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}},
+         ["loss-setting"]),
         ("openai.gpt-oss-120b-1:0", "bedrock", {"additionalModelRequestFields": {"reasoning_effort": "high"}}, []),
         ("gemini-2.0-flash", "gemini", {}, ["loss-effort"]),
         ("gemini-2.5-flash", "gemini", {"thinkingBudget": 24576}, ["changed-effort"]),
@@ -74,6 +75,33 @@ def test_a_high_effort(model: str, target: str, fields: Any, codes: list[str]) -
     made = convert(body, "openai-chat", target, profile=profile_of(target))
     found = [row.code for row in made.diagnostics if row.code.startswith(("changed-", "loss-", "thinking-"))]
     assert (_fields(made.body), found) == (fields, codes)
+
+
+def test_medium_is_high_for_gemini_3_pro() -> None:
+    """As in Google's own Chat API; MEDIUM is answered with 400."""
+    changed = said("gemini-3-pro-preview", "gemini", reasoning_effort="medium")
+    assert changed == ({"thinkingLevel": "HIGH"}, ["changed-effort"])
+    assert said("gemini-3.1-pro-preview", "gemini", reasoning_effort="medium") == ({"thinkingLevel": "MEDIUM"}, [])
+
+
+@pytest.mark.parametrize(("shown", "display"), [(True, "summarized"), (False, "omitted")])
+@pytest.mark.parametrize("more", [{}, {"thinkingLevel": "HIGH"}])
+def test_thoughts_that_are_wanted_are_asked_for(shown: bool, display: str, more: dict[str, str]) -> None:
+    """Claude Opus 4.7 and later leave them out unless `display` is sent."""
+    config = {"thinkingConfig": {"includeThoughts": shown, **more}}
+    body = {"model": "claude-opus-4-7", "contents": [{"parts": [{"text": "x"}]}], "generationConfig": config}
+    assert convert(body, "gemini", "anthropic").body["thinking"] == {"type": "adaptive", "display": display}
+
+
+@pytest.mark.parametrize(("effort", "kept"), [("medium", True), ("high", False)])
+def test_nova_takes_no_output_limit_beside_the_highest_effort(effort: str, kept: bool) -> None:
+    body = {**ASKED, "model": "amazon.nova-2-lite-v1:0", "reasoning_effort": effort, "temperature": 0.5, "top_p": 0.5}
+    made = convert(body, "openai-chat", "bedrock")
+    sent = {"maxTokens": 50_000, "temperature": 0.5, "topP": 0.5}
+    lost = [row.name for row in made.diagnostics if row.code == "loss-setting"]
+    assert (made.body.get("inferenceConfig", {}), lost) == (
+        (sent, []) if kept else ({}, ["max_output", "temperature", "top_p"])
+    )
 
 
 @pytest.mark.finding("DEF-3")
@@ -177,6 +205,9 @@ def test_facts_of_ones_own_go_before_the_table() -> None:
         ("openrouter/anthropic/claude-sonnet-4.5", "high", {"reasoning": {"effort": "high"}}),
         ("openrouter/openai/gpt-4o", "high", {"reasoning": {"effort": "high"}}),
         ("openai/gpt-5.1", "minimal", {"reasoning_effort": "low"}),
+        ("minimax/MiniMax-M3", "high", {"thinking": {"type": "adaptive"}}),
+        ("minimax/MiniMax-M3", "none", {"thinking": {"type": "disabled"}}),
+        ("minimax/MiniMax-M2.7", "high", {}),
     ],
 )  # fmt: skip
 def test_a_provider_gets_the_fields_that_it_reads(name: str, effort: str, fields: Any) -> None:

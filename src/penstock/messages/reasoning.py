@@ -170,6 +170,8 @@ class _Fit:
         if not known or word in known:
             return word
         nearest = min(known, key=lambda one: (one == "none", abs(budget_of(one) - budget_of(word))))
+        if word in self._thinking.raised:
+            nearest = next((one for one in known if budget_of(one) > budget_of(word)), nearest)
         self._change("effort", f"{self._model} takes no effort {word}; the nearest is sent: {nearest}")
         return nearest
 

@@ -38,6 +38,7 @@ class Thinking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     form: Form = "none"
     also: Form | Literal[""] = ""  # a second form that is taken too
     efforts: tuple[str, ...] = ()  # lowest first
+    raised: tuple[str, ...] = ()  # words that it does not take and that become the next higher one
     least: int = 0
     most: int = 0
     on: bool = False  # it thinks if nothing is said

@@ -1,5 +1,10 @@
 """A fault → the error that Anthropic would send. Types and statuses: https://docs.claude.com/en/api/errors.
 
+As they are reported: https://github.com/anthropics/anthropic-sdk-python/issues/938 (413 request_too_large, "Request
+exceeds the maximum size"), https://github.com/anthropics/claude-code/issues/10314 (the same, in Claude Code). The
+sentence of the filter is in no documentation; many clients compare with it, and Claude Code prints it as "API Error:
+400 Output blocked by content filtering policy".
+
 Claude Code decides by the words of some messages: it compacts a conversation only after "prompt is too long: N tokens >
 M maximum", and knows a bad key by "x-api-key" and an empty account by "Your credit balance is too low".
 """
@@ -28,7 +33,7 @@ ERRORS: ErrorTable = {
         status=400, type="invalid_request_error", opening="prompt is too long",
         overflow="prompt is too long: {tokens} tokens > {limit} maximum",
     ),
-    "body-size": VendorError(status=413, type="request_too_large"),
+    "body-size": VendorError(status=413, type="request_too_large", opening="Request exceeds the maximum size"),
     "rate-limit": VendorError(status=429, type="rate_limit_error"),
     "filter": VendorError(
         status=400, type="invalid_request_error", opening="Output blocked by content filtering policy"

@@ -81,8 +81,10 @@ def _thought(draft: Blocks, asked: rq.Settings) -> Object | None:
         if asked.budget < _LEAST:
             draft.lose("budget")
         return {"type": "enabled", "budget_tokens": max(asked.budget, _LEAST), **display}
-    if not asked.effort:
-        return None if asked.thoughts is None else {"type": "adaptive", **({} if asked.thoughts else display)}
+    if not asked.effort and asked.thoughts is None:
+        return None
+    # From Opus 4.7 on, thoughts that are not asked for by `display` are left out:
+    # https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-7#thinking-content-omitted-by-default
     return {"type": "adaptive", **display}
 
 

@@ -35,12 +35,27 @@ def write_settings(asked: rq.Settings, marks: Object, draft: Blocks, body: Objec
     }  # fmt: skip
     config = {**{key: value for key, value in said.items() if value is not None}, **marks.get("config", {})}
     add(config, marks.get("unsaid"))
+    more = _more(asked, marks.get("more", {}), draft, model)
+    if more is not marks.get("more"):
+        _leave_out_refused(config, more, draft)
     made: Object = {
-        "inferenceConfig": config, "additionalModelRequestFields": _more(asked, marks.get("more", {}), draft, model),
+        "inferenceConfig": config, "additionalModelRequestFields": more,
         "outputConfig": _output(asked.format, marks.get("output"), draft), "requestMetadata": asked.metadata,
         "serviceTier": marks.get("tier") or ({"type": asked.tier} if asked.tier else None),
     }  # fmt: skip
     body.update({key: value for key, value in made.items() if value})
+
+
+def _leave_out_refused(config: Object, more: Object, draft: Blocks) -> None:
+    """Nova refuses an output limit, a temperature and a top_p beside the effort high.
+
+    https://github.com/UKGovernmentBEIS/inspect_ai/issues/3767, https://github.com/promptfoo/promptfoo/pull/6531
+    """
+    if more.get("reasoningConfig", {}).get("maxReasoningEffort") != "high":
+        return
+    for key, name in (("maxTokens", "max_output"), ("temperature", "temperature"), ("topP", "top_p")):
+        if config.pop(key, None) is not None:
+            draft.lose("setting", name)
 
 
 def _output(form: rq.Format | None, was: Object | None, draft: Blocks) -> Object | None:

@@ -1,5 +1,7 @@
 """A fault → the error that the Gemini API would send: https://ai.google.dev/gemini-api/docs/troubleshooting.
 
+The limit of bytes as it is reported: https://github.com/MaKTaiL/gemini-srt-translator/issues/63. No public source was
+found for a prompt that is refused by a filter with an error: Gemini answers 200 with a blockReason; ours is a 400.
 A wrong key is a 400 there, with the reason API_KEY_INVALID. Gemini CLI gives up on the reason QUOTA_EXHAUSTED, and
 waits for every other RESOURCE_EXHAUSTED:
 https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts

@@ -61,8 +61,9 @@ class Quirks(msgspec.Struct, frozen=True):
     reasoning: Literal["reasoning_content", "reasoning", "thinking", ""] = "reasoning_content"
     details: bool = False  # signed reasoning of others may be sent in reasoning_details
     # the fields for reasoning settings: `reasoning` is OpenRouter's object, `thinking` an object with a type
-    # (DeepSeek, Z.ai, Moonshot), `enable_thinking` Qwen's switch and budget
+    # (DeepSeek, Z.ai, Moonshot, MiniMax), `enable_thinking` Qwen's switch and budget
     effort: Literal["reasoning_effort", "reasoning", "thinking", "enable_thinking", ""] = "reasoning_effort"
+    switched_on: Literal["enabled", "adaptive"] = "enabled"  # the type of `thinking` that switches it on
     signatures: bool = False  # Gemini's thought signatures of other protocols may be sent, in extra_content
     lists: bool = True  # what the model and its tools say may be a list of parts
     result_files: bool = False  # files may stand in tool results

@@ -10,7 +10,7 @@ from penstock.writing import budget_of, effort_of, said
 if TYPE_CHECKING:
     from penstock import request as rq
     from penstock.pick import Object
-    from penstock.protocols.openai_chat.write_parts import Parts
+    from penstock.protocols.openai_chat.write_parts import Parts, Quirks
 
 _PLAIN = (
     ("temperature", "temperature"), ("top_p", "top_p"), ("frequency_penalty", "frequency_penalty"),
@@ -79,7 +79,7 @@ def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> 
         _reasoning(asked, body)
         return
     if word in _SWITCHES:
-        body.update(_SWITCHES[word](asked))
+        body.update(_SWITCHES[word](asked, draft.quirks))
         return
     if asked.thoughts is not None:
         draft.lose("setting", "thoughts")
@@ -93,7 +93,7 @@ def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> 
         draft.lose("setting", "effort")
 
 
-def _typed(asked: rq.Settings) -> Object:
+def _typed(asked: rq.Settings, quirks: Quirks) -> Object:
     """`thinking` says whether, `reasoning_effort` how hard where the model takes a word.
 
     https://api-docs.deepseek.com/guides/thinking_mode, https://docs.z.ai/guides/capabilities/thinking-mode
@@ -102,12 +102,12 @@ def _typed(asked: rq.Settings) -> Object:
         return {"thinking": {"type": "disabled"}}
     if asked.thinking == "none" or (not asked.effort and asked.budget is None and not asked.thoughts):
         return {}
-    made: Object = {"thinking": {"type": "enabled"}}
+    made: Object = {"thinking": {"type": quirks.switched_on}}
     effort = asked.effort or (effort_of(asked.budget) if asked.budget is not None else "")
     return {**made, "reasoning_effort": effort} if effort else made
 
 
-def _enabled(asked: rq.Settings) -> Object:
+def _enabled(asked: rq.Settings, _quirks: Quirks) -> Object:
     """https://www.alibabacloud.com/help/en/model-studio/deep-thinking"""
     if asked.budget == 0 or asked.effort == "none":
         return {"enable_thinking": False}
