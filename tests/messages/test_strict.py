@@ -30,6 +30,39 @@ def test_options_under_the_targets_own_key_pass_and_others_are_reported(target: 
     ]
 
 
+@pytest.mark.finding("ADP-4")
+@pytest.mark.row("M6:options")
+@pytest.mark.parametrize(
+    ("target", "key"),
+    [("anthropic", "anthropic"), ("openai-chat", "openai"), ("responses", "openai"), ("cohere", "cohere")],
+)
+def test_options_of_the_ai_sdk_get_the_names_of_the_protocol(target: str, key: str) -> None:
+    options = {
+        "topK": 5,
+        "thinking": {"type": "enabled", "budgetTokens": 2000},
+        "metadata": {"userId": "u"},
+        "top_p": 1,
+    }
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "providerOptions": {key: options}}
+    made = convert(body, "aisdk", target)
+    sent = {name: made.body.get(name) for name in ("top_k", "topK", "thinking", "metadata", "top_p")}
+    assert sent == {
+        "top_k": 5, "topK": None, "thinking": {"type": "enabled", "budget_tokens": 2000}, "metadata": {"userId": "u"},
+        "top_p": 1,
+    }  # fmt: skip
+    (told,) = [row.message for row in made.diagnostics if row.code == "renamed-options"]
+    assert "topK as top_k" in told
+    assert "budgetTokens as budget_tokens" in told
+
+
+@pytest.mark.finding("ADP-4")
+def test_options_of_a_protocol_with_humps_stay() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "providerOptions": {"google": {"topK": 5}}}
+    made = convert(body, "aisdk", "gemini")
+    assert made.body["topK"] == 5
+    assert [row for row in made.diagnostics if row.code == "renamed-options"] == []
+
+
 @pytest.mark.finding("ADP-6")
 @pytest.mark.row("M3", "M4")
 @pytest.mark.parametrize(("how", "prompt"), [("skip", "sys"), ("placeholder", "sys"), ("keep", "sys"), ("error", None)])

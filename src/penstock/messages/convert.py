@@ -34,6 +34,7 @@ from penstock.messages import (
 from penstock.messages.convert_options import OPTIONS, ConvertOptions
 from penstock.messages.lost_settings import changed_meaning
 from penstock.messages.profile import profile_of
+from penstock.messages.provider_options import rename_options
 from penstock.messages.request_codecs import quirks_type, reader, typed_error, writer
 from penstock.messages.survey import survey
 from penstock.option_checks import check_options
@@ -175,10 +176,7 @@ class _Run:
                 self.notes.add(
                     "loss-options", f"options for the provider {key!r} are left out: this is another", "options"
                 )
-        thinking = as_object(own.get("thinking"))
-        if "budgetTokens" in thinking:  # as the AI SDK spells Anthropic's field
-            own["thinking"] = {"budget_tokens" if key == "budgetTokens" else key: thinking[key] for key in thinking}
-        return own
+        return rename_options(own, self.profile.protocol, self.notes)
 
     def read(self, body: Any, read: Callable[[Object], rq.Request]) -> rq.Request:
         """The canonical request of a body. Inputs of tool calls may be deeper than the rest of a body."""
