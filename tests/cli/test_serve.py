@@ -56,6 +56,39 @@ def test_what_is_open_to_others_is_said() -> None:
     assert "recording to    tapes" in said(replace(everywhere, record=RecordTable(path="tapes")))
 
 
+@pytest.mark.row("O1")
+@pytest.mark.parametrize(
+    ("started", "on_path", "command"),
+    [
+        (".venv/bin/penstock", "", ".venv/bin/penstock"),  # as `make serve` does
+        (".venv/bin/penstock", ".venv/bin", "penstock"),
+        (".venv/bin/penstock", "other", ".venv/bin/penstock"),  # another installation is not this one
+        ("my tools/penstock", "", "'my tools/penstock'"),
+        ("lib/penstock/__main__.py", "other", "penstock"),
+        ("lib/pytest/__main__.py", "", "penstock"),
+        ("penstock", "other", "penstock"),
+    ],
+)
+def test_hints_name_a_command_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: str, on_path: str, command: str
+) -> None:
+    for folder in (".venv/bin", "other", "my tools"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "penstock").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "penstock").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / on_path) if on_path else "")
+    monkeypatch.setattr("sys.argv", [str(tmp_path / started) if "/" in started else started, "serve"])
+    assert f"\n  permanently     {command} setup claude --model " in said(GatewayConfig())
+
+
+def test_a_module_is_started_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "penstock/__main__.py"), "serve"])
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin/python"))
+    assert f"{tmp_path}/bin/python -m penstock setup claude" in said(GatewayConfig())
+
+
 @pytest.mark.parametrize(
     ("host", "base"), [(ALL, "http://127.0.0.1:1"), ("::", "http://[::1]:1"), ("gw", "http://gw:1")]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.cli.program import find_command
 from penstock.gateway import HOST, PORT
 
 if TYPE_CHECKING:
@@ -86,9 +87,10 @@ def _agents(
         small_context=choice.small_context, small_output=choice.small_output, key=key,
     )  # fmt: skip
     place = "" if base == f"http://{HOST}:{PORT}" else f" --url {base}"
+    setup = f"{find_command()} setup"
     for name, agent in AGENTS.items():
-        yield agent.title, agent.hint(at) if agent.hint else f"penstock setup {name} --model {model}{place}"
-    yield "permanently", f"penstock setup claude --model {model}{place}   (any agent: shows a diff, asks, can --undo)"
+        yield agent.title, agent.hint(at) if agent.hint else f"{setup} {name} --model {model}{place}"
+    yield "permanently", f"{setup} claude --model {model}{place}   (any agent: shows a diff, asks, can --undo)"
 
 
 def _warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
@@ -96,7 +98,8 @@ def _warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
 
     if keyed or loopback(config.serve.host):
         return
+    add = f"`{find_command()} keys add NAME`"
     if config.access.anonymous:
-        yield "Warning: whoever reaches this address can use it: `penstock keys add NAME` makes a key."
+        yield f"Warning: whoever reaches this address can use it: {add} makes a key."
     elif not config.forward:
-        yield "Other machines are refused as long as there is no key: `penstock keys add NAME` makes one."
+        yield f"Other machines are refused as long as there is no key: {add} makes one."

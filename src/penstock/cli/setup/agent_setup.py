@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.ink import ink, wanted
+from penstock.cli.program import find_command
 from penstock.cli.setup.agent_plan import ANY, KEY_VARIABLE, Gateway, Plan
 from penstock.cli.setup.agents import AGENTS
 from penstock.cli.setup.backups import Backup
@@ -34,7 +35,7 @@ def set_up(options: Namespace, config: GatewayConfig) -> int:
     if options.undo:
         return _undo(options.agent, backup)
     if options.agent == GATEWAY:
-        return _write(options, config, backup, Plan("penstock serve"), _own_file(options, config))
+        return _write(options, config, backup, Plan(f"{find_command()} serve"), _own_file(options, config))
     at = gateway_of(options, config)
     plan = AGENTS[options.agent].plan(at)
     if options.print:
@@ -73,8 +74,8 @@ def _gateway_key(options: Namespace, config: GatewayConfig) -> str:
         )
     if not options.url and KeyRing(config, os.environ).required:
         raise InputError(
-            f"this gateway asks for a key: `penstock keys add {options.agent}` makes one; then run "
-            f"`{KEY_VARIABLE}=pk-penstock-… penstock setup {options.agent}`"
+            f"this gateway asks for a key: `{find_command()} keys add {options.agent}` makes one; then run "
+            f"`{KEY_VARIABLE}=pk-penstock-… {find_command()} setup {options.agent}`"
         )
     return ANY
 
@@ -95,7 +96,9 @@ def _own_file(
     """The settings of `penstock.toml` that an agent profits from."""
     path = config.path
     if path is None and only_existing:
-        print_line("`penstock setup gateway` writes a penstock.toml with prompt caching and context management on")
+        print_line(
+            f"`{find_command()} setup gateway` writes a penstock.toml with prompt caching and context management on"
+        )
         return []
     try:
         found = propose(path or Path(FILE), options.budget or 0.0)
@@ -136,7 +139,7 @@ def _write(
             if trusted:
                 _trust_again(one.path, config)
             print_line(f"{one.path} is written")
-        print_line(f"`penstock setup {options.agent} --undo` takes it back")
+        print_line(f"`{find_command()} setup {options.agent} --undo` takes it back")
     elif edits:
         print_line("everything is set up already; nothing was changed")
     _print_next_steps(plan)
@@ -203,7 +206,7 @@ def _print(plan: Plan) -> None:
 def _undo(agent: str, backup: Backup) -> int:
     done = backup.restore()
     if not done:
-        raise InputError(f"`penstock setup {agent}` has changed nothing, or it was taken back already")
+        raise InputError(f"`{find_command()} setup {agent}` has changed nothing, or it was taken back already")
     for line in done:
         print_line(line)
     return 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.cli.program import find_command
 from penstock.engines.naming import REPLAY, known, targets
 from penstock.errors import InputError
 from penstock.providers.models import model as facts_of
@@ -57,7 +58,7 @@ def _default(config: Config, env: Mapping[str, str]) -> str:
         return f"{REPLAY}/agent"
     names = [f"{row.name}/{one}" for row in rows for one in _offered(row.name, config)][:6]
     some = f", such as {', '.join(names)}" if names else ""
-    raise InputError(f"which model? Give it with --model{some}; `penstock models` lists them")
+    raise InputError(f"which model? Give it with --model{some}; `{find_command()} models` lists them")
 
 
 def _offered(provider: str, config: Config) -> list[str]:
