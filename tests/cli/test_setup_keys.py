@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.engines.config import Account
+from penstock.engines.stored_key import find_stored_key, origin_of
+from penstock.providers import registry
 from tests.cli.running import PROJECT, environment, inside, penstock
 
 if TYPE_CHECKING:
@@ -173,6 +176,58 @@ def test_configuration_goes_before_variables_before_stored_keys(
     )
     assert asked.stdout.strip() == b"hello", asked.stderr
     assert upstream.keys == [used]
+
+
+@pytest.mark.parametrize("more", ["", 'like = "openai"\n'], ids=["other-address", "provider-of-ones-own"])
+def test_a_stored_key_is_not_sent_to_another_host(tmp_path: Path, config: Path, upstream: Upstream, more: str) -> None:
+    """A provider of the same name, in a configuration that is trusted."""
+    assert store(tmp_path, config, GOOD, "--no-check").returncode == 0
+    other = tmp_path / "other.toml"
+    address = upstream.url.replace("127.0.0.1", "localhost")  # the same server, by another name
+    credentials = 'fields = { credentials = [{ scheme = "bearer" }] }\n' if more else ""
+    other.write_text(f'[providers.openai]\nbase_url = "{address}"\n{more}{credentials}')
+    asked = inside("chat", "openai/gpt-5", "hi", "--config", str(other), **variables(tmp_path))
+    assert asked.returncode != 0
+    assert b"is for http://127.0.0.1" in asked.stderr
+    assert b"penstock setup --provider openai" in asked.stderr
+    assert upstream.keys == []
+    checked = inside("serve", "--check", "--config", str(other), **variables(tmp_path))
+    assert checked.returncode == 1
+    assert b"is for http://127.0.0.1" in checked.stdout + checked.stderr
+    listed = inside("setup", "--list", **variables(tmp_path))
+    assert upstream.url.removesuffix("/v1").encode() in listed.stdout
+
+
+def test_a_server_that_needs_no_key_gets_none_of_another_host(tmp_path: Path, config: Path, upstream: Upstream) -> None:
+    assert store(tmp_path, config, GOOD, "--no-check").returncode == 0
+    other = tmp_path / "other.toml"
+    address = upstream.url.replace("127.0.0.1", "localhost")
+    other.write_text(f'[providers.openai]\nbase_url = "{address}"\nlike = "openai-compatible"\n')
+    inside("chat", "openai/gpt-5", "hi", "--config", str(other), **variables(tmp_path))
+    assert upstream.keys == [""]
+
+
+def test_a_key_of_an_older_index_goes_to_the_address_of_the_table_only() -> None:
+    """It does not say which host it is for."""
+    stored, row = {f"{registry.STORED}openai": GOOD}, registry.provider("openai")
+    assert find_stored_key(row, Account(), stored).key == GOOD
+    found = find_stored_key(row, Account(base_url="http://other.test/v1"), stored)
+    assert (found.key, "http://other.test" in found.refusal) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "env", "origin"),
+    [
+        ("openai", {}, {}, "https://api.openai.com"),
+        ("bedrock", {"region": "eu-west-1"}, {}, "https://bedrock-runtime.{region}.amazonaws.com"),
+        ("azure", {"resource": "ours"}, {}, "https://{resource}.openai.azure.com"),
+        ("azure", {}, {"AZURE_OPENAI_ENDPOINT": "https://Ours.test:443/x"}, "https://ours.test"),
+        ("openai-compatible", {}, {}, ""),
+    ],
+)
+def test_the_host_that_a_key_is_bound_to(name: str, settings: Any, env: Any, origin: str) -> None:
+    account = Account(settings=settings)
+    assert origin_of(registry.provider(name), account, env) == origin
 
 
 def test_a_removed_key_is_not_used(tmp_path: Path, config: Path, upstream: Upstream) -> None:

@@ -75,6 +75,9 @@ def test_packaged_streams_answer_their_own_names_and_no_name(body: dict[str, str
         ({"providers": {"mine": {**MINE, "env": "MINE_KEY"}}}, {}, 503),
         ({"providers": {"mine": {**MINE, "env": "MINE_KEY"}}}, {"MINE_KEY": "k"}, 200),
         ({"providers": {"openai": {"models": ["gpt-5"]}}}, {}, 503),
+        ({"providers": {"openai": {"models": {"gpt-5": {"context": 9000}}}}}, {}, 200),  # facts ask for no key
+        ({"providers": {"openai": {"models": {"gpt-5": {}}, "options": {"verify_ssl": False}}}}, {}, 503),
+        ({"providers": {"openai": {"models": {"gpt-5": {}}}}, "aliases": {"fast": "openai/gpt-5"}}, {}, 503),
         ({"aliases": {"fast": "openai/gpt-5"}}, {}, 503),
         ({"aliases": {"fast": "openai/gpt-5"}}, {"OPENAI_API_KEY": "k"}, 200),
     ],

@@ -43,7 +43,7 @@ def test_a_keyring_that_was_locked_is_asked_again(tmp_path: Path, monkeypatch: p
     env = {"PENSTOCK_DATA": str(tmp_path)}
     keyring.set_keyring(ring)
     try:
-        assert ProviderKeys.of(env).add("openai", "sk-stored-in-the-ring")[1] == ""
+        assert ProviderKeys.of(env).add("openai", "sk-stored-in-the-ring", origin="https://a.test")[1] == ""
         ring.locked, watch = True, KeyWatch()
         watch.refresh(env)
         assert watch.keys == {}
@@ -52,5 +52,6 @@ def test_a_keyring_that_was_locked_is_asked_again(tmp_path: Path, monkeypatch: p
         for thread in [one for one in threading.enumerate() if one.name == "penstock-keys"]:
             thread.join()
         assert watch.keys == {"openai": "sk-stored-in-the-ring"}
+        assert watch.origins == {"openai": "https://a.test"}
     finally:
         keyring.set_keyring(before)

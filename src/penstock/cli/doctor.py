@@ -117,10 +117,11 @@ def _proxy(router: Router) -> str:
 
 async def _provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
     from penstock.engines.flags import wished
+    from penstock.engines.stored_key import find_stored_key
 
     account = router.config.account(row.name)
     keys = [name for name in (account.env, *row.env) if name and router.env.get(name)]
-    if not keys and router.env.get(row.stored_name):
+    if not keys and find_stored_key(row, account, router.env).key:
         keys = ["stored by penstock setup"]
     engine, who = wished(row.name, router.config, router.env)
     told: dict[str, Any] = {

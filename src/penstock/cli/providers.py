@@ -68,6 +68,8 @@ def ready(row: Provider, env: Mapping[str, str], config: Config) -> bool:
 
 def key_of(row: Provider, env: Mapping[str, str], config: Config) -> str:
     """Where its key is, or which variable is missing; never the key."""
+    from penstock.engines.stored_key import find_stored_key
+
     account = config.account(row.name)
     if account.key:
         return "in the configuration"
@@ -76,8 +78,9 @@ def key_of(row: Provider, env: Mapping[str, str], config: Config) -> str:
     there = next((name for name in row.env if env.get(name)), "")
     if there:
         return f"{there} is set"
-    if env.get(row.stored_name):
-        return "stored by penstock setup"
+    stored = find_stored_key(row, account, env)
+    if stored.key or stored.refusal:
+        return "stored by penstock setup" if stored.key else "stored for another address"
     if row.credentials[0].optional:
         return "none needed"
     return f"needs {row.env[0]}" if row.env else "needs a key"

@@ -52,6 +52,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     options: dict[str, Any] = {}
     fields: dict[str, Any] = {}  # of the provider's row, for one of one's own
 
+    @property
+    def only_facts(self) -> bool:
+        """Whether it gives facts about models and nothing else: no terms with the provider."""
+        return isinstance(self.models, dict) and replace(self, models=()) == Account()
+
     def __repr__(self) -> str:
         return f"Account(base_url={self.base_url!r}, key={MARK if self.key else ''!r}, engine={self.engine!r})"
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from penstock.engines.alias_patterns import STAR, best_pattern, find_alias, is_pattern
 from penstock.engines.flags import ENGINES, FLAG, valid, variable
 from penstock.engines.naming import REPLAY, known, model_names, targets
+from penstock.engines.stored_key import find_stored_key
 from penstock.errors import InputError
 from penstock.providers.address import filled
 from penstock.providers.registry import providers
@@ -44,9 +45,13 @@ def find_problems(config: Config, env: Mapping[str, str], *, forward: bool = Fal
 
 
 def find_missing_keys(config: Config, env: Mapping[str, str]) -> list[Problem]:
-    """Providers that are configured, and aliases of which no target can be asked, because a key is not there."""
+    """Providers that are configured, and aliases of which no target can be asked, because a key is not there.
+
+    A provider of which only facts about models are given is not configured by them.
+    """
     made: list[Problem] = []
-    for name in config.providers:
+    configured = [name for name, account in config.providers.items() if not account.only_facts]
+    for name in configured:
         said = missing_key(config.provider(name), config, env)
         if said:
             made.append(Problem(("providers", name, *(["env"] if config.account(name).env else [])), said))
@@ -56,7 +61,7 @@ def find_missing_keys(config: Config, env: Mapping[str, str]) -> list[Problem]:
         except InputError:
             continue  # told as a name that means nobody
         lacking = [missing_key(one.provider, config, env) for one in meant]
-        if all(lacking) and not any(one.provider.name in config.providers for one in meant):
+        if all(lacking) and not any(one.provider.name in configured for one in meant):
             made.append(Problem(("aliases", name), "; ".join(dict.fromkeys(lacking))))
     return made
 
@@ -64,15 +69,18 @@ def find_missing_keys(config: Config, env: Mapping[str, str]) -> list[Problem]:
 def missing_key(row: Provider, config: Config, env: Mapping[str, str]) -> str:
     """What is missing to ask a provider; nothing if it has its key, or needs none that is found in a variable."""
     account = config.account(row.name)
-    if account.key or (account.env and (env.get(account.env) or env.get(row.stored_name))):
+    if account.key or (account.env and env.get(account.env)):
         return ""
+    stored = find_stored_key(row, account, env)
     if account.env:
-        return f"{account.env} is not set: {row.name} needs it as its key"
-    if row.engine != "native" or row.key(env) or any(one.optional or one.ambient for one in row.credentials):
+        return "" if stored.key else stored.refusal or f"{account.env} is not set: {row.name} needs it as its key"
+    if row.engine != "native" or stored.key or any(env.get(name) for name in row.env):
+        return ""
+    if any(one.optional or one.ambient for one in row.credentials):
         return ""
     if all(one.scheme == "none" for one in row.credentials):
         return ""
-    return f"{' or '.join(row.env)} is not set: {row.name} needs it as its key"
+    return stored.refusal or f"{' or '.join(row.env)} is not set: {row.name} needs it as its key"
 
 
 def _flags(config: Config, env: Mapping[str, str]) -> Iterator[Problem]:

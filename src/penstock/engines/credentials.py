@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engines.auth import auth_for
+from penstock.engines.stored_key import find_stored_key
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
 
@@ -27,11 +28,15 @@ class Credentials:
         """What signs a job; an `AuthError` where its key is missing."""
         row, account = job.provider, self._config.account(job.provider.name)
         key = job.options.key or account.key or (self._env.get(account.env, "") if account.env else "")
-        if account.env and not key:
-            key = self._env.get(row.stored_name, "")
+        refusal = ""
+        if not key and (account.env or not any(self._env.get(name) for name in row.env)):
+            stored = find_stored_key(row, account, self._env)
+            key, refusal = stored.key, stored.refusal
         if account.env and not key:
             said = f"{row.name} needs a key: {account.env}, which providers.{row.name}.env names, is not set"
-            raise provider_error(Fault("auth", said), provider=row.name, model=job.model)
+            raise provider_error(Fault("auth", refusal or said), provider=row.name, model=job.model)
+        if refusal and not any(one.optional or one.ambient or one.scheme == "none" for one in row.credentials):
+            raise provider_error(Fault("auth", refusal), provider=row.name, model=job.model)
         named = (row.name, row.base_url, key, *(self._env.get(name, "") for name in (*row.env, row.stored_name)))
         auth = self._known.get(named)
         if auth is None:

@@ -29,6 +29,11 @@ class Surroundings(Mapping[str, str]):
         self._watch.refresh(self)
         return self._watch.keys
 
+    def origin(self, provider: str) -> str:
+        """The origin that a stored key is for; empty where none is known."""
+        self._watch.refresh(self)
+        return self._watch.origins.get(provider, "")
+
     def look(self) -> None:
         """Notice stored keys that have changed, in the same data folder."""
         self._watch.look(self)
@@ -96,3 +101,8 @@ def live(env: Mapping[str, str] | None) -> Mapping[str, str]:
 def stored_keys(env: Mapping[str, str]) -> Mapping[str, str]:
     """The stored keys that an environment stands before, by provider: the process's own has them, others have none."""
     return env.stored if isinstance(env, Surroundings) else {}
+
+
+def stored_origin(env: Mapping[str, str], provider: str) -> str:
+    """The origin that a provider's stored key is for; empty where none is known."""
+    return env.origin(provider) if isinstance(env, Surroundings) else ""

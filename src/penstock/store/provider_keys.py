@@ -36,12 +36,16 @@ class KeyringError(Exception):
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the index. `key` is there only if `place` is the file. `id` changes with every change of the key."""
+    """A line of the index. `key` is there only if `place` is the file. `id` changes with every change of the key.
+
+    `origin`: scheme and host of the address that the key was stored for; empty where that was not known.
+    """
 
     place: Literal["keyring", "file"]
     id: str
     added: str = ""
     key: str = ""
+    origin: str = ""
 
     def __repr__(self) -> str:
         return f"StoredKey(place={self.place!r}, added={self.added!r})"
@@ -78,13 +82,14 @@ class ProviderKeys:
         """The key itself; empty if the keyring has it no more. Raises `KeyringError`."""
         return row.key if row.place == "file" else _call(lambda ring: ring.get_password(self._service, provider)) or ""
 
-    def add(self, provider: str, key: str, *, keyring: bool = True) -> tuple[StoredKey, str]:
+    def add(self, provider: str, key: str, *, origin: str, keyring: bool = True) -> tuple[StoredKey, str]:
         """Store a key in place of the one before. Gives its line, and why it is not in the keyring, if it is not."""
         why = self._into_keyring(provider, key) if keyring else "a file was asked for"
         place: Literal["keyring", "file"] = "file" if why else "keyring"
         row = StoredKey(
-            place=place, id=os.urandom(8).hex(), added=time.strftime("%Y-%m-%d", time.gmtime()), key=key if why else ""
-        )
+            place=place, id=os.urandom(8).hex(), added=time.strftime("%Y-%m-%d", time.gmtime()), origin=origin,
+            key=key if why else "",
+        )  # fmt: skip
         with private_file.locked(self.path):
             before = self.read()
             self._write({**before, provider: row})
@@ -165,6 +170,7 @@ class KeyWatch:
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}  # one object for good: others compare it with what it was
+        self.origins: dict[str, str] = {}  # of the addresses that the keys are for
         self._place: tuple[str | None, ...] = ()
         self._stamp: tuple[int, ...] | None = None
         self._look = 0.0
@@ -222,6 +228,7 @@ class KeyWatch:
                     log.warning("the stored key of %s is not used: %s", name, error)
                     self._stamp, self._look = None, time.monotonic() + AGAIN
             self._known = found
+            self.origins = {name: row.origin for name, row in rows.items()}
             fresh = {name: key for name, (_, key) in found.items() if key}
             for name in [*self.keys]:
                 if name not in fresh:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.cli.program import find_command
 from penstock.cli.setup.terminal import ask, print_line
+from penstock.engines.stored_key import origin_of
 from penstock.engines.surroundings import LIVE
 from penstock.errors import InputError, PenstockError, ProviderError
 from penstock.http.header_fields import check_key
@@ -34,11 +36,11 @@ def list_keys() -> int:
     store = ProviderKeys.of(LIVE)
     rows = store.read()
     if not rows:
-        print_line("no key is stored: `penstock setup` stores one")
+        print_line(f"no key is stored: `{find_command()} setup` stores one")
         return 0
     places = {"keyring": "keyring of the system", "file": str(store.path)}
-    shown = [(name, places[row.place], row.added, _overruled(name)) for name, row in sorted(rows.items())]
-    show(("provider", "kept in", "since", ""), shown, ("bold", "", "dim", "yellow"))
+    shown = [(name, places[row.place], row.origin, row.added, _overruled(name)) for name, row in sorted(rows.items())]
+    show(("provider", "kept in", "for", "since", ""), shown, ("bold", "", "", "dim", "yellow"))
     return 0
 
 
@@ -51,7 +53,7 @@ def _overruled(name: str) -> str:
 def remove_key(name: str) -> int:
     """Forget one."""
     if not ProviderKeys.of(LIVE).remove(name):
-        raise InputError(f"no key of {name!r} is stored; `penstock setup --list` shows what is")
+        raise InputError(f"no key of {name!r} is stored; `{find_command()} setup --list` shows what is")
     print_line(f"the key of {name} is removed; running gateways stop using it within a second")
     return 0
 
@@ -64,9 +66,11 @@ def add_key(options: Namespace, config: Config) -> int:
     if not options.no_check and not _checked(row, key, config):
         return 1
     store = ProviderKeys.of(LIVE)
-    _, why = store.add(row.name, key, keyring=not options.file)
+    origin = origin_of(row, config.account(row.name), LIVE)
+    _, why = store.add(row.name, key, origin=origin, keyring=not options.file)
     where = f"{store.path}, which only you can read ({why})" if why else "the keyring of the system"
-    print_line(f"the key of {row.name} is stored in {where}")
+    bound = f"; it is sent to {origin} only" if origin else ""
+    print_line(f"the key of {row.name} is stored in {where}{bound}")
     _remark(row)
     return 0
 
@@ -87,7 +91,8 @@ def _remark(row: Provider) -> None:
         ]
         print_line(f"its address needs more: set {', '.join(lacking)}, or settings under [providers.{row.name}]")
     else:
-        print_line(f"gateways, clients and commands use it from now on: `penstock models {row.name}`, `penstock serve`")
+        run = find_command()
+        print_line(f"gateways, clients and commands use it from now on: `{run} models {row.name}`, `{run} serve`")
 
 
 def _chosen(config: Config) -> Provider:
@@ -101,7 +106,7 @@ def _chosen(config: Config) -> Provider:
             [(str(place), row.name, row.title, row.keys_url) for place, row in enumerate(rows, 1)],
             ("dim", "bold", "", "dim"),
         )
-    said = ask("Number or name of the provider: ", "give --provider NAME (`penstock providers` lists them)")
+    said = ask("Number or name of the provider: ", f"give --provider NAME (`{find_command()} providers` lists them)")
     if said.isdigit() and 1 <= int(said) <= len(rows):
         return rows[int(said) - 1]
     if not said:

@@ -1,7 +1,4 @@
-"""Which of a provider's ways to sign is used: the one whose key was given, else whose variable is set, else ambient.
-
-A stored key counts as a given one, if no variable holds a key.
-"""
+"""Which of a provider's ways to sign is used: the one whose key was given, else whose variable is set, else ambient."""
 
 from __future__ import annotations
 
@@ -33,15 +30,9 @@ def auth_for(
 ) -> Auth:  # fmt: skip
     """How to sign for a provider. `key` in place of what the environment holds; `scheme`: which of its ways."""
     around = env or {}
-    key = key or stored_key(provider, around)
     row = chosen(provider, key=key, env=around, scheme=scheme)
     found = key or next((around[name] for name in row.env if around.get(name)), "")
     return _SCHEMES[row.scheme](provider, row, found, around, settings or {})
-
-
-def stored_key(provider: Provider, env: Mapping[str, str]) -> str:
-    """The key that `penstock setup` stored, unless a variable holds one."""
-    return "" if any(env.get(name) for name in provider.env) else env.get(provider.stored_name, "")
 
 
 def chosen(provider: Provider, *, key: str = "", env: Mapping[str, str] | None = None, scheme: str = "") -> Credential:
