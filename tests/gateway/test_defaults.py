@@ -166,6 +166,26 @@ def test_the_policy_and_the_assumption_can_be_set() -> None:
     assert "outputTokenLimit" not in shown
 
 
+@pytest.mark.row("M7:policy-extension")
+@pytest.mark.parametrize(
+    ("policy", "limit"),
+    [("context-window", 50_000), ("0.5", 25_000), ("1", 50_000), ("reserve-output", 42_000), ("", 42_000)],
+)
+def test_an_editor_can_have_a_policy_of_its_own(policy: str, limit: int) -> None:
+    config = gateway({"providers": {"mine": {**MINE, "models": {"tide": OWN}}}})
+    rows = {row["id"]: row for row in ask(config, f"/vscode/models?max_input={policy}").json()["models"]}
+    assert rows["mine/tide"]["maxInputTokens"] == limit
+
+
+@pytest.mark.parametrize("policy", ["all", "2", "nan", "-1", "1e-3"])
+def test_a_policy_that_is_none_is_refused(policy: str) -> None:
+    reply = ask(
+        gateway({"providers": {"mine": {**MINE, "models": {"tide": OWN}}}}), f"/vscode/models?max_input={policy}"
+    )
+    assert reply.status_code == 400
+    assert "max_input" in reply.text
+
+
 def test_prices_of_ones_own_are_in_the_journal() -> None:
     with scripted(Reply.of("openai-chat", play("text"), stream=False)) as up:
         config = gateway({"providers": {"mine": {"base_url": f"{up.url}/v1", "models": {"tide": OWN}}}})

@@ -59,7 +59,9 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
   copyEndpoint: async ({ keeper, provider }) => {
     const address = await keeper.address();
-    const models = provider.models.length ? provider.models : await new Client(address).models();
+    const models = provider.models.length
+      ? provider.models
+      : await new Client(address).models(undefined, settings().maxInput);
     await vscode.env.clipboard.writeText(endpointEntry(address, chosen(models, settings().models)));
     const copied = "Penstock: the entry is copied; paste it into chatLanguageModels.json.";
     const own = keeper.state.is === "ready" && keeper.state.own;

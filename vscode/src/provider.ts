@@ -87,7 +87,7 @@ export class Provider {
   async look(): Promise<void> {
     for (const [, { client, seen }] of this.#lists) {
       const models = await client()
-        .then((found) => found.models())
+        .then((found) => found.models(undefined, this.#settings().maxInput))
         .catch(() => undefined);
       if (models && JSON.stringify(models) !== seen) return this.refresh();
     }
@@ -119,11 +119,11 @@ export class Provider {
     this.#lists.set("", { client: () => this.#own(), seen: "" });
     const client = await this.#own();
     const models = await client
-      .models(signal)
+      .models(signal, this.#settings().maxInput)
       .catch(async (error: unknown) => {
         if (error instanceof Failure || signal.aborted) throw error;
         this.#gateways.lost();
-        return (await this.#own()).models(signal);
+        return (await this.#own()).models(signal, this.#settings().maxInput);
       })
       .catch((error: unknown) => {
         // The editor shows this only to those who look in the right place.
@@ -140,7 +140,7 @@ export class Provider {
     const client = new Client(address, this.#notices.log);
     const suffix = suffixOf(address.url);
     this.#lists.set(suffix, { client: async () => client, seen: "" });
-    const models = await client.models(signal).catch((error: unknown) => {
+    const models = await client.models(signal, this.#settings().maxInput).catch((error: unknown) => {
       if (error instanceof Failure) throw error;
       throw new Failure(
         `The gateway at ${address.url} does not answer (${said(error)}): start it or change its address.`,

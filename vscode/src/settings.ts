@@ -17,6 +17,8 @@ export interface Settings {
   readonly arguments: readonly string[];
   readonly reasoning: Reasoning;
   readonly models: Choice;
+  /** How long a prompt may be: a policy of the gateway; empty: the gateway's own. */
+  readonly maxInput: string;
   readonly completions: {
     readonly enabled: boolean;
     readonly model: string;
@@ -45,6 +47,7 @@ export function settings(): Settings {
       utility: of("models.utility", ""),
       named: [of("commitMessage.model", "")],
     },
+    maxInput: of("models.maxInput", "").trim(),
     completions: {
       enabled: of("completions.enabled", false),
       model: of("completions.model", ""),

@@ -49,6 +49,17 @@ test("a gateway behind a path is asked there", async () => {
   assert.equal(path, "/deep/er/vscode/models");
 });
 
+test("a policy for the length of prompts is asked for", async () => {
+  const asked: string[] = [];
+  const gateway = await client((seen, response) => {
+    asked.push(seen.path);
+    response.end('{"models":[]}');
+  });
+  await gateway.models(undefined, "context-window");
+  await gateway.models(undefined, "");
+  assert.deepEqual(asked, ["/vscode/models?max_input=context-window", "/vscode/models"]);
+});
+
 test("health is a yes or a no", async () => {
   assert.equal(await (await client((_, response) => void response.end('{"status":"ok"}'))).healthy(), true);
   assert.equal(await (await client((_, response) => void response.writeHead(503).end())).healthy(), false);

@@ -29,8 +29,10 @@ export class Client {
     this.#log = log;
   }
 
-  async models(signal?: AbortSignal): Promise<Model[]> {
-    const { status, value } = await json(this.address, "vscode/models", { patience: LIST, ...(signal && { signal }) });
+  /** What can be talked to. `maxInput`: how long a prompt may be, as the gateway's `features.max_input`; empty: as it says. */
+  async models(signal?: AbortSignal, maxInput = ""): Promise<Model[]> {
+    const path = maxInput ? `vscode/models?max_input=${encodeURIComponent(maxInput)}` : "vscode/models";
+    const { status, value } = await json(this.address, path, { patience: LIST, ...(signal && { signal }) });
     if (status !== 200) throw failureOf(refusal(status, value), GATEWAY);
     const models = (value as { models?: unknown } | undefined)?.models;
     if (!Array.isArray(models)) throw failureOf(refusal(502, "its list of models has no models in it"), GATEWAY);

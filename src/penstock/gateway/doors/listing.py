@@ -6,10 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.engines.naming import REPLAY, known
+from penstock.errors import InputError
+from penstock.gateway.access import refused
 from penstock.gateway.doors import ollama_models
-from penstock.providers.models import NAME, detail
+from penstock.providers.models import NAME, detail, max_input_tokens
 from penstock.tokens.pictures import USUAL, cost
 
 if TYPE_CHECKING:
@@ -19,11 +22,13 @@ if TYPE_CHECKING:
     from penstock.gateway.doors.door import Visit
     from penstock.gateway.services import Services
     from penstock.pick import Object
+    from penstock.providers.models import Model
     from penstock.providers.registry import Provider
 
 WHEN = "2026-01-01T00:00:00Z"
 _CREATED = 1_767_225_600
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
+_FRACTION = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
 _OUTPUT = 16_000  # of a model that nothing is known of: an editor wants a number
 
 
@@ -101,11 +106,26 @@ async def shown(services: Services, visit: Visit) -> bytes:
 
 
 async def editors(services: Services, visit: Visit) -> bytes:
-    """`/vscode/models`: what a host takes of a model that can be talked to."""
+    """`/vscode/models`: what a host takes of a model that can be talked to. `max_input`: a policy of the host's own."""
     entries = [entry for entry in await services.catalogue.entries(visit.caller) if entry.model.chat]
     rows = {row.name: row for row in known(services.router.config, services.env)}
+    if visit.query.get("max_input"):
+        entries = _limited(entries, rows, visit.query["max_input"])
     models = [_editor(services, entry, rows.get(entry.model.provider)) for entry in entries]
     return msgspec.json.encode({"version": 1, "models": models})
+
+
+def _limited(entries: list[Entry], rows: dict[str, Provider], said: str) -> list[Entry]:
+    """The entries with prompts as long as a policy lets them be."""
+    policy: Any = float(said) if _FRACTION.fullmatch(said) else said
+
+    def limit(model: Model) -> int:
+        return max_input_tokens(model, policy, rows.get(model.provider)) or model.max_input
+
+    try:
+        return [replace(entry, max_input=limit(entry.model)) for entry in entries]
+    except InputError as error:
+        raise refused(400, "invalid", f"max_input: {error}") from None
 
 
 def _editor(services: Services, entry: Entry, row: Provider | None) -> Object:
