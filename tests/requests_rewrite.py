@@ -6,11 +6,11 @@ so; with `--to gemini`, it adds what one more target is sent. Findings are shown
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 from tests import requesting
 from tests.request_cases import Case, cases, pretty
+from tests.rewriting import read_arguments, write_changed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,17 +26,11 @@ def rewrite(case: Case, more: list[str]) -> list[Path]:
         codes = sorted({finding.code for finding in draft.diagnostics})
         if codes != sorted(case.findings(target)):
             print(f"{case.id}: {target} = {codes}".replace("'", '"'))  # noqa: T201 — that is what it is for
-    changed = [path for path, data in wanted.items() if not path.exists() or path.read_bytes() != data]
-    for path in changed:
-        path.write_bytes(wanted[path])
-    return changed
+    return write_changed(wanted)
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("cases", nargs="*", default=[""], help="how their names begin")
-    ask.add_argument("--to", nargs="*", default=[], help="write what these targets are sent, too")
-    args = ask.parse_args()
+    args = read_arguments(__doc__)
     for case in cases():
         if case.id.startswith(tuple(args.cases)):
             for path in rewrite(case, args.to):

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 from penstock import codec
 from tests import running
 from tests.cases import Case, cases, lines
+from tests.rewriting import read_arguments, write_changed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,17 +23,11 @@ def rewrite(case: Case, more: list[str]) -> list[Path]:
     wanted = {case.book: lines(events)}
     targets = case.outputs() | {name: case.path / f"to-{name}.{running.row(name).writes}" for name in more}
     wanted |= {path: case.written(target, events) for target, path in targets.items()}
-    changed = [path for path, data in wanted.items() if not path.exists() or path.read_bytes() != data]
-    for path in changed:
-        path.write_bytes(wanted[path])
-    return changed
+    return write_changed(wanted)
 
 
 def main() -> None:
-    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("cases", nargs="*", default=[""], help="how their names begin")
-    ask.add_argument("--to", nargs="*", default=[], help="write what these targets are sent, too")
-    args = ask.parse_args()
+    args = read_arguments(__doc__)
     codec.STRICT = True
     for case in cases():
         if case.id.startswith(tuple(args.cases)):

@@ -68,6 +68,11 @@ ERRORS: ErrorTable = {
 }  # fmt: skip
 
 
+def errors_with_prompt(param: str, **fields: Any) -> ErrorTable:
+    """The table of a protocol whose prompt stands in this field: an overflow names it. `fields` are its other words."""
+    return {**ERRORS, "too-large": replace(ERRORS["too-large"], param=param, **fields)}
+
+
 def error_object(fault: Fault, protocol: str, errors: ErrorTable = ERRORS, *, event: bool = False) -> dict[str, Any]:
     """The error object. A provider of the same protocol is quoted, with all that it said."""
     quoted = provider_object(fault, protocol)

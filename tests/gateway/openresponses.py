@@ -147,6 +147,16 @@ def events(text: str) -> list[dict[str, Any]]:
     return made
 
 
+def check_life_of_call(stream: list[dict[str, Any]]) -> None:
+    """The first call of a stream is announced, told in pieces, and ended, in that order."""
+    added = next(event for event in stream if event.get("item", {}).get("type") == "function_call")
+    kinds = [event["type"] for event in stream if event.get("output_index") == added["output_index"]]
+    assert list(dict.fromkeys(kinds)) == [
+        "response.output_item.added", "response.function_call_arguments.delta",
+        "response.function_call_arguments.done", "response.output_item.done",
+    ]  # fmt: skip
+
+
 def lawful(stream: list[dict[str, Any]]) -> dict[str, Any]:
     """A stream in which all is as it should be; gives the response at its end."""
     for event in stream:

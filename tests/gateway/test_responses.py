@@ -11,7 +11,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
-from tests.gateway.openresponses import asking, events, fits, lawful, resource
+from tests.gateway.openresponses import asking, check_life_of_call, events, fits, lawful, resource
 from tests.gateway.running import answer, gateway
 
 if TYPE_CHECKING:
@@ -98,12 +98,7 @@ def test_tool_calling(http: httpx.Client, provider: str) -> None:
         assert (call["name"], call["status"]) == ("read_gauge", "completed")
         if provider != "responses":  # which here echoes nothing, and is handed on as it is
             assert response["tools"] == [{**TOOL, "strict": None}]
-    added = next(event for event in stream if event.get("item", {}).get("type") == "function_call")
-    kinds = [event["type"] for event in stream if event.get("output_index") == added["output_index"]]
-    assert list(dict.fromkeys(kinds)) == [
-        "response.output_item.added", "response.function_call_arguments.delta",
-        "response.function_call_arguments.done", "response.output_item.done",
-    ]  # fmt: skip
+    check_life_of_call(stream)
 
 
 @pytest.mark.row("G1")

@@ -13,7 +13,7 @@ import pytest
 from penstock.engines.config import Account, Config
 from penstock.gateway.app import App
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
-from tests.gateway.openresponses import asking, fits, lawful, socket
+from tests.gateway.openresponses import asking, check_life_of_call, fits, lawful, socket
 from tests.gateway.running import Running
 from tests.gateway.test_responses import ROWS, TOOL, streamed, whole
 
@@ -100,12 +100,7 @@ def test_tool_calling(client: httpx.Client, upstream: str) -> None:
         history = [{**USER, "content": body["input"]}, *response["output"], result]
         after = whole(client, model=f"{upstream}/agent", input=history, tools=[TOOL])
         assert after["output"][-1]["type"] == "message"
-    added = next(event for event in stream if event.get("item", {}).get("type") == "function_call")
-    kinds = [event["type"] for event in stream if event.get("output_index") == added["output_index"]]
-    assert list(dict.fromkeys(kinds)) == [
-        "response.output_item.added", "response.function_call_arguments.delta",
-        "response.function_call_arguments.done", "response.output_item.done",
-    ]  # fmt: skip
+    check_life_of_call(stream)
 
 
 @pytest.mark.row("G1")

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.oracles import wire
-from tests.oracles.outcome import Link, Outcome, sheltered
+from tests.oracles.outcome import Link, Outcome, outcome_of, sheltered
 from tests.oracles.replay import WHOLE, Replay, replay_for
 
 if TYPE_CHECKING:
@@ -34,10 +34,7 @@ def outcomes(body: bytes, *, beta: bool | None = None) -> list[Outcome]:
 
 def body_outcome(body: bytes) -> Outcome:
     """An answer that was not streamed."""
-    outcome = Outcome()
-    with sheltered(outcome):
-        _read_body(body, outcome)
-    return outcome
+    return outcome_of(_read_body, body)
 
 
 def _read_body(body: bytes, outcome: Outcome) -> None:

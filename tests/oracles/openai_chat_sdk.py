@@ -8,7 +8,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tests.oracles.outcome import Outcome, arguments, sheltered
+from tests.oracles.outcome import Outcome, arguments, outcome_of, sheltered
 from tests.oracles.replay import WHOLE, Replay, replay_for
 
 if TYPE_CHECKING:
@@ -55,10 +55,7 @@ def _read(body: bytes, outcome: Outcome) -> None:
 
 def body_outcome(body: bytes) -> Outcome:
     """An answer that was not streamed."""
-    outcome = Outcome()
-    with sheltered(outcome):
-        _read_body(body, outcome)
-    return outcome
+    return outcome_of(_read_body, body)
 
 
 def _read_body(body: bytes, outcome: Outcome) -> None:

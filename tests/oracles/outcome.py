@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Call = tuple[str | None, str, Any]
 """Id, name, and arguments: parsed where they are JSON, `{}` where there are none, the raw text where they are neither."""
@@ -58,6 +58,14 @@ def arguments(raw: str | None) -> Any:
         return json.loads(raw)
     except ValueError:
         return raw
+
+
+def outcome_of(read: Callable[[bytes, Outcome], None], body: bytes) -> Outcome:
+    """What a reader makes of a body, or that it failed."""
+    outcome = Outcome()
+    with sheltered(outcome):
+        read(body, outcome)
+    return outcome
 
 
 @contextmanager

@@ -146,33 +146,28 @@ def test_the_vendors_sdk_does_the_task(protocol: str, scenario: str) -> None:
     assert upstream.model.calls == (2 if scenario == "one-call" else 3)
 
 
-ERRORS: dict[tuple[str, str], type[Exception]] = {
-    ("chat", "rate-limit"): openai.RateLimitError,
-    ("chat", "overload"): openai.InternalServerError,
-    ("chat", "overflow"): openai.BadRequestError,
-    ("chat", "quota"): openai.RateLimitError,
-    ("chat", "auth"): openai.AuthenticationError,
-    ("responses", "rate-limit"): openai.RateLimitError,
-    ("responses", "quota"): openai.RateLimitError,
-    ("responses", "auth"): openai.AuthenticationError,
-    ("messages", "rate-limit"): anthropic.RateLimitError,
-    ("messages", "overload"): anthropic.OverloadedError
-    if hasattr(anthropic, "OverloadedError")
-    else anthropic.InternalServerError,
-    ("messages", "overflow"): anthropic.BadRequestError,
-    ("messages", "quota"): anthropic.BadRequestError,
-    ("messages", "auth"): anthropic.AuthenticationError,
-    ("gemini", "rate-limit"): genai_errors.ClientError,
-    ("gemini", "overload"): genai_errors.ServerError,
-    ("gemini", "overflow"): genai_errors.ClientError,
-    ("gemini", "quota"): genai_errors.ClientError,
-    ("gemini", "auth"): genai_errors.ClientError,
-}
+OPENAI: dict[str, type[Exception]] = {
+    "rate-limit": openai.RateLimitError, "quota": openai.RateLimitError, "auth": openai.AuthenticationError,
+}  # fmt: skip
+RAISED: dict[str, dict[str, type[Exception]]] = {
+    "chat": {**OPENAI, "overload": openai.InternalServerError, "overflow": openai.BadRequestError},
+    "responses": OPENAI,
+    "messages": {
+        "rate-limit": anthropic.RateLimitError, "quota": anthropic.BadRequestError,
+        "auth": anthropic.AuthenticationError, "overflow": anthropic.BadRequestError,
+        "overload": getattr(anthropic, "OverloadedError", anthropic.InternalServerError),
+    },
+    "gemini": {
+        **dict.fromkeys(("rate-limit", "quota", "auth", "overflow"), genai_errors.ClientError),
+        "overload": genai_errors.ServerError,
+    },
+}  # fmt: skip
+ERRORS = [(protocol, scenario) for protocol, rows in RAISED.items() for scenario in rows]
 
 
 @pytest.mark.parametrize(("protocol", "scenario"), ERRORS)
 def test_a_fault_is_an_error_of_the_vendors_sdk(protocol: str, scenario: str) -> None:
-    with serve(SCENARIOS[scenario]) as upstream, pytest.raises(ERRORS[protocol, scenario]):
+    with serve(SCENARIOS[scenario]) as upstream, pytest.raises(RAISED[protocol][scenario]):
         CLIENTS[protocol](upstream.url)
     assert upstream.log.exchanges[-1].outcome == "fault"
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from penstock import openai_errors
 
 if TYPE_CHECKING:
     from penstock.events import Fault
-    from penstock.vendor_errors import ErrorTable
 
 NAME = "completions"
-ERRORS: ErrorTable = {
-    **openai_errors.ERRORS,
-    "too-large": replace(openai_errors.ERRORS["too-large"], param="prompt"),
-}
+ERRORS = openai_errors.errors_with_prompt("prompt")
 
 
 def error_body(fault: Fault) -> dict[str, Any]:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from penstock import openai_errors
 from penstock.faults import classify
 
 if TYPE_CHECKING:
     from penstock.events import Fault
     from penstock.parts import Ledger
-    from penstock.vendor_errors import ErrorTable
 
 NAME = "openai-chat"
-ERRORS: ErrorTable = {
-    **openai_errors.ERRORS,
-    "too-large": replace(openai_errors.ERRORS["too-large"], param="messages"),
-}
+ERRORS = openai_errors.errors_with_prompt("messages")
 
 
 def error_body(fault: Fault) -> dict[str, Any]:

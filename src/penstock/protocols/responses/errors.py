@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from penstock import openai_errors
 from penstock.protocols.responses.speech import NAME
 from penstock.vendor_errors import vendor_error
 
 if TYPE_CHECKING:
     from penstock.events import Fault
-    from penstock.vendor_errors import ErrorTable
 
 # Its first two sentences are OpenAI's whole message: https://github.com/dyad-sh/dyad/issues/1672. Copilot CLI compacts
 # a conversation after these words, and not after those of Chat.
@@ -20,12 +17,9 @@ _TOO_LONG = (
     "Your input exceeds the context window of this model. Please adjust your input and try again. Input tokens exceed "
     "the configured limit of {limit} tokens. Your messages resulted in {tokens} tokens."
 )
-ERRORS: ErrorTable = {
-    **openai_errors.ERRORS,
-    # Codex recovers from an overflow only if a response fails with it, not after a status 400:
-    # https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs
-    "too-large": replace(openai_errors.ERRORS["too-large"], param="input", overflow=_TOO_LONG, in_stream=True),
-}
+# Codex recovers from an overflow only if a response fails with it, not after a status 400:
+# https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs
+ERRORS = openai_errors.errors_with_prompt("input", overflow=_TOO_LONG, in_stream=True)
 
 
 def error_body(fault: Fault) -> dict[str, Any]:
