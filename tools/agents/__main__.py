@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.agents.cell import run_cell
@@ -37,6 +38,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--any-revision", action="store_true", help="accept cells of other revisions")
     parser.add_argument("--limit", type=float, default=150.0, help="seconds for one cell")
     parser.add_argument("--minutes", type=float, default=0.0, help="start no cell after so many minutes")
+    parser.add_argument("--jobs", type=int, default=1, help="cells at a time (default 1)")
     parser.add_argument("--keep", action="store_true", help=f"save outputs and logs of cells in {CELLS.name}/")
     parser.add_argument("--write", action="store_true", help="write the table into docs/agents.md")
     parser.add_argument("--list", action="store_true", help="print the cells and how they stand; run nothing")
@@ -45,7 +47,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 class MatrixRun:
-    """Runs cells one after the other: an agent takes a core by itself."""
+    """Runs cells, by default one after the other: an agent takes a core by itself."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -54,21 +56,28 @@ class MatrixRun:
         self._lacking: set[str] = set()
 
     def run(self, cells: list[Cell]) -> None:
-        """Run what is not on disk, each baseline before the first cell that needs it."""
-        for number, cell in enumerate(cells, 1):
-            if time.monotonic() > self._end:
-                print("the time is over; run the same command to continue", file=sys.stderr)
-                return
-            if not self._available(cell.agent):
-                continue
-            self._run_one(cell, None, again=False)
-            if self.args.baselines:
-                continue
+        """Run what is not on disk, all baselines first."""
+        available = [cell for cell in cells if self._available(cell.agent)]
+        baselines = {(cell.agent, cell.scenario): cell for cell in available}
+        with ThreadPoolExecutor(self.args.jobs) as pool:
+            list(pool.map(self._run_baseline, baselines.values()))
+            if not self.args.baselines:
+                list(pool.map(self._run_cell, available))
+        if time.monotonic() > self._end:
+            print("the time is over; run the same command to continue", file=sys.stderr)
+
+    def _run_baseline(self, cell: Cell) -> None:
+        if time.monotonic() < self._end:
+            self._run_one(cell, None, again=self.args.again and self.args.baselines)
+
+    def _run_cell(self, cell: Cell) -> None:
+        if time.monotonic() > self._end:
+            return
+        result = judge_cell(cell, self.cache)
+        again = self.args.again or (self.args.failed and result.state == "differs")
+        if self._run_one(cell, cell.upstream, again=again) or result.state == "differs":
             result = judge_cell(cell, self.cache)
-            again = self.args.again or (self.args.failed and result.state == "differs")
-            if self._run_one(cell, cell.upstream, again=again) or result.state == "differs":
-                result = judge_cell(cell, self.cache)
-                print(f"[{number}/{len(cells)}] {cell}: {'; '.join(result.differences) or 'ok'}", flush=True)
+            print(f"{cell}: {'; '.join(result.differences) or 'ok'}", flush=True)
 
     def _available(self, agent: str) -> bool:
         if find_program(AGENTS[agent].command[0]):

@@ -8,7 +8,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tools.agents.outcome import Outcome, classify_errors, count_reasoning, summarize_history
+from tools.agents.outcome import (
+    Outcome,
+    classify_errors,
+    count_answers,
+    count_prompt_words,
+    count_reasoning,
+    read_usage,
+    summarize_history,
+)
 from tools.agents.processes import run_agent, start_gateway
 from tools.agents.tap import tapped
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
@@ -76,13 +84,16 @@ def _run(agent: Agent, scenario: Scenario, url: str, folder: Path, node: Path, l
 def _judge(
     agent: Agent, scenario: Scenario, server: StrictUpstream, tap: Tap, words: list[str], printed: str
 ) -> Outcome:
-    wanted = " ".join(words[: 2 if scenario.parallel else 1])[::-1]
+    answers = count_answers(printed, words[: 2 if scenario.parallel else 1])
     main = server.log.main()
-    outcome = Outcome(said_word=wanted in printed, calls=server.model.calls, output=printed[-_TAIL:])
+    outcome = Outcome(said_word=answers > 0, answers=answers, calls=server.model.calls, output=printed[-_TAIL:])
     outcome.upstream_requests = len(server.log.exchanges)
     outcome.agent_requests = sum(head.startswith(agent.asks) for head in tap.asked)
+    outcome.usage = read_usage(printed)
     accepted = [one for one in main if one.outcome != "refused"]
     outcome.history = summarize_history(accepted[-1].items) if accepted else []
+    if accepted:
+        outcome.prompt_words, outcome.tools = count_prompt_words(accepted[0]), accepted[0].tools
     outcome.reasoning = count_reasoning(server.log)
     outcome.refusals = sorted({f"{one.status} {one.message}" for one in server.log.refusals()})
     outcome.shown = [] if outcome.said_word else classify_errors(printed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ class CellCache:
         self._folder = folder
         self._baselines = baselines
         self._any = any_revision
+        self._lock = threading.Lock()
 
     def load(self, agent: str, scenario: str, upstream: Protocol | None) -> Outcome | None:
         """A valid outcome, or None."""
@@ -74,9 +76,13 @@ class CellCache:
             self._place(agent, scenario, upstream).write_text(text)
             return
         outcome.output = ""  # it holds times and paths; --keep saves it
-        rows = self._read_baselines()
-        rows[f"{agent}: {scenario}"] = {**row, "outcome": outcome.to_json()}
-        self._baselines.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
+        with self._lock:
+            rows = self._read_baselines()
+            rows[f"{agent}: {scenario}"] = {**row, "outcome": outcome.to_json()}
+            text = json.dumps(dict(sorted(rows.items())), indent=1) + "\n"
+            draft = self._baselines.with_suffix(".part")
+            draft.write_text(text)
+            draft.replace(self._baselines)
 
     def _read(self, agent: str, scenario: str, upstream: Protocol | None) -> dict[str, Any] | None:
         if upstream is None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tools.strict_upstream.scenario import WORD
+from tools.strict_upstream.scenario import SENTENCE, WORD
 
 if TYPE_CHECKING:
     from tools.strict_upstream.conversation import Item
@@ -23,6 +23,7 @@ _CLASSES = {
     "broken": r"disconnect|connection|stream "
     "(error|closed|ended|terminated)|terminated|reset|premature|incomplete|network",
 }
+_USAGE = re.compile(r'"(input|output)(?:_tokens|Tokens)?": ?(\d+)')
 _ANSWER = re.compile(r"(?:toolu_01|call_)([0-9]{4})[0-9]{2}Zy")
 _TURNED = re.compile(r"[0-9a-f]{12}-(?:tsrif|dnoces)")
 
@@ -33,11 +34,15 @@ class Outcome:
 
     exit_code: int = 0
     said_word: bool = False
+    answers: int = 0  # how often the output holds the last sentence
     agent_requests: int = 0  # requests of the agent, as seen between it and its server
     upstream_requests: int = 0
     calls: int = 0  # calls that the model made
     history: list[list[str]] = field(default_factory=list)
     reasoning: list[int] = field(default_factory=list)  # sealed reasoning returned, and steps that had any
+    prompt_words: int = 0  # words of the instructions and the task, in the first request
+    tools: list[str] = field(default_factory=list)  # on offer in the first request
+    usage: list[int] = field(default_factory=list)  # the last counts of input and output tokens that it printed
     refusals: list[str] = field(default_factory=list)  # rules that requests broke
     shown: list[str] = field(default_factory=list)  # classes of errors in the output, if the task failed
     transport: list[str] = field(default_factory=list)  # wrong ways of asking
@@ -52,6 +57,24 @@ class Outcome:
 def classify_errors(output: str) -> list[str]:
     """The classes of errors that the output speaks of."""
     return [name for name, pattern in _CLASSES.items() if re.search(pattern, output, re.IGNORECASE)]
+
+
+def count_answers(output: str, words: list[str]) -> int:
+    """How often the last sentence of the scripted model stands in the output. Results of tools hold the words, too."""
+    sentence = SENTENCE.format(turned=" ".join(words)[::-1])
+    return " ".join(output.split()).count(sentence)
+
+
+def read_usage(output: str) -> list[int]:
+    """The last counts of input and output tokens in an output of JSON lines; nothing if there are none."""
+    last = {kind: int(count) for kind, count in _USAGE.findall(output)}
+    return [last["input"], last["output"]] if len(last) > 1 else []
+
+
+def count_prompt_words(exchange: Exchange) -> int:
+    """Words of the instructions and of the user's messages."""
+    texts = [exchange.system, *(item.text for item in exchange.items if item.kind == "user")]
+    return sum(len(text.split()) for text in texts)
 
 
 def summarize_history(items: list[Item]) -> list[list[str]]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 PACKAGES = HERE / "node_modules"
 BIN = PACKAGES / ".bin"
+OWN_PROGRAMS = HERE.parents[1] / ".agents" / "bin"
 START = 60.0
 TIMED_OUT = -1000
 _PLAIN = """
@@ -67,7 +68,9 @@ def private_environment(home: Path, node: Path) -> dict[str, str]:
 
 
 def find_program(name: str) -> Path | None:
-    """The program of an npm package, if it is there for this system."""
+    """The program of an npm package, if it is there for this system. One in `.agents/bin` goes first."""
+    if (OWN_PROGRAMS / name).exists():
+        return OWN_PROGRAMS / name
     if name in _BINARIES:
         return next(iter(sorted(PACKAGES.glob(_BINARIES[name]))), None)
     place = BIN / name

@@ -47,8 +47,9 @@ def read_chat(body: dict[str, Any], headers: Mapping[str, str]) -> Conversation:
     check_choice(body)
     _check_order(body["messages"])
     items = [item for at, message in enumerate(body["messages"]) for item in _read_message(message, at)]
+    system = join_text([one.get("content") for one in body["messages"] if one["role"] in ("system", "developer")])
     usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    return Conversation(body["model"], bool(body.get("stream")), tools, items, wants_usage=usage)
+    return Conversation(body["model"], bool(body.get("stream")), tools, items, system, wants_usage=usage)
 
 
 def check_bearer(headers: Mapping[str, str]) -> None:

@@ -37,6 +37,7 @@ class Conversation:
     stream: bool
     tools: list[Tool] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
+    system: str = ""  # the instructions, wherever the protocol holds them
     wants_reasoning: bool = False  # the client asked for thinking, or for its summary
     wants_sealed_reasoning: bool = False  # the client asked for encrypted reasoning (Responses)
     wants_usage: bool = True

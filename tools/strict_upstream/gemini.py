@@ -69,7 +69,9 @@ def read_gemini(body: dict[str, Any], headers: Mapping[str, str], model: str, *,
     settings = read.get("generationConfig")
     thinking = settings.thinking_config if settings else None
     wants = bool(thinking and thinking.include_thoughts)
-    return Conversation(model, stream, tools, items, wants_reasoning=wants)
+    instruction: types.Content | None = read.get("systemInstruction")
+    system = "\n".join(part.text or "" for part in (instruction.parts if instruction else None) or [])
+    return Conversation(model, stream, tools, items, system, wants_reasoning=wants)
 
 
 def _camel(name: str) -> str:

@@ -52,7 +52,9 @@ def read_messages(body: dict[str, Any], headers: Mapping[str, str]) -> Conversat
     check_pairs(turns)
     items = [item for turn in turns for block in turn.blocks for item in _read_block(turn.role, block)]
     thinking = (body.get("thinking") or {}).get("type", "disabled") != "disabled"
-    return Conversation(body["model"], bool(body.get("stream")), tools, items, wants_reasoning=thinking)
+    instructions = [one["content"] for one in body["messages"] if one["role"] == "system"]
+    system = join_text([body.get("system"), *instructions])
+    return Conversation(body["model"], bool(body.get("stream")), tools, items, system, wants_reasoning=thinking)
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:

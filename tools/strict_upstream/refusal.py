@@ -10,13 +10,17 @@ if TYPE_CHECKING:
 
 
 class Refusal(Exception):  # noqa: N818 — an answer, not an error of this program
-    """A request that the vendor refuses: status, body and headers of the answer."""
+    """A request that the vendor refuses: status, body and headers of the answer.
+
+    `fault` is true where the scenario wants it and no rule was broken.
+    """
 
     def __init__(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         super().__init__(body.get("error", {}).get("message", ""))
         self.status = status
         self.body = body
         self.headers = headers or {}
+        self.fault = False
 
 
 def openai(

@@ -29,6 +29,8 @@ class Exchange:
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
+    system: str = ""
+    tools: list[str] = field(default_factory=list)  # names of the tools on offer
 
     def history(self) -> list[tuple[str, str, str]]:
         """What the model said and what the tools answered, as the client sent it back."""

@@ -69,8 +69,10 @@ def read_responses(
     _check_order(items, stored=body.get("store") is not False)
     read = [item for at, one in enumerate(items) for item in _read_item(one, at)]
     reasoning = body.get("reasoning") or {}
+    instructions = [one.get("content") for one in items if one.get("role") in ("system", "developer")]
     conversation = Conversation(
         body["model"], bool(body.get("stream")), tools, read,
+        system=join_text([body.get("instructions"), *instructions]),
         wants_reasoning=bool(reasoning.get("summary")),
         wants_sealed_reasoning="reasoning.encrypted_content" in (body.get("include") or ()),
         options=body,

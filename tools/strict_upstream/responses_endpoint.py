@@ -47,7 +47,7 @@ class ResponsesEndpoint:
             transport.record_exchange(exchange, conversation)
             reply = self._model.reply(conversation, "responses")
         except Refusal as error:
-            transport.refuse(self._log, exchange, error, self._model)
+            transport.refuse(self._log, exchange, error)
             failed = _failed_frames(error) if exchange.stream else []
             if failed:
                 return await transport.stream_frames(request, failed, Reply(Answer("", "")), b"")
@@ -69,7 +69,7 @@ class ResponsesEndpoint:
                 self._model.check_fault("responses")
         except Refusal as error:
             exchange = Exchange(request.path, "websocket", "responses", headers=dict(request.headers))
-            return transport.write_refusal(transport.refuse(self._log, exchange, error, self._model))
+            return transport.write_refusal(transport.refuse(self._log, exchange, error))
         if request.headers.get("upgrade", "").lower() != "websocket":
             return transport.write_refusal(refusal.openai(f"Invalid URL (GET {request.path})", status=404))
         channel = web.WebSocketResponse(max_msg_size=64 * 2**20)
@@ -99,7 +99,7 @@ class ResponsesEndpoint:
             reply = self._model.reply(conversation, "responses")
         except Refusal as error:
             stored.pop(previous, None)  # a failed continuation leaves the cache of the connection
-            transport.refuse(self._log, exchange, error, self._model)
+            transport.refuse(self._log, exchange, error)
             frame = {"type": "error", "status": error.status, **error.body, "headers": error.headers}
             frames = (_failed_frames(error) if exchange.stream else []) or [Frame(frame)]
             for one in frames:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"(?:first|second)-[0-9a-f]{12}")
 FILES = ("first.txt", "second.txt")
+SENTENCE = "The shell printed: {turned}"  # the last answer
 _SHELLS = ("bash", "exec_command", "run_shell_command", "shell", "execute_command", "run_commands", "developer__shell")
 _COMMANDS = ("command", "cmd", "commands", "script")
 _LIMIT = 6  # results without the word before the model gives up
@@ -116,7 +117,7 @@ class ScriptedModel:
         words = sorted(set(WORD.findall("\n".join(results))))[:wanted]
         turned = " ".join(words)[::-1]
         if len(words) == wanted and any(turned in text for text in results):
-            return self._make(conversation, number, text=f"The shell printed: {turned}")
+            return self._make(conversation, number, text=SENTENCE.format(turned=turned))
         if len(results) >= _LIMIT and len(words) < wanted:
             return self._make(conversation, number, text="I give up.")
         if len(words) == wanted:

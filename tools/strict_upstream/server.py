@@ -93,7 +93,7 @@ class StrictUpstream:
             record_exchange(exchange, conversation)
             reply = self.model.reply(conversation, protocol)
         except Refusal as error:
-            return write_refusal(refuse(self.log, exchange, error, self.model))
+            return write_refusal(refuse(self.log, exchange, error))
         write_body, write_frames = _WRITERS[protocol]
         if not conversation.stream:
             self.log.add(exchange)

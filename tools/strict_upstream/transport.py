@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tools.strict_upstream import refusal
 from tools.strict_upstream.frames import Frame, find_cut
-from tools.strict_upstream.scenario import Reply, ScriptedModel, find_shell
+from tools.strict_upstream.scenario import Reply, find_shell
 
 if TYPE_CHECKING:
     from tools.strict_upstream.conversation import Conversation, Protocol
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 def record_exchange(exchange: Exchange, conversation: Conversation) -> None:
     """Put what was read into the log's entry."""
     exchange.items, exchange.stream = conversation.items, conversation.stream
+    exchange.system, exchange.tools = conversation.system, sorted(tool.name for tool in conversation.tools)
     exchange.main = find_shell(conversation.tools) is not None
 
 
-def refuse(log: RequestLog, exchange: Exchange, error: Refusal, model: ScriptedModel) -> Refusal:
-    """Log a refusal: a fault of the scenario if the request itself was in order."""
-    wanted = model.scenario.fault is not None and (bool(exchange.items) or model.scenario.always)
-    exchange.outcome = "fault" if wanted else "refused"
+def refuse(log: RequestLog, exchange: Exchange, error: Refusal) -> Refusal:
+    """Log a refusal: a fault of the scenario, or a rule that the request broke."""
+    exchange.outcome = "fault" if error.fault else "refused"
     exchange.status, exchange.message = error.status, str(error)
     log.add(exchange)
     return error

@@ -25,11 +25,13 @@ def make_refusal(protocol: Protocol, fault: FaultName) -> Refusal:
     """The refusal of this vendor."""
     match protocol:
         case "messages":
-            return _anthropic(fault)
+            refusal = _anthropic(fault)
         case "gemini":
-            return _gemini(fault)
+            refusal = _gemini(fault)
         case _:
-            return _openai(fault, protocol)
+            refusal = _openai(fault, protocol)
+    refusal.fault = True
+    return refusal
 
 
 def _openai(fault: FaultName, protocol: Protocol) -> Refusal:
