@@ -134,7 +134,7 @@ distclean: clean ## the same, and the environment and npm packages too
 	@touch $@
 
 # The agents of `make agents`, which are large.
-.venv/.stamp-agents: .venv/.stamp-dev tools/agents/setup.sh tools/agents/package-lock.json
+.venv/.stamp-agents: .venv/.stamp-dev tools/agents/setup.sh tools/agents/package-lock.json tools/agents/requirements.txt
 	@tools/agents/setup.sh
 	@touch $@
 

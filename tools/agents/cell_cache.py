@@ -1,5 +1,7 @@
 """Cells on disk. A cell is valid for one version of the agent, of its settings, of the upstream and of the gateway.
 
+Of the gateway counts what the cell can touch: a change in a protocol that stands on neither side leaves it valid.
+
 Direct runs are baselines: they do not depend on the gateway, and `baselines.json` is part of the repository.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import threading
 from functools import cache
 from pathlib import Path
@@ -24,11 +27,21 @@ CELLS = ROOT / ".agents"
 BASELINES = Path(__file__).resolve().parent / "baselines.json"
 
 
+# The folder of each protocol. No protocol imports another, which `lint-imports` checks.
+_FOLDERS = {"chat": "openai_chat", "responses": "responses", "messages": "anthropic", "gemini": "gemini"}
+_UNUSED = frozenset(
+    {"inspector", "aisdk", "testing", "cli/setup"}
+    | {f"protocols/{name}" for name in ("aisdk", "bedrock", "cohere", "completions", "ollama", "uistream", "vscode")}
+)
+
+
 @cache
-def hash_tree(path: Path) -> str:
-    """A hash of every source file below a folder."""
+def hash_tree(path: Path, unused: frozenset[str] = frozenset()) -> str:
+    """A hash of every source file below a folder, but for folders that are not used."""
     made = hashlib.sha256()
     for place in sorted(path.rglob("*")):
+        if any(str(one) in unused for one in place.relative_to(path).parents):
+            continue
         if place.suffix in (".py", ".toml", ".json") and "static" not in place.parts:
             made.update(str(place.relative_to(path)).encode() + b"\0" + place.read_bytes())
     return made.hexdigest()[:16]
@@ -47,8 +60,27 @@ def make_key(agent: str, upstream: Protocol | None) -> str:
     settings = json.dumps([row.command, row.env, row.setup, row.files("B", "M")])
     parts = [read_version(row.package), settings, hash_tree(ROOT / "tools" / "strict_upstream")]
     if upstream:
-        parts.append(hash_tree(ROOT / "src" / "penstock"))
+        others = {f"protocols/{name}" for kind, name in _FOLDERS.items() if kind not in (row.protocol, upstream)}
+        parts.append(hash_tree(ROOT / "src" / "penstock", _UNUSED | others))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def read_revision() -> str:
+    """The last commit that changed the gateway, with a `+` if there are changes since; nothing without git."""
+    source = str(ROOT / "src" / "penstock")
+    try:
+        commit = _run_git("log", "-1", "--format=%h", "--", source)
+        changed = _run_git("status", "--porcelain", "--", source)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f"{commit}+" if changed else commit
+
+
+def _run_git(*words: str) -> str:
+    command = ["git", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603 — fixed words
+    return done.stdout.strip()
 
 
 class CellCache:
@@ -67,12 +99,16 @@ class CellCache:
             return None
         return Outcome(**row["outcome"])
 
+    def load_revision(self, agent: str, scenario: str, upstream: Protocol) -> str:
+        """The revision of the gateway that a cell ran on."""
+        return str((self._read(agent, scenario, upstream) or {}).get("revision", ""))
+
     def save(self, agent: str, scenario: str, upstream: Protocol | None, outcome: Outcome) -> None:
         """Write an outcome at once: an interrupted run goes on from there."""
         row = {"key": make_key(agent, upstream), "version": read_version(AGENTS[agent].package)}
         if upstream:
             self._folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({**row, "outcome": outcome.to_json()}, indent=1)
+            text = json.dumps({**row, "revision": read_revision(), "outcome": outcome.to_json()}, indent=1)
             self._place(agent, scenario, upstream).write_text(text)
             return
         outcome.output = ""  # it holds times and paths; --keep saves it

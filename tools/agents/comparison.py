@@ -16,14 +16,14 @@ _PLAIN = ("one-call", "parallel-calls")
 _MORE_REQUESTS = 2  # a gateway may retry by itself, or spare the agent a retry
 _REPEATED = re.compile(r"\A(.+?)(?: \1)+\Z")
 _RETRIED = ("rate-limit", "overload")  # the gateway retries these itself, so that a task may do better than directly
-_FAULT_CLASS = {"cut-text": "broken", "cut-text-frame": "broken", "cut-call": "broken", "cut-call-frame": "broken"}
+_THINKING = ("messages", "responses")  # upstreams whose reasoning must be asked for
+_SLOWER = (3, 30)  # times the direct run, and so many seconds more
+_OTHER_WORDS = (40, 0.02)  # so many words, or this share of them: dates, paths and what a translation adds
 
 
 def find_differences(scenario: Scenario, baseline: Outcome, outcome: Outcome, agent: Agent, upstream: str) -> list[str]:
     """One line for each thing that is worse, or other, than in the direct run."""
     found: list[str] = []
-    if scenario.fault in _RETRIED and outcome.said_word and not baseline.said_word and not outcome.exit_code:
-        return [f"refused: {one}" for one in outcome.refusals]
     if outcome.exit_code == TIMED_OUT != baseline.exit_code:
         found.append("it did not end in time")
     elif bool(outcome.exit_code) != bool(baseline.exit_code):
@@ -32,17 +32,24 @@ def find_differences(scenario: Scenario, baseline: Outcome, outcome: Outcome, ag
         found.append("it says the word, directly not" if outcome.said_word else "it does not say the word")
     found += [f"refused: {one}" for one in outcome.refusals if one not in baseline.refusals]
     found += outcome.transport
-    found += _compare_history(baseline, outcome, loses_output=agent.loses_output)
-    found += _compare_errors(scenario, baseline, outcome)
-    if outcome.reasoning and upstream != agent.protocol and outcome.reasoning[0] < outcome.reasoning[1]:
-        found.append(f"reasoning came back {outcome.reasoning[0]} times for {outcome.reasoning[1]} steps")
+    found += _compare_history(scenario, baseline, outcome, loses_output=agent.loses_output)
+    found += _compare_errors(baseline, outcome)
+    found += _compare_reasoning(baseline, outcome, agent, upstream)
+    found += _compare_offer(baseline, outcome)
     if not agent.loses_output:
         found += _compare_requests(scenario, baseline, outcome)
+        found += _compare_answer(scenario, baseline, outcome)
     return found
 
 
-def _compare_history(baseline: Outcome, outcome: Outcome, *, loses_output: bool) -> list[str]:
-    own, mine = _normalize_texts(baseline.history), _normalize_texts(outcome.history)
+def does_better(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> bool:
+    """Whether the gateway's own retries spared the agent a failure. The run must then be as one without a fault."""
+    return scenario.fault in _RETRIED and outcome.said_word and not baseline.said_word and not outcome.exit_code
+
+
+def _compare_history(scenario: Scenario, baseline: Outcome, outcome: Outcome, *, loses_output: bool) -> list[str]:
+    once = bool(scenario.cut)
+    own, mine = _normalize_texts(baseline.history, once=once), _normalize_texts(outcome.history, once=once)
     if mine == own:
         return []
     if loses_output:
@@ -56,13 +63,14 @@ def _compare_history(baseline: Outcome, outcome: Outcome, *, loses_output: bool)
     return rows + [f"history: lacks {row[0]} {row[1][:80]!r}" for row in lacking]
 
 
-def _normalize_texts(history: list[list[str]]) -> list[list[str]]:
+def _normalize_texts(history: list[list[str]], *, once: bool) -> list[list[str]]:
     """Texts as far as they are comparable between protocols.
 
     Neighbours that a protocol joins have a line break or a space between them. After a cut, an agent keeps a text that
     was complete and gets it again; Gemini does not tell that a text is complete before the call comes.
     """
-    return [[kind, _REPEATED.sub(r"\1", " ".join(text.split()))] for kind, text in history]
+    rows = [[kind, " ".join(text.split())] for kind, text in history]
+    return [[kind, _REPEATED.sub(r"\1", text)] for kind, text in rows] if once else rows
 
 
 def _known_rows(history: list[list[str]]) -> list[list[str]]:
@@ -74,12 +82,46 @@ def _known_rows(history: list[list[str]]) -> list[list[str]]:
     return sorted(rows)
 
 
-def _compare_errors(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> list[str]:
-    """A task that fails in both runs must show the same class of error."""
-    kind = scenario.fault or _FAULT_CLASS.get(scenario.name, "")
-    if kind in baseline.shown and not outcome.said_word and kind not in outcome.shown:
-        return [f"shows {outcome.shown or 'no error'}, directly {baseline.shown}"]
-    return []
+def _compare_errors(baseline: Outcome, outcome: Outcome) -> list[str]:
+    """A task that fails in both runs must show the same classes of errors."""
+    if baseline.said_word or outcome.said_word or outcome.shown == baseline.shown:
+        return []
+    return [f"shows {outcome.shown or 'no error'}, directly {baseline.shown or 'none'}"]
+
+
+def _compare_reasoning(baseline: Outcome, outcome: Outcome, agent: Agent, upstream: str) -> list[str]:
+    """Reasoning is asked for if the agent asks for it, and comes back as often as the agent or the rules want it."""
+    if not outcome.reasoning:
+        return ["no reasoning was asked for"] if baseline.reasoning and upstream in _THINKING else []
+    returned, steps = outcome.reasoning
+    if upstream == agent.protocol and baseline.reasoning:
+        steps = min(steps, baseline.reasoning[0])
+    return [f"reasoning came back {returned} times for {steps} steps"] if returned < steps else []
+
+
+def _compare_offer(baseline: Outcome, outcome: Outcome) -> list[str]:
+    """The model gets the same tools, and the same instructions but for some words."""
+    if not baseline.prompt_words or not outcome.prompt_words:
+        return []
+    found = [f"tool {name} is not on offer" for name in baseline.tools if name not in outcome.tools]
+    found += [f"tool {name} is on offer, directly not" for name in outcome.tools if name not in baseline.tools]
+    least, share = _OTHER_WORDS
+    if abs(outcome.prompt_words - baseline.prompt_words) > max(least, share * baseline.prompt_words):
+        found.append(f"a prompt of {outcome.prompt_words} words, directly {baseline.prompt_words}")
+    return found
+
+
+def _compare_answer(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> list[str]:
+    """The last answer is printed as often, its tokens are counted, and it comes in time."""
+    found: list[str] = []
+    if baseline.said_word and outcome.said_word and baseline.answers != outcome.answers:
+        found.append(f"prints the answer {outcome.answers} times, directly {baseline.answers}")
+    if scenario.name in _PLAIN and baseline.usage != outcome.usage:
+        found.append(f"counts {outcome.usage} tokens, directly {baseline.usage}")
+    times, more = _SLOWER
+    if outcome.exit_code != TIMED_OUT and outcome.seconds > times * baseline.seconds + more:
+        found.append(f"takes {outcome.seconds:.0f} s, directly {baseline.seconds:.0f} s")
+    return found
 
 
 def _compare_requests(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> list[str]:

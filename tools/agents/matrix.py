@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tools.agents.cell_cache import read_version
-from tools.agents.comparison import find_differences
+from tools.agents.comparison import does_better, find_differences
 from tools.agents.programs import AGENTS
 from tools.strict_upstream.conversation import PROTOCOLS, Protocol
 from tools.strict_upstream.scenario import SCENARIOS
@@ -53,6 +54,7 @@ class Result:
     cell: Cell
     differences: list[str] = field(default_factory=list)
     state: str = "not run"
+    revision: str = ""  # of the gateway
 
 
 def judge_cell(cell: Cell, cache: CellCache) -> Result:
@@ -62,25 +64,34 @@ def judge_cell(cell: Cell, cache: CellCache) -> Result:
     if outcome is None or baseline is None:
         return Result(cell)
     scenario, agent = SCENARIOS[cell.scenario], AGENTS[cell.agent]
+    if does_better(scenario, baseline, outcome):
+        baseline = cache.load(cell.agent, "one-call", None) or baseline
     found = find_differences(scenario, baseline, outcome, agent, cell.upstream)
-    return Result(cell, found, "differs" if found else "ok")
+    revision = cache.load_revision(cell.agent, cell.scenario, cell.upstream)
+    return Result(cell, found, "differs" if found else "ok", revision)
 
 
 def write_table(results: Iterable[Result]) -> str:
     """A Markdown table: agents and scenarios, one column for each upstream."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
+    states: Counter[str] = Counter()
+    revisions: Counter[str] = Counter()
     for one in results:
+        states[one.state] += 1
+        revisions[one.revision] += one.state != "not run"
         rows.setdefault((one.cell.agent, one.cell.scenario), {})[one.cell.upstream] = one.state
     heads = " | ".join(_TITLES[name] for name in PROTOCOLS)
     lines = [f"| agent | scenario | {heads} |", f"|---|---|{'---|' * len(PROTOCOLS)}"]
     for agent in AGENTS:
         version = read_version(AGENTS[agent].package)
         for scenario in SCENARIOS:
-            states = rows.get((agent, scenario))
-            if states:
-                cells = " | ".join(states.get(name, "") for name in PROTOCOLS)
+            row = rows.get((agent, scenario))
+            if row:
+                cells = " | ".join(row.get(name, "") for name in PROTOCOLS)
                 lines.append(f"| {agent} {version} | {scenario} | {cells} |")
-    return "\n".join(lines)
+    counts = ", ".join(f"{states[name]} {name}" for name in ("ok", "differs", "not run"))
+    ran = ", ".join(f"{count} at {name or 'an unknown one'}" for name, count in revisions.most_common() if count)
+    return "\n".join([*lines, "", f"{counts}. Cells by the revision of penstock they ran at: {ran or 'none'}."])
 
 
 def update_page(page: Path, table: str) -> None:

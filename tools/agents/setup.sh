@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the agents that `make agents` tries, each at the version of package-lock.json. More than a gigabyte: most of them bring
-# a program for every system. What is in place is left alone.
+# a program for every system. Those written in Python are those of requirements.txt.
+# What is in place is left alone.
 set -eu
 cd "$(dirname "$0")"
 # The stamp is the lockfile that was installed, written last: half an installation has none.
@@ -17,3 +18,12 @@ else
   done
   cp package-lock.json "$stamp"
 fi
+# One environment for each: their requirements contradict each other.
+while read -r requirement; do
+  folder=.venv/${requirement%%=*}
+  if [ "$(cat "$folder/.installed" 2>/dev/null)" != "$requirement" ]; then
+    "${PYTHON:-python3}" -m venv "$folder"
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$requirement"
+    echo "$requirement" >"$folder/.installed"
+  fi
+done <requirements.txt
