@@ -177,8 +177,7 @@ def test_a_cell_depends_on_its_own_protocols_only(tmp_path: Path, monkeypatch: p
         (tmp_path / "src/penstock" / name).write_text("changed")
         cell_cache.hash_tree.cache_clear()
         return [
-            old != cell_cache.make_key("Claude Code", upstream)
-            for old, upstream in zip(before, upstreams, strict=True)
+            old != cell_cache.make_key("Claude Code", upstream) for old, upstream in zip(before, upstreams, strict=True)
         ]
 
     assert changes("protocols/gemini/a.py") == [False, True, False]
