@@ -98,6 +98,18 @@ def test_a_run_that_does_better_is_compared_with_one_without_a_fault(tmp_path: P
     assert judge_cell(cell, cache).differences == ["history: lacks text 'I will read.'"]
 
 
+def test_a_request_that_the_gateway_mends_does_not_differ(tmp_path: Path) -> None:
+    """An empty message after a cut, as opencode sends it, is refused by the vendor."""
+    cache = CellCache(tmp_path / "cells", tmp_path / "baselines.json")
+    cell = Cell("opencode, Chat", "cut-text", "messages")
+    cache.save(cell.agent, "one-call", None, copy.deepcopy(BASELINE))
+    cache.save(cell.agent, "cut-text", None, Outcome(exit_code=1, agent_requests=4, refusals=["400 empty"]))
+    cache.save(cell.agent, cell.scenario, cell.upstream, copy.deepcopy(BASELINE))
+    assert judge_cell(cell, cache).differences == []
+    cache.save(cell.agent, cell.scenario, cell.upstream, replace(BASELINE, refusals=["400 empty"]))
+    assert "it says the word, directly not" in judge_cell(cell, cache).differences
+
+
 def test_reasoning_is_asked_for_and_comes_back() -> None:
     baseline = replace(BASELINE, reasoning=[2, 2])
     for upstream, reasoning, wrong in (

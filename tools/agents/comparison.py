@@ -43,8 +43,13 @@ def find_differences(scenario: Scenario, baseline: Outcome, outcome: Outcome, ag
 
 
 def does_better(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> bool:
-    """Whether the gateway's own retries spared the agent a failure. The run must then be as one without a fault."""
-    return scenario.fault in _RETRIED and outcome.said_word and not baseline.said_word and not outcome.exit_code
+    """Whether the gateway spared the agent a failure: by a retry, or because it mended what the vendor refuses.
+
+    The run must then be as one without a fault.
+    """
+    mends = bool(baseline.refusals) and not outcome.refusals
+    better = outcome.said_word and not baseline.said_word and not outcome.exit_code
+    return better and (scenario.fault in _RETRIED or mends)
 
 
 def _compare_history(scenario: Scenario, baseline: Outcome, outcome: Outcome, *, loses_output: bool) -> list[str]:
