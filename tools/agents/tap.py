@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
+import struct
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 LIMIT = 30.0
+_READING = 0.4  # seconds in which an agent reads what came before a reset, which else is lost with it
 _HEAD = re.compile(rb"^([A-Z]+) (/\S*) HTTP/1\.[01]\r\n")
 _UPGRADE = re.compile(rb"\r\nupgrade: *websocket\r\n", re.IGNORECASE)
 
@@ -43,7 +46,8 @@ class Tap:
                 writer.write(chunk)
                 await writer.drain()
         except ConnectionError:
-            pass  # one side has gone; the other is told below
+            if not note:
+                await _reset(writer)  # an end in order is another thing: Bun then asks again and joins both answers
         finally:
             writer.close()
 
@@ -52,6 +56,14 @@ class Tap:
         if found:
             method = "WEBSOCKET" if _UPGRADE.search(chunk) else found[1].decode()
             self.asked.append(f"{method} {found[2].decode()}")
+
+
+async def _reset(writer: asyncio.StreamWriter) -> None:
+    """Reset the agent's connection, as the server reset its own."""
+    await asyncio.sleep(_READING)
+    raw: socket.socket = writer.get_extra_info("socket")
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 @contextmanager
