@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tools.agents.outcome import Outcome
 from tools.agents.processes import PACKAGES
 from tools.agents.programs import AGENTS
+from tools.strict_upstream.conversation import PROTOCOLS
 
 if TYPE_CHECKING:
     from tools.strict_upstream.conversation import Protocol
@@ -37,10 +38,11 @@ _UNUSED = frozenset(
 
 @cache
 def hash_tree(path: Path, unused: frozenset[str] = frozenset()) -> str:
-    """A hash of every source file below a folder, but for folders that are not used."""
+    """A hash of every source file below a folder, but for folders and files that are not used."""
     made = hashlib.sha256()
     for place in sorted(path.rglob("*")):
-        if any(str(one) in unused for one in place.relative_to(path).parents):
+        inside = place.relative_to(path)
+        if unused & {str(one) for one in (inside, *inside.parents)}:
             continue
         if place.suffix in (".py", ".toml", ".json") and "static" not in place.parts:
             made.update(str(place.relative_to(path)).encode() + b"\0" + place.read_bytes())
@@ -54,11 +56,19 @@ def read_version(package: str) -> str:
     return str(json.loads(place.read_text())["version"]) if place.exists() else ""
 
 
+def _other_protocols(strict: Path, protocol: Protocol) -> frozenset[str]:
+    """The files of the strict upstream for protocols that it does not speak in a cell."""
+    used = (protocol, "chat") if protocol == "responses" else (protocol,)  # they share a check
+    others = tuple(name for name in PROTOCOLS if name not in used)
+    return frozenset(place.name for place in strict.glob("*.py") if place.name.startswith(others))
+
+
 def make_key(agent: str, upstream: Protocol | None) -> str:
     """What a cell depends on besides its name."""
     row = AGENTS[agent]
     settings = json.dumps([row.command, row.env, row.setup, row.files("B", "M")])
-    parts = [read_version(row.package), settings, hash_tree(ROOT / "tools" / "strict_upstream")]
+    strict = ROOT / "tools" / "strict_upstream"
+    parts = [read_version(row.package), settings, hash_tree(strict, _other_protocols(strict, upstream or row.protocol))]
     if upstream:
         others = {f"protocols/{name}" for kind, name in _FOLDERS.items() if kind not in (row.protocol, upstream)}
         parts.append(hash_tree(ROOT / "src" / "penstock", _UNUSED | others))
