@@ -108,12 +108,18 @@ def _compare_offer(baseline: Outcome, outcome: Outcome) -> list[str]:
     """The model gets the same tools, and the same instructions but for some words."""
     if not baseline.prompt_words or not outcome.prompt_words:
         return []
-    found = [f"tool {name} is not on offer" for name in baseline.tools if name not in outcome.tools]
-    found += [f"tool {name} is on offer, directly not" for name in outcome.tools if name not in baseline.tools]
+    own, mine = _bare_names(baseline.tools), _bare_names(outcome.tools)
+    found = [f"tool {name} is not on offer" for name in own if name not in mine]
+    found += [f"tool {name} is on offer, directly not" for name in mine if name not in own]
     least, share = _OTHER_WORDS
     if abs(outcome.prompt_words - baseline.prompt_words) > max(least, share * baseline.prompt_words):
         found.append(f"a prompt of {outcome.prompt_words} words, directly {baseline.prompt_words}")
     return found
+
+
+def _bare_names(tools: list[str]) -> list[str]:
+    """Names without a namespace: only Responses has them, and elsewhere they stand before the name."""
+    return sorted(name.rpartition("__")[2] or name for name in tools)
 
 
 def _compare_answer(scenario: Scenario, baseline: Outcome, outcome: Outcome) -> list[str]:

@@ -21,7 +21,7 @@ _CLASSES = {
     "overflow": r"too long|context.?(window|length)|token count|maximum (context|number)|too large",
     "overload": r"overload|\b529\b|\b503\b|unavailable",
     "broken": r"disconnect|connection|stream "
-    "(error|closed|ended|terminated)|terminated|reset|premature|incomplete|network|decod(e error|ing response)"
+    "(error|closed|ended|terminated)|terminated|ECONNRESET|premature|incomplete|network|decod(e error|ing response)"
     "|JSON parsing failed",
 }
 _USAGE = re.compile(r'"(input|output)(?:_tokens|Tokens)?": ?(\d+)')
