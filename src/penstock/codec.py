@@ -8,27 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from weakref import ref
 
 import msgspec
 
+from penstock import text_runs
 from penstock.diagnostics import Diagnostics
-from penstock.events import Fault, TextDelta
+from penstock.events import CallDelta, Fault, TextDelta
 from penstock.framing import Frame
 from penstock.input_limits import MAX_JSON_DEPTH
 from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, too_deep
 from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
+from penstock.text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TemplateReader, TextRun
 from penstock.vendor_errors import ErrorTable
 
 if TYPE_CHECKING:
+    import re
+
     from penstock.events import AnyEvent, Unknown
 
-# A frame that only says more of one part: its name, what stands before the text and behind it, the part.
-Like: TypeAlias = tuple[bytes, bytes, bytes, Part]
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 ILL_SHAPED = (
     TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError, RuntimeError,
@@ -37,9 +38,6 @@ ILL_SHAPED = (
 UNFINISHED = "the end of the stream could not be read"
 TOO_DEEP = f"the provider sent JSON that nests deeper than {MAX_JSON_DEPTH} levels"
 DAMAGED = "the provider sent JSON that is not valid UTF-8, with a bad byte in the name or the type of a field"
-NO_MORE = (-1, b"", b"")  # of an open text: its part's number, its frames' name, its line with %b for the words
-LESSONS = 16  # frames that are learnt from in vain
-_encode = msgspec.json.Encoder().encode
 STRICT = False  # tests over well-formed streams switch this on: there an ill-shaped payload is a bug of ours
 
 
@@ -71,13 +69,14 @@ class Decoder:
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
     mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
+    ignored: ClassVar[re.Pattern[bytes] | None] = None  # fields that say nothing inside a turn: see `text_runs`
+    counted: ClassVar[re.Pattern[bytes] | None] = None  # values of which the last one stands
 
     def __init__(self) -> None:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")
         self.ledger = Ledger(self.diagnostics)
         self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
-        self.like: Like | None = None  # what the frame before this one was, if that only said more text
-        self._lessons = self._hits = 0
+        self.templates = TemplateReader(self.ledger, self.ignored, self.counted, weakly(self.keep_texts))
         self.irregular = 0  # frames that the strict reader refused; a passthrough looks at their bytes
         self.malformed = 0  # those of them that nobody can read: they are skipped
 
@@ -94,66 +93,55 @@ class Decoder:
             setattr(cls, "finish", _never_raising(cls.finish))  # noqa: B010 — an assignment would be a type error
 
     def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
-        table, mark = self.table, self.mark
-        like = self.like
-        alike = self._alike(frames, 0, like) if like is not None else 0
-        for number, frame in enumerate(frames):
-            if number < alike:
-                continue
-            if frame[1] == mark:
-                self._odd(*frame)
-                continue
-            data = frame[1]
-            try:
-                if len(data) > SHALLOW and too_deep(data):
-                    self._too_deep()
-                    continue
-                payload = self.read(data)  # looked up each time: a handler may know of a quicker one from here on
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self._odd(frame[0], data)
-                continue
-            self.frame, self.like = frame, None
-            try:
-                table[type(payload)](self, payload)
-            except ILL_SHAPED as error:
-                self._ill(error)
-            like = self.like
-            if like is not None:
-                alike = self._alike(frames, number + 1, like)
+        out, templates = self.ledger.out, self.templates
+        number, many = templates.read_frames(frames, 0) if templates.known is not None else 0, len(frames)
+        while number < many:
+            frame = frames[number]
+            number += 1
+            size = len(out)
+            self._read_frame(frame)
+            if len(out) == size + 1 and type(out[size]) in DELTAS and text_runs.enabled:
+                part = self._repeatable(out[size])
+                if part is not None:
+                    templates.learn(frame, out[size], part)
+                    if templates.known is not None and number < many:
+                        number = templates.read_frames(frames, number)
         return self.ledger.drain()
 
-    def learn(self, part: Part, text: str) -> None:
-        """The frame being read says `text` for `part` and nothing else: one that differs in its text alone is known.
-
-        Only a text that stands in the frame as it is, and once, shows its place. Where frames differ in more (some
-        carry a number, or padding) no place is ever found again, and the search is given up.
-        """
-        self._lessons += 1
-        if self._lessons > self._hits + LESSONS:
+    def _read_frame(self, frame: Frame) -> None:
+        data = frame[1]
+        if data == self.mark:
+            self._odd(*frame)
             return
-        name, data = self.frame
-        said = b'"%b"' % text.encode("utf-8", "replace")
-        at = data.find(said) + 1
-        if at and data.find(said, at) < 0 and b"\\" not in data:
-            self.like = (name, data[:at], data[at + len(said) - 2 :], part)
+        try:
+            if len(data) > SHALLOW and too_deep(data):
+                self._too_deep()
+                return
+            payload = self.read(data)  # looked up each time: a handler may know of a quicker one from here on
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._odd(frame[0], data)
+            return
+        self.frame = frame
+        try:
+            self.table[type(payload)](self, payload)
+        except ILL_SHAPED as error:
+            self._ill(error)
 
-    def _alike(self, frames: Sequence[Frame], number: int, like: Like) -> int:
-        """Tell the texts of the frames from that one on that are like the one learnt from; the number of the next."""
-        name, before, after, part = like
-        if not part.open or self.ledger.mending:
-            return number
-        start, behind = len(before), len(after)
-        said: list[bytes] = []
-        for label, data in frames[number:] if number else frames:
-            if label != name or not (data.startswith(before) and data.endswith(after)):
-                break
-            said.append(data[start : len(data) - behind])
-        texts = as_they_stand(said)
-        self.ledger.out.extend(map(part.delta, repeat(part.index), texts))
+    def _repeatable(self, event: Any) -> Part | None:
+        """The part that a delta belongs to, if more of its texts would be read in the same way."""
+        part = self.ledger.last
+        if part is None or part.index != event.index or not part.open or self.ledger.mending:
+            return None
+        return part if getattr(event, "logprobs", None) is None and self.is_steady(part) else None
+
+    def is_steady(self, part: Part) -> bool:
+        """Whether the texts of that part are delivered as they come, whatever they say."""
+        return True
+
+    def keep_texts(self, part: Part, texts: list[str]) -> None:
+        """Texts of a part that keeps them were read by a template."""
         if part.pieces is not None:
             part.pieces += texts
-        self._hits += len(texts)
-        return number + len(texts)
 
     def take(self, payload: Any) -> list[AnyEvent]:
         """Read one payload that is parsed already: the plain object its JSON would give."""
@@ -303,26 +291,9 @@ def weakly(method: Any) -> Any:
     return called
 
 
-def as_they_stand(said: list[bytes]) -> list[str]:
-    """What stands between the quotes of JSON strings, as text, up to the first that says something else there."""
-    try:
-        texts = [words.decode() for words in said]
-    except UnicodeDecodeError:
-        texts = []
-    if texts and all(texts) and plain("".join(texts)):
-        return texts  # mostly: one look at all of it is cheaper than one at each
-    made: list[str] = []
-    for words in said:
-        text = words.decode("utf-8", "replace")
-        if not text or "\ufffd" in text or not plain(text):
-            break
-        made.append(text)
-    return made
-
-
-def plain(text: str) -> bool:
-    """Whether a text stands in JSON as it is. Some that do are not told so, and read in the other way."""
-    return '"' not in text and "\\" not in text and text.isprintable()
+def _has_text_alone(event: Any) -> bool:
+    """Whether a delta has no log probabilities."""
+    return type(event) is not TextDelta or event.logprobs is None
 
 
 class Encoder:
@@ -334,29 +305,35 @@ class Encoder:
 
     def __init__(self) -> None:
         self.diagnostics = Diagnostics(f"{self.protocol} encoder")
-        self.out: list[Frame] = []
-        self.more = NO_MORE
+        self.out: list[Any] = []  # frames, and runs of frames
+        self.template: FrameTemplate = NO_TEMPLATE  # of the deltas of an open part
 
-    def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
-        """The table's work; more of the text that is open, as most events are, is written here without a call."""
-        out = self.out = []
-        table = self.table
-        part, name, line = self.more
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        """The frames of a batch. A run of deltas may give a `FrameRun`."""
+        self.out = []
         for event in events:
-            try:
-                if type(event) is TextDelta and event.index == part and event.logprobs is None:
-                    out.append((name, line % _encode(event.text)))
-                else:
-                    table[type(event)](self, event)
-                    part, name, line = self.more
-            except ILL_SHAPED as error:
-                self._ill(event, error)
-        return out
+            self.write(event)
+        return self.out
 
-    def word(self, event: TextDelta) -> Frame | None:
-        """The one frame of one more word of the text that is open; None where it takes more than that."""
-        part, name, line = self.more
-        return (name, line % _encode(event.text)) if event.index == part and event.logprobs is None else None
+    def write(self, event: Any) -> None:
+        """The table's work; more of the part that is open is written by its template."""
+        kind, template = type(event), self.template
+        try:
+            if kind is template.kind and event.index == template.index and _has_text_alone(event):
+                self.out.append(template.frame(event.json if kind is CallDelta else event.text))
+            elif kind is TextRun:
+                self._write_text_run(event, template)
+            else:
+                self.table[kind](self, event)
+        except ILL_SHAPED as error:
+            self._ill(event, error)
+
+    def _write_text_run(self, run: TextRun, template: FrameTemplate) -> None:
+        if run.kind is template.kind and run.index == template.index:
+            self.out += template.run(run)
+            return
+        for event in run.events():
+            self.write(event)
 
     def finish(self) -> list[Frame]:
         return []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock.errors import GrammarError
+from penstock.text_runs import TextRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ class Grammar:
 
     def judge(self, event: Any) -> str:
         """An empty string: the event is lawful here and now counted. Otherwise why not, and nothing changed."""
-        kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
+        kind: type[ev.Event] = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
         if kind is ev.Start:
             return self._start()
         if not self.inside:
@@ -126,15 +127,13 @@ class Guard:
         """How many turns have ended."""
         return self._grammar.turns + self._dead
 
-    def passing(self, delta: type[ev.Event], index: int) -> bool:
-        """Whether more of that part would pass without a second look."""
-        return delta is self._delta and index == self._index and not self._dead
-
     def _examine(self, events: Sequence[Any]) -> list[Any]:
         """Judge a batch that is not all more of the same."""
         delta, index = self._delta, self._index
         for place, event in enumerate(events):
             kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
+            if event.__class__ is TextRun:
+                kind = event.kind
             if kind is delta and event.index == index:
                 continue
             wrong = self._grammar.judge(event)

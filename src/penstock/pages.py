@@ -68,6 +68,7 @@ class Page:
         self.id = ""  # of the turn
         self.seed = ""  # set by whoever makes the request: tells its answer from others that have no id
         self.inside = False
+        self.last: Part | None = None  # the part that the last delta belongs to
         self._early: list[AnyEvent] = []
         self._reset()
 
@@ -227,6 +228,7 @@ class Page:
                 return
         if part.pieces is not None:
             part.pieces.append(text)
+        self.last = part
         delta = part.delta  # apart from its call, which CPython would take for that of a method
         self.out.append(delta(part.index, text) if logprobs is None else delta(part.index, text, logprobs))
 

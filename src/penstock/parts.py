@@ -201,6 +201,7 @@ class Ledger(Page):
         if part.pieces and json.lstrip().startswith("{") and self._again(part):
             return
         part.pieces.append(json)
+        self.last = part
         self.out.append(ev.CallDelta(part.index, json))
 
     def _again(self, part: Part) -> bool:

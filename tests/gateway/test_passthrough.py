@@ -11,11 +11,12 @@ from typing import Any, ClassVar, cast
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from penstock.engines.express import told
+from tests.gateway.test_gliding import client_gets
 
 from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import parser
-from penstock.engines.express import told
 from penstock.engines.job import Job
 from penstock.engines.reading import Reading
 from penstock.engines.record import Record
@@ -39,7 +40,6 @@ from tests.gateway.stream_frames import (
     streams,
     unended,
 )
-from tests.gateway.test_gliding import client_gets
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,9 @@ import msgspec
 
 from penstock import events as ev
 from penstock.aisdk.words import write_metadata
-from penstock.codec import NO_MORE, Encoder
+from penstock.codec import Encoder
 from penstock.jsontext import is_json
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ class PartEncoder(Encoder, ABC):
         self._open: dict[int, bytes] = {}
         self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
         self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}
-        self.more = NO_MORE
+        self.template = NO_TEMPLATE
 
     def _settle(self, call: str | None = None, *, ran: bool = False) -> None:
         """Write the call that waits, or all of them: `ran` if its result, or a question about it, comes next."""
@@ -71,18 +72,21 @@ class PartEncoder(Encoder, ABC):
             self.lose("logprobs")
         head = self._open.get(event.index)
         if head is not None:
-            self.more = (event.index, b"", head + b"%b}")  # the head of a text has no percent sign
-            self.out.append((b"", self.more[2] % encode_json(event.text)))
+            self._say(event, head, event.text)
 
     def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
         head = self._open.get(event.index)
         if head is not None:
-            self.out.append((b"", head + encode_json(event.text) + b"}"))
+            self._say(event, head, event.text)
 
     def _call_delta(self, event: ev.CallDelta) -> None:
         head = self._open.get(event.index)
         if head is not None:
-            self.out.append((b"", head + encode_json(event.json) + b"}"))
+            self._say(event, head, event.json)
+
+    def _say(self, event: Any, head: bytes, text: str) -> None:
+        self.template = FrameTemplate(type(event), event.index, b"", head, b"}")
+        self.out.append(self.template.frame(text))
 
     def _file_start(self, event: ev.FileStart) -> None:
         if self._first(event):

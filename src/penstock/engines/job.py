@@ -17,14 +17,10 @@ from penstock.providers.registry import Endpoint, Provider
 from penstock.request import Request
 
 if TYPE_CHECKING:
-    from penstock.engines.express import Lane
     from penstock.events import AnyEvent, Fault
 
 Pair: TypeAlias = "tuple[bytes, list[AnyEvent]]"
 Step: TypeAlias = "Callable[[bytes, list[AnyEvent]], bool]"  # takes a pair; False: enough for now
-
-# Frames in a row look like that: what takes their chunks, if there is a quick way; any other goes to the second.
-Glide: TypeAlias = "Callable[[Lane, Callable[[bytes], bool]], Callable[[bytes], bool] | None]"
 
 
 class Outgoing(msgspec.Struct, kw_only=True):

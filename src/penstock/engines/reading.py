@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock import pick, protocols
+from penstock import pick, protocols, text_runs
 from penstock.bridge import parser
-from penstock.engines.express import Express, express
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Start
 from penstock.grammar import Guard
 from penstock.jsontext import loose
 from penstock.rejection import rejection
 from penstock.stage import Pipe
+from penstock.text_runs import ExpandRuns, RunReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
     from penstock.engines.incoming import Incoming
-    from penstock.engines.job import Glide, Job, Pair, Step
+    from penstock.engines.job import Job, Pair, Step
     from penstock.errors import ProviderError
     from penstock.events import AnyEvent
     from penstock.stage import Stage
@@ -54,7 +54,7 @@ class Decoding:
         self.decoder = protocols.decoder(job.protocol)
         self.decoder.ledger.seed = f"{_PROCESS}{next(_answers):x}"
         guard = Guard()
-        self.after: Stage[Any, Any] = Pipe(guard, *job.shaping) if job.shaping else guard
+        self.after: Stage[Any, Any] = Pipe(guard, ExpandRuns(), *job.shaping) if job.shaping else guard
         self._shaping = job.shaping
         self._several = several_choices(job.body)
         self.pending = ""  # as `Decoder.pending` after the last read
@@ -111,7 +111,8 @@ class Reading:
         self._decoding = Decoding(job)
         self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing, content_type=kind)
-        self._short: Express | None = None
+        self._runs: RunReader | None = None
+        self._frame_end = b"\n" if self.framing == "ndjson" else b"\n\n"
         self._done = False
         self._wrong: InputError | None = None
         self.end_frame_missing = False
@@ -154,50 +155,42 @@ class Reading:
     def _events(self, chunk: bytes) -> list[Any]:
         """What a chunk says. Of a long one that begins with what is not known yet, a few frames are read first."""
         made: list[Any] = []
-        few, at = _FEW, 0
+        decoder, few, at = self._decoding.decoder, _FEW, 0
         try:
             while at < len(chunk):
-                found = self._short.run(chunk, at) if self._short is not None else None
+                found = self._runs.read(chunk, at) if self._runs is not None else None
                 if found is not None:
                     made.append(found[0])
                     at = found[1]
                     continue
-                end = _ahead(chunk, at, few)
+                end = _ahead(chunk, at, few, self._frame_end)
                 few *= 4  # what differs once may differ again: a stream without runs is read in few pieces
-                made += self._decoding.events(self._decoding.decoder.feed(self._parser.feed([chunk[at:end]])))
+                made += decoder.feed(self._parser.feed([chunk[at:end]]))
                 at = end
-                if self._short is None:
-                    self._short = self._shortened()
+                if self._runs is None:
+                    self._runs = self._run_reader()
         except InputError as error:  # the bytes do not follow their framing; it is told behind what was read
             self._wrong = error
+        made = self._decoding.events(made)
         self._decoding.watch_end()
         return made
 
-    def _shortened(self) -> Express | None:
+    def _run_reader(self) -> RunReader | None:
+        """What finds runs in the bytes, where frames are lines."""
         parser: Any = getattr(self._parser, "settled", None) or self._parser
-        return express(parser, self._decoding.decoder, self._decoding.after)
+        if not text_runs.enabled or not hasattr(parser, "idle"):
+            return None
+        return RunReader(parser, self._decoding.decoder.templates)
 
-    async def pour(self, step: Step, glide: Glide | None = None) -> None:
-        """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there.
-
-        `glide` may know of a quicker way for frames in a row that only say more: what it gives takes the next reads,
-        and hands on what it cannot take.
-        """
+    async def pour(self, step: Step) -> None:
+        """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there."""
         if self._done or self._whole or self._decoding.pending:
             return
-        short, incoming = self._short, self._incoming
 
         def take(chunk: bytes) -> bool:
-            if short is None or (told := short.read(chunk)) is None:
-                return step(chunk, self._events(chunk)) and self._wrong is None and not self._decoding.pending
-            if not step(chunk, told):
-                return False
-            quick = glide(short.lane(), incoming.again) if glide is not None else None
-            if quick is not None:
-                incoming.taking(quick)
-            return True
+            return step(chunk, self._events(chunk)) and self._wrong is None and not self._decoding.pending
 
-        await incoming.pour(take)
+        await self._incoming.pour(take)
 
     def _malformed(self, error: InputError) -> ProviderError:
         self._wrong, self._done = None, True
@@ -251,13 +244,14 @@ def several_choices(body: dict[str, Any]) -> bool:
     return any(isinstance(count, int) and count > 1 for count in counts)
 
 
-def _ahead(chunk: bytes, start: int, few: int) -> int:
+def _ahead(chunk: bytes, start: int, few: int, frame_end: bytes) -> int:
     """Where the next few frames of a long chunk end; of a short one, its end."""
     size = len(chunk)
     if size - start <= _LONG:
         return size
     for _ in range(few):
-        start = chunk.find(b"\n\n", start) + 2
-        if start < 2:  # noqa: PLR2004 — not found
+        at = chunk.find(frame_end, start)
+        if at < 0:
             return size
+        start = at + len(frame_end)
     return start

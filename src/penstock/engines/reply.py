@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock.engines.express import told
 from penstock.errors import ProviderError, provider_error
 from penstock.fold import Fold
 from penstock.rejection import redact_fault
 from penstock.secrecy import hide_headers
+from penstock.text_runs import expand_runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.job import Glide, Job, Pair, Source, Step
+    from penstock.engines.job import Job, Pair, Source, Step
     from penstock.engines.record import Record
     from penstock.messages.context import Cleared
     from penstock.request import Turn
@@ -84,7 +84,7 @@ class Reply:
     async def read(self) -> Pair | None:
         """The bytes of one read and the events they gave, either may be empty; None at the end."""
         pair = await self.take()
-        return pair and (pair[0], told(pair[1]))
+        return pair and (pair[0], expand_runs(pair[1]))
 
     async def take(self) -> tuple[bytes, list[Any]] | None:
         """The same, runs as they are: for whoever hands them on."""
@@ -110,10 +110,9 @@ class Reply:
         """Whether reads that `begin` has read still wait to be taken."""
         return bool(self._held)
 
-    async def pour(self, step: Step, glide: Glide | None = None) -> None:
+    async def pour(self, step: Step) -> None:
         """Give each read to `step` the moment it comes, with no task between; then `read` goes on.
 
-        `glide` makes what takes chunks of more words before they are looked into: they tell nothing that is noted here.
         Returns when `step` says that it is enough, when the answer is over, and at once where a source cannot do so.
         """
         pour: Any = getattr(self._source, "pour", None)
@@ -129,7 +128,7 @@ class Reply:
                 return False
 
         try:
-            await pour(take, glide)
+            await pour(take)
         except asyncio.CancelledError:
             await self.aclose()
             raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.framing.detect import DETECTED, AutoParser, detect, named_framing
 from penstock.framing.eventstream import BedrockChunks, EventStreamParser, EventStreamWriter
-from penstock.framing.frame import LIMIT, Frame, Parser, Writer
+from penstock.framing.frame import LIMIT, Frame, FrameRun, Parser, Writer
 from penstock.framing.jsonarray import JsonArrayParser, JsonArrayWriter
 from penstock.framing.ndjson import NdjsonParser, NdjsonWriter
 from penstock.framing.payloads import PayloadParser, PayloadWriter
@@ -48,6 +48,7 @@ __all__ = [
     "EventStreamParser",
     "EventStreamWriter",
     "Frame",
+    "FrameRun",
     "GoogleSseWriter",
     "JsonArrayParser",
     "JsonArrayWriter",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import FrameTooLarge, FramingError, MissingExtra
-from penstock.framing.frame import LIMIT, FailsLate, Frame
+from penstock.framing.frame import LIMIT, FailsLate, Frame, expand_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,6 +119,7 @@ class EventStreamWriter:
     __slots__ = ()
 
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+        frames = expand_frames(frames)
         return [b"".join([_message(name, data) for name, data in frames])] if frames else []
 
     def finish(self) -> list[bytes]:

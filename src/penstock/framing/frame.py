@@ -5,7 +5,7 @@ Leans on nothing but the exception tree. Knows no framing in particular.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,3 +60,24 @@ class FailsLate:
         if frames:
             return frames
         raise error
+
+
+class FrameRun:
+    """Frames that differ in their text alone, to be written by one join."""
+
+    __slots__ = ("after", "before", "name", "words")
+
+    def __init__(self, name: bytes, before: bytes, words: list[bytes], after: bytes) -> None:
+        self.name, self.before, self.words, self.after = name, before, words, after
+
+    def frames(self) -> list[Frame]:
+        """Each of them."""
+        name, before, after = self.name, self.before, self.after
+        return [(name, b'%b"%b"%b' % (before, word, after)) for word in self.words]
+
+
+def expand_frames(frames: Sequence[Any]) -> Sequence[Frame]:
+    """Frames with those of their runs."""
+    if FrameRun not in map(type, frames):
+        return frames
+    return [frame for one in frames for frame in (one.frames() if type(one) is FrameRun else (one,))]

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from penstock.errors import FrameTooLarge
-from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame
+from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame, expand_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,6 +152,7 @@ class JsonArrayWriter:
         self._next = b"["  # what the next element is preceded by
 
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+        frames = expand_frames(frames)
         if not frames:
             return []
         text = self._next + b",\n".join([data for _, data in frames])

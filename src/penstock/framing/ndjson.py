@@ -6,12 +6,12 @@ decoder's work.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.errors import FrameTooLarge
-from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame
+from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame, FrameRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +78,16 @@ class NdjsonParser(FailsLate):
             raise FrameTooLarge(len(body), self._limit)
         return [(b"", body)]
 
+    @property
+    def idle(self) -> bool:
+        """Whether all that was fed has come out: what comes next begins a line."""
+        return not self._tail and self._lines and self._late is None
+
+    @staticmethod
+    def around(_: bytes) -> tuple[bytes, bytes]:
+        """What stands before and behind the data of a line."""
+        return b"", b"\n"
+
     def _take(self, lines: list[bytes]) -> list[Frame]:
         if not self._lines:
             lines = self._hold(lines)
@@ -119,9 +129,11 @@ class NdjsonWriter:
 
     __slots__ = ()
 
-    def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+    def feed(self, frames: Sequence[Any], /) -> list[bytes]:
         if not frames:
             return []
+        if FrameRun in map(type, frames):
+            return [b"".join([_run(frame) if type(frame) is FrameRun else self.feed([frame])[0] for frame in frames])]
         lines = [data for _, data in frames]
         text = b"".join(lines)  # one look for line ends in all of it
         if _LF in text or _CR in text:
@@ -130,3 +142,11 @@ class NdjsonWriter:
 
     def finish(self) -> list[bytes]:
         return []
+
+
+def _run(run: FrameRun) -> bytes:
+    around = run.before + run.after
+    if _LF in around or _CR in around:
+        return b"".join(NdjsonWriter().feed(run.frames()))
+    head, tail = b'%b"' % run.before, b'"%b\n' % run.after
+    return b"%b%b%b" % (head, (tail + head).join(run.words), tail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.framing.eventstream import EventStreamParser, EventStreamWriter
-from penstock.framing.frame import LIMIT, Frame
+from penstock.framing.frame import LIMIT, Frame, expand_frames
 from penstock.framing.sse import SseParser, SseWriter
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class PayloadWriter:
         self._inner = SseWriter()
 
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+        frames = expand_frames(frames)
         return self._outer.feed([(_PART, chunk) for chunk in self._inner.feed(frames)])
 
     def finish(self) -> list[bytes]:

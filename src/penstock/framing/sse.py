@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import FrameTooLarge
-from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame
+from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame, FrameRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,6 +100,11 @@ class SseParser(FailsLate):
     def idle(self) -> bool:
         """Whether all that was fed has come out: what comes next begins a frame."""
         return not self._tail and self._begun and not self._after_cr and self._late is None
+
+    @staticmethod
+    def around(name: bytes) -> tuple[bytes, bytes]:
+        """What servers mostly write before and behind the data of a frame of that name."""
+        return (b"event: %b\ndata: " % name if name else _DATA), b"\n\n"
 
     def finish(self) -> list[Frame]:
         if self._late is not None:
@@ -218,9 +223,11 @@ class SseWriter:
 
     __slots__ = ()
 
-    def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+    def feed(self, frames: Sequence[Any], /) -> list[bytes]:
         if not frames:
             return []
+        if FrameRun in map(type, frames):
+            return [b"".join([self._run(frame) if type(frame) is FrameRun else _by_line(*frame) for frame in frames])]
         name, data = frames[0]
         if len(frames) == 1 and _LF not in (words := name + data) and _CR not in words:
             return [_HEADED % (name, data) if name else _BARE % data]
@@ -235,6 +242,14 @@ class SseWriter:
             head = b"event: %b\ndata: " % name if name else _DATA
             return [b"%b%b\n\n" % (head, (b"\n\n" + head).join(datas))]
         return [b"".join([_HEADED % frame if frame[0] else _BARE % frame[1] for frame in frames])]
+
+    @staticmethod
+    def _run(run: FrameRun) -> bytes:
+        if _LF in (around := run.name + run.before + run.after) or _CR in around:
+            return b"".join([_by_line(*frame) for frame in run.frames()])
+        head = b'event: %b\ndata: %b"' % (run.name, run.before) if run.name else b'data: %b"' % run.before
+        tail = b'"%b\n\n' % run.after
+        return b"%b%b%b" % (head, (tail + head).join(run.words), tail)
 
     def finish(self) -> list[bytes]:
         return []
@@ -251,8 +266,9 @@ class GoogleSseWriter(SseWriter):
 
     __slots__ = ()
 
-    def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
-        place = next((place for place, (name, _) in enumerate(frames) if name == ERROR), None)
+    def feed(self, frames: Sequence[Any], /) -> list[bytes]:
+        named = enumerate(frames)
+        place = next((place for place, one in named if type(one) is tuple and one[0] == ERROR), None)
         if place is None:
             return super().feed(frames)
         data = frames[place][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import FrameTooLarge
-from penstock.framing.frame import LIMIT, FailsLate, Frame
+from penstock.framing.frame import LIMIT, FailsLate, Frame, expand_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,7 @@ class WebSocketWriter:
     __slots__ = ()
 
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+        frames = expand_frames(frames)
         return [data for _, data in frames]
 
     def finish(self) -> list[bytes]:

@@ -13,7 +13,7 @@ from penstock.messages.seals import ciphertexts_of
 from penstock.messages.state import Said
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 FRESH = 64  # events that are kept as they came at most
 MOST = 8 * 2**20  # characters of a turn; one that says more is not kept
@@ -27,47 +27,28 @@ class Keeping:
     `said` is what the texts say, of the first choice, in the order of its parts.
     """
 
-    __slots__ = ("_fresh", "_kept", "_last", "_others", "_size", "_words", "_words_of", "full", "said")
+    __slots__ = ("_fresh", "_kept", "_last", "_others", "_size", "full", "said")
 
     def __init__(self) -> None:
         self._fresh: list[ev.AnyEvent] = []
         self._kept: list[ev.AnyEvent] = []
         self._size = 0
-        self._words: list[str] = []  # more of one part, not yet an event of it
-        self._words_of: Any = None
         self._last = -1  # the text that was spoken last
         self._others: set[int] = set()  # texts of other choices
         self.full = False  # it was too much, or too mixed, and is forgotten
         self.said = Said()
 
-    def lane(self, kind: Any, index: int) -> Callable[[str], None]:
-        """What takes more of one part until something else is added. `settle` it now and then."""
-        self.settle()
-        self._words_of = (kind, index)
-        return self._words.append
-
-    def settle(self) -> None:
-        """Make an event of the words that have come by a lane."""
-        if self._words:
-            kind, index = self._words_of
-            self._fresh.append(kind(index, "".join(self._words)))
-            self._words.clear()
-            self._squeeze()
-
     def add(self, batch: Sequence[ev.AnyEvent]) -> None:
-        if self._words:
-            self.settle()
         self._fresh += batch
         if len(self._fresh) > FRESH:
             self._squeeze()
 
     def has(self, kinds: frozenset[type]) -> bool:
-        """Whether there is an event of these kinds. What comes by a lane is none that anybody asks for."""
+        """Whether there is an event of these kinds."""
         return not (kinds.isdisjoint(map(type, self._fresh)) and kinds.isdisjoint(map(type, self._kept)))
 
     def events(self) -> list[ev.AnyEvent]:
         """All of them, in order; none where they were too many. Of a text there is the first letter."""
-        self.settle()
         self._squeeze()
         return self._kept
 

@@ -33,7 +33,6 @@ from penstock.gateway.passthrough_frames import (
 from penstock.gateway.writing import Translation, frames, tees
 
 if TYPE_CHECKING:
-    from penstock.engines.express import Lane
     from penstock.engines.job import Pair
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
@@ -109,10 +108,6 @@ class Passthrough:
         if events and type(events[-1]) is Finish:
             data = self._ended(data)
         return self._without_usage(data)
-
-    def alike(self, lane: Lane) -> tuple[bytes, bytes] | None:
-        """The bytes before and after the text of a frame like those of the lane; None while a frame is unfinished."""
-        return None if self._buffer else (lane.head, lane.tail)
 
     def fail(self, fault: Fault) -> bytes:
         """The fault in the protocol's error form, behind whatever the upstream has sent."""

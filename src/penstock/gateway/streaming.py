@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.express import shortened, told
 from penstock.gateway.outlet import BODY
+from penstock.text_runs import expand_runs, merge_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from penstock.engines.express import Lane
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
     from penstock.gateway.keeping import Keeping, SealedContent
@@ -23,20 +20,18 @@ if TYPE_CHECKING:
     from penstock.gateway.writing import Translation
     from penstock.shaping.remote_files import RemoteFiles
 
-TOGETHER = 64  # chunks whose words are put together
-
 
 class Streaming:
     """One stream. `kept`, `tap` and `tape` see it go by, where there are any. `files` fetches files of the answer."""
 
-    __slots__ = ("_alike", "_feed", "_files", "_finish", "_kept", "_left", "_out", "_over", "_reply", "_tap", "_tape")
+    __slots__ = ("_feed", "_files", "_finish", "_kept", "_left", "_out", "_over", "_reply", "_tap", "_tape")
 
     def __init__(
         self, reply: Reply, way: Translation | Passthrough, out: Outlet, *, kept: Keeping | SealedContent | None,
         tap: Any, tape: Any, files: RemoteFiles | None = None,
     ) -> None:  # fmt: skip
         self._reply, self._out = reply, out
-        self._feed, self._finish, self._alike = way.feed, way.finish, way.alike
+        self._feed, self._finish = way.feed, way.finish
         self._kept, self._tap, self._tape, self._files = kept, tap, tape, files
         self._left = b""  # what was made and not written
         self._over = False
@@ -47,12 +42,12 @@ class Streaming:
         await out.begin()
         while not self._over and (pair := await reply.take()) is not None:
             if self._files is not None:  # which may take seconds: no read is then written from within its callback
-                pair = pair[0], await self._files.fill(told(pair[1]))
+                pair = pair[0], await self._files.fill(expand_runs(pair[1]))
             self._left = self._made(*pair)
             if not self._over:
                 await self._written()
             if self._files is None and out.past is not None and not self._over:
-                await reply.pour(self._step, self._glide)
+                await reply.pour(self._step)
                 if not self._over:
                     await self._written()
         last = self._finish()
@@ -85,48 +80,10 @@ class Streaming:
             out.size += len(data)
         return True
 
-    def _glide(self, lane: Lane, otherwise: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
-        """For chunks that are one more frame of the text: from the read to the write in one step.
-
-        Such a chunk comes when all is quiet, and finds the caches cold: what counts is how little is touched.
-        """
-        out, kept, frame, line = self._out, self._kept, self._alike(lane), self._out.past
-        if frame is None or self._tap is not None or self._tape is not None or line is None:
-            return None
-        head, tail = lane.head, lane.tail
-        before, behind = frame
-        start, end, around = len(head), -len(tail), len(before) + len(behind)
-        flow, write, clock = line.flow, line.bare, out.clock
-        keep, settle = (kept.lane(lane.kind, lane.index), kept.settle) if kept is not None else (None, None)
-
-        def quick(chunk: bytes) -> bool:
-            if not (chunk.startswith(head) and chunk.endswith(tail)) or flow.write_paused or line.lost:
-                return otherwise(chunk)
-            words = chunk[start:end]
-            try:
-                text = words.decode()
-            except UnicodeDecodeError:
-                return otherwise(chunk)
-            # `codec.plain` and `Line.push`, written out: a call would be one more thing to touch.
-            if not text or '"' in text or "\\" in text or not text.isprintable():
-                return otherwise(chunk)
-            size = around + len(words)
-            write(b"%x\r\n%b%b%b\r\n" % (size, before, words, behind))
-            out.count += 1
-            out.sent_at = clock()
-            out.size += size
-            if keep is not None:
-                keep(text)
-                if settle is not None and not out.count % TOGETHER:
-                    settle()
-            return True
-
-        return quick
-
     def _made(self, chunk: bytes, events: list[AnyEvent]) -> bytes:
         """What a client gets for a read."""
         if self._kept is not None:
-            self._kept.add(shortened(events))
+            self._kept.add(merge_runs(events))
         if self._tap is not None:
             self._tap.read((chunk, events))  # it keeps the bytes; an engine that has none gives no runs
         data = self._feed((chunk, events))

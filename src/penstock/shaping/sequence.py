@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock.grammar import ATOMS, PARTS, TERMINALS
+from penstock.text_runs import TextRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Batch
@@ -32,16 +33,12 @@ class Sequence:
             return events  # type: ignore[return-value]  # pyright: ignore[reportReturnType] — a list: stages give lists
         out: list[Any] = []
         for event in events:
-            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
+            kind: type[ev.Event] = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is self._delta and event.index == self._current:
                 out.append(event)
             else:
                 self._place(kind, event, out)
         return out
-
-    def passing(self, delta: type[ev.Event], index: int) -> bool:
-        """Whether more of that part would pass as it is."""
-        return delta is self._delta and index == self._current and not self._held
 
     def _lone(self, events: Batch[Any]) -> bool:
         """Nine batches in ten are more of the part that is open, and pass as they are."""
@@ -86,6 +83,6 @@ class Sequence:
         self._releasing = True
         while self._held and self._current is None:
             for event in self._held.popitem(last=False)[1]:
-                kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
+                kind: type[ev.Event] = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
                 self._place(kind, event, out)
         self._releasing = False

@@ -18,6 +18,7 @@ class ThinkTags:
 
     def __init__(self) -> None:
         self.done = False
+        self.fresh = True  # nothing was read yet
         self._close = ""  # the tag that ends the reasoning, once one began it
         self._answering = False
         self._trim = False  # the line breaks beside a tag belong to the tag
@@ -27,6 +28,7 @@ class ThinkTags:
         """Take more text, give what is certain."""
         if self.done:
             return [("text", text)]
+        self.fresh = False
         self._held += text
         return self._step()
 

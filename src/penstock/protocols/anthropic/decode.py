@@ -6,6 +6,7 @@ read, written and neither. A block this file has no word for is kept whole and c
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import By, Extra, Reason
-    from penstock.parts import Part
 
 REASONS: dict[str, Reason] = {
     "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "model_context_window_exceeded": "length",
@@ -37,10 +37,15 @@ def _own(**fields: Any) -> Extra | None:
     return {NAME: said} if said else None
 
 
+# Anthropic pads frames with spaces before their last brace. No text holds a line end.
+_IGNORED = re.compile(rb'(?<=[^\\]"\}) +(?=\}(?:\n|\Z))')
+
+
 class AnthropicDecoder(Decoder):
     """State: the blocks kept for their end, the names of calls, the usage so far, an ended call without input."""
 
     protocol = NAME
+    ignored = _IGNORED
     shape = wire.Payload
     read = staticmethod(msgspec.json.Decoder(wire.Payload).decode)
 
@@ -50,8 +55,6 @@ class AnthropicDecoder(Decoder):
         self._names: dict[str, str] = {}
         self._usage: dict[str, Any] = {}
         self._waiting: int | None = None
-        self._at = -1
-        self._speaking: Part | None = None
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
 
@@ -187,17 +190,12 @@ class AnthropicDecoder(Decoder):
 
     def _delta(self, payload: wire.ContentBlockDelta) -> None:
         delta = payload.delta
-        part = self._speaking
-        if payload.index == self._at and part is not None and part.open and delta.text:
-            self.ledger.tell(part, delta.text)  # nine payloads in ten: more text for the block that has just spoken
-            return
         self.deltas.get(delta.type, AnthropicDecoder._other_delta)(self, payload.index, delta)
 
     def _text_delta(self, index: int, delta: wire.Delta) -> None:
         if self.ledger.find(index) is None:
             self.ledger.open_text(index)
         self.ledger.say(index, delta.text or "")
-        self._at, self._speaking = index, self.ledger.find(index)
 
     def _json_delta(self, index: int, delta: wire.Delta) -> None:
         self.ledger.add(index, delta.partial_json or "")

@@ -12,11 +12,12 @@ import msgspec
 
 from penstock import events as ev
 from penstock import pick
-from penstock.codec import NO_MORE, Encoder, lost, nothing, verbatim
+from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
 from penstock.protocols.anthropic import encode_runs
 from penstock.protocols.anthropic.errors import error_body
 from penstock.protocols.anthropic.losses import LOSSES
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ STOPS: dict[Reason, str] = {
 }  # fmt: skip
 _CALL = "tool_use"  # the one block that asks the client to run something
 _DELTA = b"content_block_delta"
+_INPUT = b'{"type":"input_json_delta","partial_json":'
 _encode = msgspec.json.Encoder().encode
 
 
@@ -65,7 +67,7 @@ class AnthropicEncoder(Encoder):
     def _start(self, event: ev.Start) -> None:
         self._block = self._part = -1
         self._refused = self._called = self._broken = False
-        self._waiting, self.more, self._sources, self._mapped, self._runs = None, NO_MORE, [], {}, []
+        self._waiting, self.template, self._sources, self._mapped, self._runs = None, NO_TEMPLATE, [], {}, []
         self._usage = {"input_tokens": 0, "output_tokens": 0, **pick.table(self._own(event.extra), "usage")}
         self._said = dict(self._usage)
         message: dict[str, Any] = {
@@ -126,8 +128,10 @@ class AnthropicEncoder(Encoder):
 
     # ── blocks ────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, index: int, choice: int, block: dict[str, Any], delta: bytes = b"") -> None:
-        """Begin a block; `delta` is how its deltas begin, up to the string that varies."""
+    def _open(
+        self, index: int, choice: int, block: dict[str, Any], kind: type[ev.Event] = ev.TextDelta, delta: bytes = b""
+    ) -> None:
+        """Begin a block; `kind` is that of its deltas, which begin with `delta`, up to the string that varies."""
         if choice:
             self.lose("choice")
             return
@@ -140,13 +144,14 @@ class AnthropicEncoder(Encoder):
         self._block += 1
         self._part = index
         self._citable = block.get("type") == "text"
-        self.more = (index, _DELTA, b'{"type":"%b","index":%d,"delta":%b%%b}}' % (_DELTA, self._block, delta))
+        before = b'{"type":"%b","index":%d,"delta":%b' % (_DELTA, self._block, delta)
+        self.template = FrameTemplate(kind, index, _DELTA, before, b"}}")
         self._send({"type": "content_block_start", "index": self._block, "content_block": block})
 
     def _close(self, event: Any) -> None:
         if event.index == self._part:
             self._part = -1
-            self.more = NO_MORE
+            self.template = NO_TEMPLATE
             self._broken = self._broken or event.broken
             if event.broken:
                 return
@@ -160,7 +165,8 @@ class AnthropicEncoder(Encoder):
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
         if event.extra:
             self.lose("text-state")
-        self._open(event.index, event.choice, {"type": "text", "text": ""}, b'{"type":"text_delta","text":')
+        kind = ev.TextDelta if type(event) is ev.TextStart else ev.RefusalDelta
+        self._open(event.index, event.choice, {"type": "text", "text": ""}, kind, b'{"type":"text_delta","text":')
         if event.index == self._part:
             sources, self._sources = self._sources, []
             for source in sources:
@@ -186,12 +192,12 @@ class AnthropicEncoder(Encoder):
 
     def _words(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         if event.index == self._part:
-            self.out.append((_DELTA, self.more[2] % _encode(event.text)))
+            self.out.append(self.template.frame(event.text))
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         if event.form != "redacted":
             block = {"type": "thinking", "thinking": "", "signature": ""}
-            self._open(event.index, event.choice, block, b'{"type":"thinking_delta","thinking":')
+            self._open(event.index, event.choice, block, ev.ReasoningDelta, b'{"type":"thinking_delta","thinking":')
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         if event.broken:
@@ -225,14 +231,14 @@ class AnthropicEncoder(Encoder):
         kind = (pick.text(own, "type") or _CALL) if event.by == "provider" else _CALL
         self._called = self._called or kind == _CALL
         block: dict[str, Any] = {**own, "type": kind, "id": event.id, "name": event.name, "input": {}}
-        self._open(event.index, event.choice, block, b'{"type":"input_json_delta","partial_json":')
+        self._open(event.index, event.choice, block, ev.CallDelta, _INPUT)
 
     def _call_delta(self, event: ev.CallDelta) -> None:
         start = self._waiting
         if start is not None and start.form == "json" and event.json.strip():
             self._announce(start)
         if event.index == self._part:
-            self.out.append((_DELTA, self.more[2] % _encode(event.json)))
+            self.out.append(self.template.frame(event.json))
 
     def _call_end(self, event: ev.CallEnd) -> None:
         start = self._waiting
@@ -276,8 +282,8 @@ class AnthropicEncoder(Encoder):
         if isinstance(event, ev.Result):
             self._whole(encode_runs.result_block(event, self._mapped[event.call]))
             return
-        self._open(-2, 0, encode_runs.call_block(event), b'{"type":"input_json_delta","partial_json":')
-        self.out.append((_DELTA, self.more[2] % _encode(_encode(encode_runs.call_input(event)).decode())))
+        self._open(-2, 0, encode_runs.call_block(event), ev.CallDelta, _INPUT)
+        self.out.append(self.template.frame(_encode(encode_runs.call_input(event)).decode()))
         self._close(ev.TextEnd(-2))
 
     def _source(self, event: ev.Source) -> None:

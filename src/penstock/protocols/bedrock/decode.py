@@ -7,6 +7,7 @@ ended once both its stop and its metadata are there, in either order, or the str
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -39,12 +40,15 @@ KINDS: dict[bytes, bytes] = {
 
 _FAULTS = tuple(name for name in wire.Payload.__struct_fields__ if name.endswith("Exception"))
 _NOTES = ("metrics", "trace", "performanceConfig", "serviceTier")
+# Padding, so that the size of a frame does not tell that of its text.
+_IGNORED = re.compile(rb'"p": ?"[^"\\]*"')
 
 
 class BedrockDecoder(Decoder):
     """State: the blocks of the message, the names of calls, its stop, what is to be said with the finish."""
 
     protocol = NAME
+    ignored = _IGNORED
     shape = wire.Payload
     read = staticmethod(msgspec.json.Decoder(wire.Payload).decode)
 

@@ -13,6 +13,7 @@ from penstock import events as ev
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.protocols.completions import logprobs
 from penstock.protocols.completions.errors import error_body
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,6 +48,7 @@ LOSSES: Losses = {
 }
 _encode = msgspec.json.Encoder().encode
 _DONE = (b"", b"[DONE]")
+_HERE = b"\x00"  # stands in no frame
 
 
 class CompletionsEncoder(Encoder):
@@ -84,6 +86,7 @@ class CompletionsEncoder(Encoder):
     def _start(self, event: ev.Start) -> None:
         self._choices, self._offsets, self._usage, self._refused, self._spoke = {}, {}, None, False, set()
         self._nameless = bool(event.id or event.model)
+        self.template = NO_TEMPLATE
         head = {
             "id": event.id or self._id, "object": "text_completion",
             "created": event.created or self._created, "model": event.model or self._model,
@@ -150,8 +153,13 @@ class CompletionsEncoder(Encoder):
 
     def _text(self, event: ev.TextDelta) -> None:
         choice = self._choices[event.index]
-        chances = b"null" if event.logprobs is None else self._chances(choice, event.logprobs)
-        self._send(choice, _encode(event.text), chances=chances)
+        if event.logprobs is not None:
+            self._send(choice, _encode(event.text), chances=self._chances(choice, event.logprobs))
+            return
+        self._send(choice, _HERE)
+        before, after = self.out.pop()[1].split(_HERE)
+        self.template = FrameTemplate(ev.TextDelta, event.index, b"", before, after)
+        self.write(event)
 
     def _refusal(self, event: ev.RefusalDelta) -> None:
         self._send(self._choices[event.index], _encode(event.text))

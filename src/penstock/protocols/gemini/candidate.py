@@ -44,6 +44,10 @@ class Candidate:
         self.refused = False
         self._sources: list[Source] = []
 
+    def add_text(self, part: int, text: str) -> None:
+        """More of a text."""
+        self.pieces.append((part, text))
+
     def add(self, source: Source) -> None:
         self._sources.append(source)
 

@@ -6,6 +6,7 @@ and waits for the end of the stream.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 
 
 MOST = 256  # candidates; an index beyond is garbage, and a place would be made for everyone before it
+# Every chunk counts all tokens so far: the last counts stand.
+_COUNTED = re.compile(rb'"[A-Za-z]*[tT]okenCount": ?[0-9]+')
 
 
 class GeminiDecoder(Decoder):
     """State: a voice per candidate, the usage, what was said of the prompt, and the other API's reader."""
 
     protocol = NAME
+    counted = _COUNTED
     shape = wire.Chunk
     read = staticmethod(msgspec.json.Decoder(wire.Chunk).decode)
 

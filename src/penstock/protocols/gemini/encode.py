@@ -7,6 +7,7 @@ The last chunk brings finish reason, usage and grounding; a fault ends the strea
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -22,6 +23,7 @@ from penstock.protocols.gemini.candidate import Candidate, Slot
 from penstock.protocols.gemini.errors import error_body
 from penstock.protocols.gemini.own import NAME, owned, said
 from penstock.protocols.gemini.reasons import REASONS
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,6 +94,7 @@ class GeminiEncoder(Encoder):
         self._waiting.clear()
         self._usage, self._steps, self._silent, self._called = None, {}, True, False
         self._mapped = {}
+        self.template = NO_TEMPLATE
         self._turns += 1
         again = f"-{self._turns}" if self._turns > 1 else ""  # another id is what tells a reader of another answer
         name = {"modelVersion": event.model or self._model, "responseId": event.id or self._id + again}
@@ -191,11 +194,22 @@ class GeminiEncoder(Encoder):
 
     def _words(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
         slot = self._slots[event.index]
-        slot.candidate.pieces.append((event.index, event.text))
+        slot.candidate.add_text(event.index, event.text)
         self._speak(slot, b'{"text":%b}' % _encode(event.text))
+        self._set_template(event, b'{"text":%b}', partial(slot.candidate.add_text, event.index))
 
     def _reasoning(self, event: ev.ReasoningDelta) -> None:
         self._speak(self._slots[event.index], b'{"text":%b,"thought":true}' % _encode(event.text))
+        self._set_template(event, b'{"text":%b,"thought":true}')
+
+    def _set_template(self, event: Any, part: bytes, keep: Callable[[str], None] | None = None) -> None:
+        """More of that part is written in the same way, unless it waits for another."""
+        slot = self._slots[event.index]
+        if slot.held is None:
+            before, after = part.split(b"%b")
+            head = b'{"candidates":[{"content":{"parts":[%b' % before
+            tail = b'%b],"role":"model"},"index":%d}]%b' % (after, slot.choice, self._tail)
+            self.template = FrameTemplate(type(event), event.index, b"", head, tail, keep)
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         self._foreign(event.extra, "text-state")

@@ -6,6 +6,7 @@ when another kind begins. `done` is the end of the answer.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.events import Extra, Reason
+    from penstock.parts import Part
 
 NAME = "ollama"
 REASONS: dict[str, Reason] = {
@@ -43,12 +45,15 @@ _COUNTS = (
     "eval_duration",
 )
 _NO_MESSAGE = wire.Message()
+# A time in every line; the first one counts.
+_IGNORED = re.compile(rb'"created_at": ?"[0-9TZ:.+-]*"')
 
 
 class OllamaDecoder(Decoder):
     """State: the kind of the open part, the reader of tags, the number of calls, what they are named after."""
 
     protocol = NAME
+    ignored = _IGNORED
     shape = wire.Line
     read = staticmethod(msgspec.json.Decoder(wire.Line).decode)
 
@@ -117,6 +122,9 @@ class OllamaDecoder(Decoder):
     def finish(self) -> list[ev.AnyEvent]:
         self._flush()
         return super().finish()
+
+    def is_steady(self, part: Part) -> bool:
+        return self._think is None or (self._kind == "reasoning" and self._think.fresh)
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 

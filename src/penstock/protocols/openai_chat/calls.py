@@ -14,7 +14,7 @@ from penstock.protocols.openai_chat.google_state import read_extra
 
 if TYPE_CHECKING:
     from penstock.events import CallForm, Extra
-    from penstock.parts import Ledger
+    from penstock.parts import Ledger, Part
     from penstock.protocols.openai_chat import wire
 
 EMPTY, NULL = "{}", "null"
@@ -67,15 +67,11 @@ class Calls:
             text = ""  # a tool without parameters is called with nothing, or with `null` (Groq)
         self._grow(slot, text)
 
-    def more(self, index: int, text: str) -> bool:
-        """More input of the call at that index, if it can be nothing else; False asks for `add`."""
-        slot = self._at.get(index)
-        part = self._ledger.find(slot.key) if slot is not None and slot.opened else None
-        if slot is None or part is None or not part.pieces or "{" in text:
-            return False
-        slot.input.pieces.append(text)
-        self._ledger.add(slot.key, text)
-        return True
+    def keep_texts(self, part: Part, texts: list[str]) -> None:
+        """More input of an open call, read by a template."""
+        for slot in self._slots:
+            if slot.opened and self._ledger.find(slot.key) is part:
+                slot.input.pieces += texts
 
     def close(self) -> None:
         """The choice ended: open what never could be, so that it is reported; the ledger closes the rest."""

@@ -6,6 +6,7 @@ fragments of parallel calls may interleave. Text may open with `<think>` tags, w
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import AnyEvent
+    from penstock.parts import Part
 
 NAME = "openai-chat"
 _ALIVE = frozenset({"ping", "keepalive"})
-_MORE_TEXT = wire.More([wire.Choice(0, wire.Delta())])  # what is left of nine chunks in ten once their text is taken
-_MORE_INPUT = wire.More([wire.Choice(0, wire.Delta(tool_calls=[wire.ToolCall(function=wire.Function())]))])
+# Padding of OpenAI's and Mistral's, and a time that some servers write anew in every chunk; the first one counts.
+_IGNORED = re.compile(rb'"(?:obfuscation|p)": ?"[^"\\]*"|"created": ?[0-9]+')
 
 _read_chunk = msgspec.json.Decoder(wire.Chunk).decode
 _read_more = msgspec.json.Decoder(wire.More).decode
@@ -40,6 +42,7 @@ class ChatDecoder(Decoder):
     protocol = NAME
     shape = wire.Chunk
     mark = b"[DONE]"
+    ignored = _IGNORED
     read = staticmethod(_read_chunk)
 
     def __init__(self, *, think: bool = True) -> None:
@@ -61,38 +64,21 @@ class ChatDecoder(Decoder):
             self._spread(chunk)
 
     def _more(self, chunk: wire.More) -> None:
-        """A payload inside a turn. Nine in ten say more text, or more of a call's input, and nothing else."""
-        choices, text = chunk.choices, ""
-        if choices:
-            delta = choices[0].delta
-            if delta is not None:
-                text = _only_text(chunk, delta)
-                part = self._first.plain
-                if text and part is not None and part.open:
-                    self.ledger.tell(part, text)
-                    self.learn(part, text)
-                    return
-                if not text and self._fragment(chunk, delta):
-                    return
-        if self.ledger.inside and choices:
+        """A payload inside a turn."""
+        if self.ledger.inside and chunk.choices:
             self._spread(chunk)
-            if text and self._first.plain is not None:
-                self.learn(self._first.plain, text)
         else:
             self._chunk(_read_chunk(self.frame[1]))
 
-    def _fragment(self, chunk: wire.More, delta: wire.Delta) -> bool:
-        """Whether a payload was only more of the input of a call, and was told."""
-        if not delta.tool_calls:
-            return False
-        call = delta.tool_calls[0]
-        said = call.function
-        if said is None or not isinstance(said.arguments, str) or self._first.speaking:
-            return False
-        place, call.index, text, said.arguments = call.index, None, said.arguments, None
-        alone = chunk == _MORE_INPUT
-        call.index, said.arguments = place, text
-        return alone and place is not None and self._first.calls.more(place, text)
+    def is_steady(self, part: Part) -> bool:
+        voice = self._voices.get(part.choice)
+        return voice is not None and voice.is_steady(part)
+
+    def keep_texts(self, part: Part, texts: list[str]) -> None:
+        super().keep_texts(part, texts)
+        voice = self._voices.get(part.choice)
+        if voice is not None and part.is_call:
+            voice.calls.keep_texts(part, texts)
 
     def _spread(self, chunk: wire.More) -> None:
         for choice in chunk.choices or ():
@@ -224,14 +210,3 @@ def _join(delta: wire.Delta, message: wire.Delta) -> wire.Delta:
     """
     fields = {name: getattr(delta, name) or getattr(message, name) for name in wire.Delta.__struct_fields__}
     return wire.Delta(**fields)
-
-
-def _only_text(chunk: wire.More, delta: wire.Delta) -> str:
-    """The text of a payload that says nothing else."""
-    text = delta.content
-    if type(text) is not str or not text:
-        return ""
-    delta.content = None
-    alone = chunk == _MORE_TEXT
-    delta.content = text
-    return text if alone else ""

@@ -26,6 +26,7 @@ from penstock.protocols.openai_chat.google_state import merged_content, write_st
 from penstock.protocols.openai_chat.losses import LOSSES
 from penstock.protocols.openai_chat.request_thoughts import has_more, write_details
 from penstock.protocols.openai_chat.slots import Slot, Texts, unsaid
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,6 +41,7 @@ REASONS: dict[Reason, str] = {
 _UNSAID: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
 _encode = msgspec.json.Encoder().encode
 _DONE = (b"", b"[DONE]")
+_HERE = b"\x00"  # stands in no frame
 _THINKING = b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":%b}]}]}'
 
 
@@ -74,6 +76,13 @@ class ChatEncoder(Encoder):
     def _own(self, extra: Extra | None) -> dict[str, Any]:
         return (extra or {}).get(NAME, {})
 
+    def _more(self, event: Any, slot: Slot, delta: bytes, keep: Callable[[str], None] | None = None) -> None:
+        """Write more of a part, and all that follows in the same way. `delta` has a mark where the text goes."""
+        self._send(slot.choice, delta)
+        before, after = self.out.pop()[1].split(_HERE)
+        self.template = FrameTemplate(type(event), event.index, b"", before, after, keep)
+        self.write(event)
+
     def _send(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> None:
         self.out.append((
             b"",
@@ -85,6 +94,7 @@ class ChatEncoder(Encoder):
 
     def _start(self, event: ev.Start) -> None:
         self._slots, self._calls, self._usage, self._cited, self._refused = {}, {}, None, 0, False
+        self.template = NO_TEMPLATE
         self._thoughts = 0
         self._signed = set()
         self._texts = Texts()
@@ -160,9 +170,11 @@ class ChatEncoder(Encoder):
         slot = self._slots[event.index]
         if not slot.size:
             self._texts.begin(slot)
-        slot.size += len(event.text)
-        logprobs = b"null" if event.logprobs is None else _encode(event.logprobs)
-        self._send(slot.choice, b'{"content":%b}' % _encode(event.text), logprobs=logprobs)
+        if event.logprobs is None:
+            self._more(event, slot, b'{"content":%b}' % _HERE, slot.grow)
+            return
+        slot.grow(event.text)
+        self._send(slot.choice, b'{"content":%b}' % _encode(event.text), logprobs=_encode(event.logprobs))
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         slot = self._slots.pop(event.index)
@@ -181,7 +193,7 @@ class ChatEncoder(Encoder):
         slot = self._slots[event.index]
         if slot.head is None or self._field == b"thinking":
             shape = _THINKING if self._field == b"thinking" else b'{"%b":%%b}' % self._field
-            self._send(slot.choice, shape % _encode(event.text))
+            self._more(event, slot, shape % _HERE)
             return
         word = "summary" if slot.head.get("type") == "reasoning.summary" else "text"
         said = {self._field.decode(): event.text, "reasoning_details": [{**slot.head, word: event.text}]}
@@ -255,8 +267,7 @@ class ChatEncoder(Encoder):
             if self._whole_calls or slot.waiting.form == "text" or not event.json.strip():
                 return
             self._announce(slot, slot.waiting, "")
-        shape = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}'
-        self._send(slot.choice, shape % (slot.call, _encode(event.json)))
+        self._more(event, slot, b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (slot.call, _HERE))
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if event.broken:

@@ -43,6 +43,10 @@ class Slot:
         self.cited: list[ev.Source] = []
         self.head: dict[str, Any] | None = None  # of a detail of reasoning, that each of its words is said with
 
+    def grow(self, text: str) -> None:
+        """More of a text was said."""
+        self.size += len(text)
+
 
 class Texts:
     """The texts of a turn, which readers see as one: what a citation of one of them spans there."""

@@ -29,19 +29,18 @@ _THOUGHTS = {"thinking": "thinking", "reasoning": "summary"}  # a kind of conten
 
 
 class Voice:
-    """State: the kind of the open part and the part itself, where more plain text goes while that is open, and whether
-    the choice has said anything, or a text by `content`.
+    """State: the kind of the open part and the part itself, whether the choice has said anything, or a text by
+    `content`.
     """
 
     __slots__ = (
         "_kind", "_part", "_repeated", "_spoken", "_think", "_written", "calls", "extras", "heard", "index", "ledger",
-        "plain", "signed",
+        "signed",
     )  # fmt: skip
 
     def __init__(self, ledger: Ledger, index: int, calls: Calls, *, think: bool) -> None:
         self.ledger, self.index, self.calls = ledger, index, calls
         self.extras = Extras(ledger, index)
-        self.plain: Part | None = None
         self.signed = False  # whether the text took the state of the last delta
         self.heard = False
         self._written = False
@@ -51,10 +50,13 @@ class Voice:
         self._part: Part | None = None
         self._think: ThinkTags | None = ThinkTags() if think else None
 
-    @property
-    def speaking(self) -> bool:
-        """Whether a text or a thought is open, which a call would end."""
-        return self._part is not None
+    def is_steady(self, part: Part) -> bool:
+        """Whether more of that part is delivered as it comes: no tag is looked for in it, and its call is open."""
+        if part.is_call:
+            return self._part is None
+        if part is not self._part or self.extras.details or self._spoken:
+            return False
+        return self._think is None or (self._kind == "reasoning" and self._think.fresh)
 
     def hear(self, delta: wire.Delta, logprobs: Any) -> None:
         """All of a delta, in the order in which its fields make sense."""
@@ -116,8 +118,6 @@ class Voice:
             self._say(kind, piece, logprobs)
         if self._think.done:
             self._think = None
-            if self._kind == "text":
-                self.plain = self._part
 
     def _items(self, content: list[dict[str, Any]]) -> None:
         """Content as a list: text, thinking and references (Mistral), reasoning as summaries (Databricks)."""
@@ -161,8 +161,6 @@ class Voice:
             self._part = self.openings[kind](self.ledger, (self.index, kind), choice=self.index, extra=extra)
             if kind == "text" and self._part is not None:
                 self.extras.texts.append(self._part.index)
-        if kind == "text" and self._think is None:
-            self.plain = self._part
         if self._part is not None:
             self.ledger.tell(self._part, text, logprobs if kind == "text" else None)
 

@@ -15,6 +15,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.jsontext import plain_or_raw, usable
 from penstock.protocols.responses.encode_runs import ProviderRun
+from penstock.protocols.responses.output import NumberedTemplate
 from penstock.protocols.responses.speaking import Speaking
 from penstock.provider_tools import KINDS
 
@@ -85,9 +86,8 @@ class Calling(Speaking):
     def _input(self, event: ev.CallDelta) -> None:
         call = self._calls.get(event.index)
         if call is not None:
-            number = self._output.number
-            self.out.append((call.name, b'%b%b,"sequence_number":%d}' % (call.head, _encode(event.json), number)))
-            self._output.number += 1
+            self.template = NumberedTemplate(event, call.name, call.head, self._output)
+            self.out.append(self.template.frame(event.json))
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if event.broken:

@@ -7,6 +7,7 @@ the connection to wait for it only a moment.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import AnyEvent
+# Numbers of frames, which nobody reads here, and padding of OpenAI's.
+_IGNORED = re.compile(rb'"sequence_number": ?[0-9]+|"obfuscation": ?"[^"\\]*"')
 
 
 class ResponsesDecoder(Pieces):
     """State beside that of the pieces: an error that waits, and what the response said beside its output."""
 
     protocol = NAME
+    ignored = _IGNORED
     shape = wire.Payload
     read = staticmethod(msgspec.json.Decoder(wire.Payload).decode)
 

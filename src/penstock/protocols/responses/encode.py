@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.codec import Losses
-    from penstock.events import AnyEvent
-    from penstock.framing import Frame
 
 LOSSES: Losses = {
     "choice": "only the first of several choices is written",
@@ -74,11 +72,10 @@ class ResponsesEncoder(Calling):
         self._done = done
         self._response: dict[str, Any] = {}
 
-    def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
         self.out = self._output.out = []
-        table = self.table
         for event in events:
-            table[type(event)](self, event)
+            self.write(event)
         return self.out
 
     # ── the response ──────────────────────────────────────────────────────────────────────────────

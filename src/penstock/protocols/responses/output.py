@@ -11,7 +11,11 @@ from weakref import ref
 
 import msgspec
 
+from penstock.text_runs import FrameTemplate, TextRun
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.framing import Frame
 
 _encode = msgspec.json.Encoder().encode
@@ -98,6 +102,30 @@ class Voice:
     @property
     def length(self) -> int:
         return sum(map(len, self.pieces))
+
+
+class NumberedTemplate(FrameTemplate):
+    """The frames of more text, which are numbered like all frames of a response."""
+
+    __slots__ = ("_output",)
+
+    def __init__(
+        self, event: Any, name: bytes, before: bytes, output: Output, keep: Callable[[str], None] | None = None
+    ) -> None:
+        super().__init__(type(event), event.index, name, before, b"", keep)
+        self._output = output
+
+    def frame(self, text: str) -> Frame:
+        name, data = super().frame(text)
+        self._output.number += 1
+        return name, b'%b,"sequence_number":%d}' % (data, self._output.number - 1)
+
+    def run(self, run: TextRun) -> list[Any]:
+        if self.keep is not None:
+            self.keep(run.text())
+        name, line, first = self.name, self.before + b'"%b","sequence_number":%d}', self._output.number
+        self._output.number = first + len(run.words)
+        return [(name, line % (word, number)) for number, word in enumerate(run.words, first)]
 
 
 class Output:

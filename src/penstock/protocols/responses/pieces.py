@@ -1,7 +1,4 @@
-"""Events inside items → the readers of their kinds: which item an event means, and what it tells of it.
-
-Text is the hot path: the part that the last delta went to is remembered, and more of the same goes straight there.
-"""
+"""Events inside items → the readers of their kinds: which item an event means, and what it tells of it."""
 
 from __future__ import annotations
 
@@ -22,18 +19,6 @@ if TYPE_CHECKING:
     from penstock.protocols.responses.items import Slot
 
 
-class Hot:
-    """Where the last text came from, and the open part that it went to."""
-
-    __slots__ = ("id", "index", "part", "place")
-
-    def __init__(self, place: wire.Place, part: Part) -> None:
-        self.id = place.item_id
-        self.index = place.output_index
-        self.place = place.content_index
-        self.part = part
-
-
 class Pieces(Decoder):
     """State: the response's id, its items and their readers, and the part that the last text belonged to."""
 
@@ -41,13 +26,16 @@ class Pieces(Decoder):
         super().__init__()
         self._id = ""
         self._items = Items()
-        self._hot: Hot | None = None
         self._speech = Speech(self.ledger)
         self._messages = Messages(self.ledger, self._speech)
         self._thoughts = Thoughts(self.ledger, self._speech)
         self._calls = Calls(self.ledger)
         self._tools = Tools(self.ledger)
         self._untyped = Untyped(self.ledger)
+
+    def is_steady(self, part: Part) -> bool:
+        """A program that the provider runs is written into JSON piece by piece: its text is not the frame's."""
+        return not part.is_call or part.by == "client"
 
     def _reader(self, slot: Slot) -> Any:
         if slot.told and not slot.kind:
@@ -60,7 +48,6 @@ class Pieces(Decoder):
 
     def _close_items(self, *, whole: bool) -> None:
         """The response is over: judge what was left open."""
-        self._hot = None
         for slot in self._items.slots:
             self._reader(slot).close(slot, whole=whole)
 
@@ -69,13 +56,11 @@ class Pieces(Decoder):
     def _item_added(self, payload: wire.ItemEvent) -> None:
         slot = self._items.announced(payload.item or {}, payload.output_index)
         if slot is not None:
-            self._hot = None
             self._reader(slot).added(slot)
 
     def _item_done(self, payload: wire.ItemEvent) -> None:
         slot = self._items.finished(payload.item or {}, payload.output_index)
         if not slot.done:
-            self._hot = None
             self._reader(slot).done(slot)
             slot.done = True
 
@@ -86,7 +71,6 @@ class Pieces(Decoder):
 
     def _part_done(self, payload: wire.PartEvent) -> None:
         part, place = payload.part or {}, payload.content_index or 0
-        self._hot = None
         if pick.text(part, "type") == "reasoning_text":
             self._thoughts.settle(self._thought(payload), "part", "full", place, pick.text(part, "text"))
         else:
@@ -98,21 +82,8 @@ class Pieces(Decoder):
         return self._items.place(place.item_id or "", place.output_index, ("message",), "message")
 
     def _text_delta(self, payload: wire.TextPiece) -> None:
-        hot, logprobs = self._hot, {"content": payload.logprobs} if payload.logprobs else None
-        if (
-            hot is not None
-            and hot.part.open
-            and payload.item_id == hot.id
-            and payload.output_index == hot.index
-            and payload.content_index == hot.place
-        ):
-            if payload.delta:
-                self.ledger.tell(hot.part, payload.delta, logprobs)
-            return
-        slot = self._message(payload)
-        part = self._speech.say(slot, "text", payload.content_index or 0, payload.delta, logprobs)
-        if part is not None:
-            self._hot = Hot(payload, part)
+        logprobs = {"content": payload.logprobs} if payload.logprobs else None
+        self._speech.say(self._message(payload), "text", payload.content_index or 0, payload.delta, logprobs)
 
     def _transcript_delta(self, payload: wire.Piece) -> None:
         self._speech.say(self._message(payload), "text", payload.content_index or 0, _words(payload))

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Encoder
-from penstock.protocols.responses.output import FORMS, Output, Voice
+from penstock.protocols.responses.output import FORMS, NumberedTemplate, Output, Voice
 from penstock.protocols.responses.resource import token_logprobs
 from penstock.protocols.responses.speech import NAME
+from penstock.text_runs import NO_TEMPLATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from penstock.events import Extra
 
 _LONGEST = 48  # of a response's id in the ids of its items: those may not be longer than 64
-_encode = msgspec.json.Encoder().encode
 
 
 class Speaking(Encoder):
@@ -38,6 +36,7 @@ class Speaking(Encoder):
         self._output = Output(id.removeprefix("resp_")[-_LONGEST:], self.out)
         self._voices: dict[int, Voice] = {}
         self._said: Voice | None = None  # the last text
+        self.template = NO_TEMPLATE
         self._sources: list[ev.Source] = []
 
     def _own(self, extra: Extra | None) -> dict[str, Any]:
@@ -86,11 +85,11 @@ class Speaking(Encoder):
         if event.logprobs is not None:
             self._likely(voice, event)
             return
-        voice.pieces.append(event.text)
-        output = self._output
-        number = output.number
-        output.number = number + 1
-        self.out.append((voice.name, b'%b%b,"sequence_number":%d}' % (voice.head, _encode(event.text), number)))
+        self._say(voice, event)
+
+    def _say(self, voice: Voice, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
+        self.template = NumberedTemplate(event, voice.name, voice.head, self._output, voice.pieces.append)
+        self.out.append(self.template.frame(event.text))
 
     def _likely(self, voice: Voice, event: ev.TextDelta) -> None:
         logprobs = token_logprobs(event.logprobs)
@@ -103,10 +102,7 @@ class Speaking(Encoder):
     def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
         voice = self._voices.get(event.index)
         if voice is not None:
-            voice.pieces.append(event.text)
-            number = self._output.number
-            self._output.number = number + 1
-            self.out.append((voice.name, b'%b%b,"sequence_number":%d}' % (voice.head, _encode(event.text), number)))
+            self._say(voice, event)
 
     def _quiet(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         voice = self._voices.get(event.index)

@@ -23,6 +23,7 @@ from penstock.protocols.vscode.thinking import Round
 from penstock.shaping.citations import CitationLinks
 from penstock.shaping.namespace import PREFIX, Namespace
 from penstock.shaping.voices import Voices
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate, TextRun, expand_runs, merge_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 NAME = "vscode"
 _encode = msgspec.json.Encoder().encode
-_TEXT = b'{"kind":"text","value":%b}'
+_TEXT = (b'{"kind":"text","value":', b"}")
 
 
 class VSCodeEncoder(Encoder):
@@ -67,7 +68,7 @@ class VSCodeEncoder(Encoder):
         self.shown = False  # a reply must hold text or a call
         self.usages: dict[int, ev.Usage] = {}
         self._texts = 0
-        self._saying = -1  # the text part that was last said, unless thoughts may come between its words
+        self.template = NO_TEMPLATE
         self._aloud = -1  # the reasoning part that was last said as text
         self._round = Round()
         self._tails: dict[int, bytes] = {}
@@ -75,23 +76,18 @@ class VSCodeEncoder(Encoder):
         self._calls.begin()
         self._muted.clear()
 
-    def feed(self, events: Sequence[AnyEvent], /) -> list[Frame]:
-        """The table's work. A batch of nothing but more of one text, as most are, needs no shaping and no calls."""
-        part = self._saying
-        if part >= 0 and self._voices.idle and (self._links is None or self._links.idle):
-            try:
-                out = [
-                    (b"", _TEXT % _encode(event.text))
-                    for event in events
-                    if type(event) is ev.TextDelta and event.index == part and event.logprobs is None
-                ]
-            except UnicodeEncodeError:
-                out = []
-            if len(out) == len(events):
-                if self._links is not None:
-                    self._links.hear(events)
-                return out
-        return super().feed(self.shaped(events))
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        """A batch of nothing but more of one text needs no shaping: it is only heard."""
+        if not self._voices.idle or (self._links is not None and not self._links.idle):
+            return super().feed(self.shaped(expand_runs(events)))
+        template = self.template
+        for event in events:
+            kind = event.kind if type(event) is TextRun else type(event)
+            if kind is not template.kind or event.index != template.index:
+                return super().feed(self.shaped(expand_runs(events)))
+        if self._links is not None and template.kind is ev.TextDelta:
+            self._links.hear(merge_runs(events))
+        return super().feed(events)
 
     def finish(self) -> list[Frame]:
         return super().feed(self._links.finish()) if self._links else []
@@ -158,8 +154,8 @@ class VSCodeEncoder(Encoder):
         if event.logprobs is not None:
             self.lose("logprobs")
         self._say(event.text)
-        if self._reasoning != "text":
-            self._saying = event.index
+        if self._reasoning != "text":  # else thoughts may come between its words
+            self.template = FrameTemplate(ev.TextDelta, event.index, b"", *_TEXT)
 
     def _refusal(self, event: ev.RefusalDelta) -> None:
         if event.index not in self._muted:

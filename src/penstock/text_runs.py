@@ -1,0 +1,318 @@
+"""The fast path for text, shared by all protocols: frames that differ from the ones before in their text alone.
+
+Reading: two frames in a row that gave one delta each, and are equal but for its string, are a template. A frame that
+fits it is decoded without parsing JSON; any other frame takes the normal path. Several travel as one `TextRun`.
+Writing: an encoder that has an open part may hold a `FrameTemplate`, from which deltas and runs are written.
+
+`enabled` turns the fast path off; what comes out is the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.events import CallDelta, ReasoningDelta, TextDelta
+from penstock.framing import FrameRun
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Sequence
+
+    from penstock.events import AnyEvent
+    from penstock.framing import Frame
+    from penstock.parts import Ledger, Part
+
+DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
+_LONGEST_HEAD = 4096  # bytes of a frame before its text
+_decode_string = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode
+enabled = True
+
+
+class TextRun:
+    """Consecutive deltas of one part, one for each frame. `words` are their texts as they stand in JSON strings."""
+
+    __slots__ = ("index", "kind", "words")
+
+    def __init__(self, kind: Any, index: int, words: list[bytes]) -> None:
+        self.kind, self.index, self.words = kind, index, words
+
+    def events(self) -> list[AnyEvent]:
+        """One delta for each frame."""
+        kind, index = self.kind, self.index
+        return [kind(index, _text(word)) for word in self.words]
+
+    def text(self) -> str:
+        """All of it."""
+        return _text(b"".join(self.words))
+
+    def merged(self) -> AnyEvent:
+        """One delta for all frames."""
+        made: AnyEvent = self.kind(self.index, self.text())
+        return made
+
+
+def expand_runs(batch: Sequence[Any]) -> list[Any]:
+    """A batch with the deltas of its runs."""
+    if TextRun not in map(type, batch):
+        return batch if type(batch) is list else list(batch)  # pyright: ignore[reportUnknownVariableType]
+    return [event for one in batch for event in (one.events() if type(one) is TextRun else (one,))]
+
+
+def merge_runs(batch: Sequence[Any]) -> Sequence[Any]:
+    """A batch with one delta for each of its runs."""
+    if TextRun not in map(type, batch):
+        return batch
+    return [one.merged() if type(one) is TextRun else one for one in batch]
+
+
+class ExpandRuns:
+    """A stage before others that want every event."""
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        return expand_runs(events)
+
+    def finish(self) -> list[Any]:
+        return []
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class DeltaTemplate:
+    """What stands before the text of a frame and behind it, and the part that the text belongs to."""
+
+    __slots__ = ("after", "before", "name", "part")
+
+    def __init__(self, name: bytes, before: bytes, after: bytes, part: Part) -> None:
+        self.name, self.before, self.after, self.part = name, before, after, part
+
+    def text_of(self, data: bytes) -> str | None:
+        """The text of a frame that fits."""
+        if not (data.startswith(self.before) and data.endswith(self.after)):
+            return None
+        words = sound_words([data[len(self.before) : len(data) - len(self.after)]])
+        return _text(words[0]) if words else None
+
+
+class TemplateReader:
+    """What a decoder has learnt of its stream. `known` is the template, once a second frame has confirmed it.
+
+    `ignored` matches fields that say nothing inside a turn (a number, padding): frames may differ in them. `counted`
+    matches values of which the last one stands: of frames that differ in them, the last takes the normal path.
+    """
+
+    __slots__ = ("_candidate", "_counted", "_hits", "_ignored", "_keep", "_ledger", "attempts", "known")
+
+    def __init__(
+        self, ledger: Ledger, ignored: re.Pattern[bytes] | None, counted: re.Pattern[bytes] | None,
+        keep: Callable[[Part, list[str]], None],
+    ) -> None:  # fmt: skip
+        self._ledger, self._ignored, self._counted, self._keep = ledger, ignored, counted, keep
+        self.known: DeltaTemplate | None = None
+        self._candidate: DeltaTemplate | None = None
+        self.attempts = self._hits = 0
+
+    def learn(self, frame: Frame, event: Any, part: Part) -> None:
+        """A frame was read in the normal way, and gave one delta and nothing else."""
+        self.attempts += 1
+        if self.attempts > self._hits + ATTEMPTS:
+            return
+        text: str = event.json if type(event) is CallDelta else event.text
+        name, data, known = frame[0], self.normal(frame[1]), self._candidate
+        if known is not None and known.part is part and known.name == name and known.text_of(data) == text:
+            self.known = known
+            return
+        word = _encode(text)
+        if b"\\u" in data and not text.isascii():
+            word = json.dumps(text).encode()  # as servers write it that escape all but ASCII
+        at = data.find(word) + 1
+        # Only a text that stands in the frame once shows its place. An escaped quote elsewhere might look like its own.
+        if 0 < at < _LONGEST_HEAD and data.find(word, at) < 0 and data.count(b"\\") == word.count(b"\\"):
+            self._candidate = DeltaTemplate(name, data[:at], data[at + len(word) - 2 :], part)
+
+    def normal(self, data: bytes) -> bytes:
+        """The data without what frames of a run may differ in."""
+        if self._ignored is not None:
+            data = self._ignored.sub(b"", data)
+        return data if self._counted is None else self._counted.sub(b"", data)
+
+    @property
+    def ready(self) -> DeltaTemplate | None:
+        """The template, while its part is open and texts need no mending."""
+        known = self.known
+        return known if known is not None and known.part.open and not self._ledger.mending else None
+
+    @property
+    def leaves_last(self) -> bool:
+        """Whether the last frame of a run takes the normal path."""
+        return self._counted is not None
+
+    def read_frames(self, frames: Sequence[Frame], number: int) -> int:
+        """Write the deltas of the frames from that one on that fit the template; the number of the next frame."""
+        template = self.ready
+        if template is None:
+            return number
+        name, before, after = template.name, template.before, template.after
+        start, end = len(before), -len(after)
+        normal = self._ignored is not None or self._counted is not None
+        words: list[bytes] = []
+        for label, data in frames[number:] if number else frames:
+            if label != name:
+                break
+            line = self.normal(data) if normal else data
+            if not (line.startswith(before) and line.endswith(after)):
+                break
+            words.append(line[start:end])
+        if self.leaves_last and words:
+            words.pop()
+        words = sound_words(words)
+        texts = self.take(template.part, words)
+        part = template.part
+        delta = part.delta
+        self._ledger.out += [delta(part.index, text) for text in texts]
+        return number + len(texts)
+
+    def take(self, part: Part, words: list[bytes]) -> list[str]:
+        """The texts of a run of that part. Of a call's input, up to one that might begin another input."""
+        texts = [_text(word) for word in words]
+        if part.is_call:
+            many = next((at for at, text in enumerate(texts) if text.lstrip()[:1] == "{"), len(texts))
+            del texts[many:]
+        if texts and part.pieces is not None:
+            self._keep(part, texts)
+        self._hits += len(texts)
+        return texts
+
+    def take_run(self, part: Part, words: list[bytes]) -> int:
+        """How many words of a run may be taken, which are then counted and kept."""
+        if part.pieces is not None:
+            return len(self.take(part, words))
+        self._hits += len(words)
+        return len(words)
+
+
+class RunReader:
+    """Finds runs in the bytes of a stream of lines: what `TemplateReader` knows, with the framing around it."""
+
+    __slots__ = ("_between", "_head", "_parser", "_tail", "_template", "_templates")
+
+    def __init__(self, parser: Any, templates: TemplateReader) -> None:
+        self._parser, self._templates = parser, templates
+        self._template: DeltaTemplate | None = None
+        self._head = self._tail = self._between = b""
+
+    def read(self, chunk: bytes, start: int = 0) -> tuple[TextRun, int] | None:
+        """The run that begins there, and where it ends. None where none does."""
+        template = self._templates.ready
+        if template is None or not self._parser.idle:
+            return None
+        if template is not self._template:
+            self._learn(template)
+        given = chunk[start:] if start else chunk
+        normal = self._templates.normal(given)
+        if not normal.startswith(self._head):
+            return None
+        found = self._words(normal)
+        if self._templates.leaves_last and found:
+            found.pop()
+        words = sound_words(found)
+        many = self._templates.take_run(template.part, words) if words else 0
+        if not many:
+            return None
+        size = sum(map(len, found[:many])) + many * len(self._between)
+        del words[many:]
+        if normal is not given and size < len(normal):
+            size = _end_of(given, many, self._tail)
+        elif normal is not given:
+            size = len(given)
+        return TextRun(template.part.delta, template.part.index, words), start + size
+
+    def _learn(self, template: DeltaTemplate) -> None:
+        head, end = self._parser.around(template.name)
+        self._template = template
+        self._head, self._tail = head + template.before, template.after + end
+        self._between = self._tail + self._head
+
+    def _words(self, chunk: bytes) -> list[bytes]:
+        """What stands between head and tail of the frames that the chunk begins with."""
+        words = chunk[len(self._head) :].split(self._between)
+        last = words.pop()  # no string holds a line end: the first tail is that of the frame
+        end = last.find(self._tail)
+        if end >= 0:
+            words.append(last[:end])
+        return words
+
+
+def _end_of(chunk: bytes, many: int, tail: bytes) -> int:
+    """The position behind so many frames."""
+    end = b"\n\n" if tail.endswith(b"\n\n") else b"\n"
+    at = 0
+    for _ in range(many):
+        at = chunk.index(end, at) + len(end)
+    return at
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text stands in JSON as it is. For some that do the answer is no; they take the normal path."""
+    return bool(text) and '"' not in text and "\\" not in text and text.isprintable()
+
+
+def sound_words(words: list[bytes]) -> list[bytes]:
+    """The words up to the first that is not the inside of a JSON string, or is empty; in their shortest spelling."""
+    joined = b"".join(words)
+    if joined.isascii() and b"" not in words and is_plain(joined.decode()):
+        return words  # mostly: one look at all of it is cheaper than one at each
+    made: list[bytes] = []
+    for word in words:
+        try:
+            text = _decode_string(b'"%b"' % word)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break
+        if not text:
+            break
+        made.append(_encode(text)[1:-1] if b"\\" in word else word)
+    return made
+
+
+def _text(word: bytes) -> str:
+    return _decode_string(b'"%b"' % word) if b"\\" in word else word.decode()
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FrameTemplate:
+    """The frames of more text for one open part: what stands before the JSON string and behind it.
+
+    `keep` is told every text, where an encoder needs them later.
+    """
+
+    __slots__ = ("after", "before", "index", "keep", "kind", "name")
+
+    def __init__(
+        self, kind: Any, index: int, name: bytes, before: bytes, after: bytes,
+        keep: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.kind, self.index, self.name, self.before, self.after = kind, index, name, before, after
+        self.keep = keep
+
+    def frame(self, text: str) -> Frame:
+        """The frame of one text."""
+        data = self.before + _encode(text) + self.after
+        if self.keep is not None:
+            self.keep(text)
+        return self.name, data
+
+    def run(self, run: TextRun) -> list[Any]:
+        """The frames of a run."""
+        if self.keep is not None:
+            self.keep(run.text())
+        return [FrameRun(self.name, self.before, run.words, self.after)]
+
+
+NO_TEMPLATE = FrameTemplate(None, -1, b"", b"", b"")
