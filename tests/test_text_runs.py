@@ -22,16 +22,19 @@ from penstock.bridge import encoding, parser
 from penstock.engines.job import Job
 from penstock.engines.reading import Reading
 from penstock.errors import ProviderError
+from penstock.events import TextDelta
 from penstock.framing import WRITERS
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.passthrough import Passthrough
 from penstock.gateway.writing import Translation
+from penstock.messages.state import text_key
 from penstock.providers.registry import providers
-from penstock.request import Request
+from penstock.request import Request, Text
 from penstock.text_runs import DELTAS, TextRun, expand_runs
 from tests import running
 from tests.cases import Case, cases
 from tests.examples import examples
+from tests.gateway.written_streams import client_gets
 from tests.looping import over
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ ODD = [
     '","role":"x', '"}', "<think>", "</think>", "", " ", "data", "content", "a" * 5000, "{", '{\\"a\\":1}', "  {", "}", "null",
     '\\"obfuscation\\":\\"x\\"', '\\"sequence_number\\":7', '\\"}   }', "}   }", "\\", "\\x",
 ]  # fmt: skip
+CHAT_END = [(b"", b'{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'), (b"", b"[DONE]")]
 BROKEN = [b"\xff", b"\xc3", b"\xa9"]  # no UTF-8, and halves of a letter
 WORDS = st.one_of(
     st.sampled_from([word.encode() for word in ODD] + BROKEN),
@@ -249,6 +253,22 @@ def test_each_odd_text_after_a_template(source: str) -> None:
         for word in [*(word.encode() for word in ODD), *BROKEN]:
             frames = [*place.before, *(place.frame(b" word") for _ in range(3)), place.frame(word), place.frame(b" on")]
             compare(source, [written(source, frames)], ("openai-chat", "responses"))
+
+
+@pytest.mark.parametrize("target", ["anthropic", "openai-chat", "responses", "gemini"])
+@quick
+@given(st.lists(WORDS, max_size=20), st.lists(st.booleans(), max_size=12))
+def test_a_client_gets_the_same_over_a_connection(target: str, words: list[bytes], taken: list[bool]) -> None:
+    """Reads of one frame each, written from within the connection's callback or not, as the client can take them."""
+    place = steady_place("openai-chat")
+    frames = [*place.before, *(place.frame(word) for word in [b" a", b" b", b" c", *words, b" d"]), *CHAT_END]
+    chunks = [written("openai-chat", [frame]) for frame in frames]
+    made, kept = asyncio.run(client_gets(chunks, target, taken, job("openai-chat")))
+    normal = Answer("openai-chat", chunks, fast=False)
+    assert made == b"".join(pass_all(normal, target) if target == "openai-chat" else write_all(normal, target))
+    texts = [event.text for batch in normal.events for event in batch if type(event) is TextDelta]
+    kept.events()
+    assert kept.said.key == text_key([Text(text="".join(texts))])
 
 
 def test_frames_that_are_never_alike_are_soon_only_read() -> None:

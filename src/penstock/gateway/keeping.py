@@ -93,19 +93,8 @@ class SealedContent:
     def __init__(self) -> None:
         self.found: list[str] = []
 
-    def lane(self, kind: Any, index: int) -> Callable[[str], None]:
-        """Takes more of one part, of which nothing is kept."""
-        return _forget
-
-    def settle(self) -> None:
-        """Nothing to do."""
-
     def add(self, batch: Sequence[ev.AnyEvent]) -> None:
         self.found += ciphertexts_of(batch)
-
-
-def _forget(_: str) -> None:
-    pass
 
 
 def _same(event: ev.AnyEvent) -> tuple[type, int]:

@@ -1,0 +1,107 @@
+"""A stream over a connection, up to what a client is given: reads are written from within the connection's callback."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.engines.connection import Connection
+from penstock.engines.direct import parsing
+from penstock.engines.incoming import Incoming
+from penstock.engines.options import Timeouts
+from penstock.engines.reading import Reading
+from penstock.engines.record import Record
+from penstock.engines.reply import Reply
+from penstock.gateway.doors.door import Asked
+from penstock.gateway.keeping import Keeping
+from penstock.gateway.outlet import Outlet
+from penstock.gateway.passthrough import client_stream
+from penstock.gateway.streaming import Streaming
+from penstock.request import Request
+
+if TYPE_CHECKING:
+    from penstock.engines.job import Job
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+class Ways:
+    """What a connection asks of whoever keeps it: here nobody does."""
+
+    web: Any = None
+    tools = parsing()
+
+    def put(self, *_: Any) -> None: ...
+    def forget(self, *_: Any) -> None: ...
+
+
+class Wire:
+    """The other end of a connection, which is never slow and never closed."""
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def abort(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Stays:
+    """A client that does not leave."""
+
+    def ending(self) -> None: ...
+
+
+class Written:
+    """The line of a client that cannot always take more; `said` is what it was given."""
+
+    lost = False
+
+    def __init__(self, said: list[bytes], taken: list[bool]) -> None:
+        self.flow, self._said, self._taken = self, said, iter(taken)
+
+    @property
+    def write_paused(self) -> bool:
+        return not next(self._taken, True)
+
+    def push(self, data: bytes) -> bool:
+        if self.write_paused:
+            return False
+        self._said.append(data)
+        return True
+
+    def speaks(self, send: Any) -> bool:
+        return False
+
+
+async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: Job) -> tuple[bytes, Keeping]:
+    """What a client gets of chunks that come one by one, and what was kept.
+
+    `taken` says of each push whether the client could take it at once.
+    """
+    connection = Connection(cast("Any", Ways()), ())
+    connection.connection_made(Wire())
+    connection.data_received(HEAD)
+    loop = asyncio.get_running_loop()
+    limits = Timeouts()
+    reading = Reading(Incoming(connection, limits, loop, loop.time()), job)
+    reply = Reply(reading, job, Record("m"), "native")
+    said: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        said.append(message.get("body", b""))
+
+    line: Any = Written(said, taken)
+    out = Outlet(send, cast("Any", Stays()), every=0, limit=1, line=line)
+    out.prepare("sse", ())
+    kept = Keeping()
+    asked = Asked(Request(model="m"), target)
+    way = client_stream(asked, reply)
+    stream = Streaming(reply, way, out, kept=kept, tap=None, tape=None)
+    task = loop.create_task(stream.run())
+    for chunk in chunks:
+        connection.data_received(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        for _ in range(4):  # a reader that waits goes on
+            await asyncio.sleep(0)
+    connection.data_received(b"0\r\n\r\n")
+    await asyncio.wait_for(task, 10)
+    assert out.size == len(b"".join(said))
+    return b"".join(said), kept
