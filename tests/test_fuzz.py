@@ -49,7 +49,7 @@ def test_every_protocol_and_framing_has_its_targets() -> None:
         assert row.encoder is None or f"encode-{name}" in names
     assert {f"framing-{name}" for name in PARSERS} <= names
     assert {f"request-read-{name}" for name in ("openai-chat", "anthropic", "gemini", "responses", "ollama")} <= names
-    assert [target.name for target in chosen(["framing-s"])] == ["framing-sse"]
+    assert [target.name for target in chosen(["framing-n"])] == ["framing-ndjson"]
     with pytest.raises(SystemExit, match="no target begins with nothing-like-it"):
         chosen(["nothing-like-it"])
 

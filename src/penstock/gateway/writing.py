@@ -14,6 +14,7 @@ from penstock.events import Fault, Start
 from penstock.framing import WRITERS
 from penstock.shaping.sequence import Sequence
 from penstock.stage import Pipe
+from penstock.text_runs import ExpandRuns
 from penstock.whole_body import write_body
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def tees(asked: Asked, reply: Reply) -> bool:
 def frames(asked: Asked) -> Pipe:
     """Events → the frames of the client's protocol."""
     if asked.encoder is not None:
-        return Pipe(Sequence(), asked.encoder())
+        return Pipe(Sequence(), ExpandRuns(), asked.encoder())
     return encoding(asked.protocol, asked.options, frames=True)
 
 
