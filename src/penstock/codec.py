@@ -22,12 +22,10 @@ from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, 
 from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
-from penstock.text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TemplateReader, TextRun
+from penstock.text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, Patterns, TemplateReader, TextRun
 from penstock.vendor_errors import ErrorTable
 
 if TYPE_CHECKING:
-    import re
-
     from penstock.events import AnyEvent, Unknown
 
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
@@ -69,8 +67,8 @@ class Decoder:
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
     mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
-    ignored: ClassVar[re.Pattern[bytes] | None] = None  # fields that say nothing inside a turn: see `text_runs`
-    counted: ClassVar[re.Pattern[bytes] | None] = None  # values of which the last one stands
+    ignored: ClassVar[Patterns] = ()  # fields that say nothing inside a turn: see `text_runs`
+    counted: ClassVar[Patterns] = ()  # values of which the last one stands
 
     def __init__(self) -> None:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")

@@ -113,7 +113,10 @@ class Guard:
         delta: Any = self._delta
         index = self._index
         for event in events:
-            if type(event) is not delta or event.index != index:
+            kind = type(event)
+            if kind is TextRun:
+                kind = event.kind
+            if kind is not delta or event.index != index:
                 return self._examine(events)
         return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
 

@@ -10,7 +10,7 @@ Writing: an encoder that has an open part may hold a `FrameTemplate`, from which
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
-_LONGEST_HEAD = 4096  # bytes of a frame before its text
 _decode_string = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
+Patterns: TypeAlias = "tuple[re.Pattern[bytes], ...]"
 enabled = True
 
 
@@ -84,37 +84,36 @@ class ExpandRuns:
 
 
 class DeltaTemplate:
-    """What stands before the text of a frame and behind it, and the part that the text belongs to."""
+    """What stands before the text of a frame and behind it, and the part that the text belongs to.
 
-    __slots__ = ("after", "before", "name", "part")
+    `ignored` are the fields that the frames differ in. `leaves_last`: the last frame of a run takes the normal path.
+    """
 
-    def __init__(self, name: bytes, before: bytes, after: bytes, part: Part) -> None:
-        self.name, self.before, self.after, self.part = name, before, after, part
+    __slots__ = ("after", "before", "ignored", "leaves_last", "name", "part")
 
-    def text_of(self, data: bytes) -> str | None:
-        """The text of a frame that fits."""
-        if not (data.startswith(self.before) and data.endswith(self.after)):
-            return None
-        words = sound_words([data[len(self.before) : len(data) - len(self.after)]])
-        return _text(words[0]) if words else None
+    def __init__(
+        self, name: bytes, around: tuple[bytes, bytes], part: Part, ignored: Patterns, *, leaves_last: bool
+    ) -> None:
+        self.name, self.part, self.ignored, self.leaves_last = name, part, ignored, leaves_last
+        self.before, self.after = around
 
 
 class TemplateReader:
     """What a decoder has learnt of its stream. `known` is the template, once a second frame has confirmed it.
 
-    `ignored` matches fields that say nothing inside a turn (a number, padding): frames may differ in them. `counted`
-    matches values of which the last one stands: of frames that differ in them, the last takes the normal path.
+    `ignored` match fields that say nothing inside a turn (a number, padding): frames may differ in them. `counted`
+    match values of which the last one stands: of frames that differ in them, the last takes the normal path.
     """
 
-    __slots__ = ("_candidate", "_counted", "_hits", "_ignored", "_keep", "_ledger", "attempts", "known")
+    __slots__ = ("_counted", "_hits", "_keep", "_last", "_variants", "attempts", "known", "ledger")
 
     def __init__(
-        self, ledger: Ledger, ignored: re.Pattern[bytes] | None, counted: re.Pattern[bytes] | None,
-        keep: Callable[[Part, list[str]], None],
-    ) -> None:  # fmt: skip
-        self._ledger, self._ignored, self._counted, self._keep = ledger, ignored, counted, keep
+        self, ledger: Ledger, ignored: Patterns, counted: Patterns, keep: Callable[[Part, list[str]], None]
+    ) -> None:
+        self.ledger, self._counted, self._keep = ledger, counted, keep
+        self._variants = _variants(ignored, counted)
+        self._last: tuple[Frame, str, Part] | None = None
         self.known: DeltaTemplate | None = None
-        self._candidate: DeltaTemplate | None = None
         self.attempts = self._hits = 0
 
     def learn(self, frame: Frame, event: Any, part: Part) -> None:
@@ -123,58 +122,41 @@ class TemplateReader:
         if self.attempts > self._hits + ATTEMPTS:
             return
         text: str = event.json if type(event) is CallDelta else event.text
-        name, data, known = frame[0], self.normal(frame[1]), self._candidate
-        if known is not None and known.part is part and known.name == name and known.text_of(data) == text:
-            self.known = known
+        last, self._last = self._last, (frame, text, part)
+        if last is None or last[2] is not part or last[0][0] != frame[0]:
             return
-        word = _encode(text)
-        if b"\\u" in data and not text.isascii():
-            word = json.dumps(text).encode()  # as servers write it that escape all but ASCII
-        at = data.find(word) + 1
-        # Only a text that stands in the frame once shows its place. An escaped quote elsewhere might look like its own.
-        if 0 < at < _LONGEST_HEAD and data.find(word, at) < 0 and data.count(b"\\") == word.count(b"\\"):
-            self._candidate = DeltaTemplate(name, data[:at], data[at + len(word) - 2 :], part)
-
-    def normal(self, data: bytes) -> bytes:
-        """The data without what frames of a run may differ in."""
-        if self._ignored is not None:
-            data = self._ignored.sub(b"", data)
-        return data if self._counted is None else self._counted.sub(b"", data)
+        for ignored in self._variants:
+            around = _around(without(last[0][1], ignored), last[1])
+            if around is not None and around == _around(without(frame[1], ignored), text):
+                leaves_last = not set(self._counted).isdisjoint(ignored)
+                self.known = DeltaTemplate(frame[0], around, part, ignored, leaves_last=leaves_last)
+                return
 
     @property
     def ready(self) -> DeltaTemplate | None:
         """The template, while its part is open and texts need no mending."""
         known = self.known
-        return known if known is not None and known.part.open and not self._ledger.mending else None
-
-    @property
-    def leaves_last(self) -> bool:
-        """Whether the last frame of a run takes the normal path."""
-        return self._counted is not None
+        return known if known is not None and known.part.open and not self.ledger.mending else None
 
     def read_frames(self, frames: Sequence[Frame], number: int) -> int:
         """Write the deltas of the frames from that one on that fit the template; the number of the next frame."""
         template = self.ready
         if template is None:
             return number
-        name, before, after = template.name, template.before, template.after
+        name, before, after, ignored = template.name, template.before, template.after, template.ignored
         start, end = len(before), -len(after)
-        normal = self._ignored is not None or self._counted is not None
         words: list[bytes] = []
         for label, data in frames[number:] if number else frames:
-            if label != name:
-                break
-            line = self.normal(data) if normal else data
-            if not (line.startswith(before) and line.endswith(after)):
+            line = without(data, ignored) if ignored else data
+            if label != name or not (line.startswith(before) and line.endswith(after)):
                 break
             words.append(line[start:end])
-        if self.leaves_last and words:
+        if template.leaves_last and words:
             words.pop()
-        words = sound_words(words)
-        texts = self.take(template.part, words)
         part = template.part
+        texts = self.take(part, sound_words(words))
         delta = part.delta
-        self._ledger.out += [delta(part.index, text) for text in texts]
+        self.ledger.out += [delta(part.index, text) for text in texts]
         return number + len(texts)
 
     def take(self, part: Part, words: list[bytes]) -> list[str]:
@@ -196,56 +178,103 @@ class TemplateReader:
         return len(words)
 
 
+def _variants(ignored: Patterns, counted: Patterns) -> tuple[Patterns, ...]:
+    """What to leave out of frames that are compared: as little as will do."""
+    every = (*ignored, *counted)
+    return ((), *((one,) for one in every), *([every] if len(every) > 1 else []))
+
+
+def without(data: bytes, ignored: Patterns) -> bytes:
+    """The data without what frames of a run may differ in."""
+    for pattern in ignored:
+        data = pattern.sub(b"", data)
+    return data
+
+
+def _around(data: bytes, text: str) -> tuple[bytes, bytes] | None:
+    """What stands before and behind a text in a frame.
+
+    Only a text that stands there once shows its place. An escaped quote elsewhere might look like one of its own.
+    """
+    word = _encode(text)
+    if b"\\u" in data and not text.isascii():
+        word = json.dumps(text).encode()  # as servers write it that escape all but ASCII
+    at = data.find(word)
+    if at < 0 or data.find(word, at + 1) >= 0 or data.count(b"\\") != word.count(b"\\"):
+        return None
+    return data[: at + 1], data[at + len(word) - 1 :]
+
+
 class RunReader:
     """Finds runs in the bytes of a stream of lines: what `TemplateReader` knows, with the framing around it."""
 
-    __slots__ = ("_between", "_head", "_parser", "_tail", "_template", "_templates")
+    __slots__ = ("_between", "_head", "_line", "_lines", "_parser", "_place", "_tail", "_template", "_templates")
 
     def __init__(self, parser: Any, templates: TemplateReader) -> None:
         self._parser, self._templates = parser, templates
         self._template: DeltaTemplate | None = None
         self._head = self._tail = self._between = b""
+        self._lines, self._place = 0, 0  # of a frame: how many there are, and which of them has the text,
+        self._line = b"", b""  # and what stands in that one before and behind it
 
-    def read(self, chunk: bytes, start: int = 0) -> tuple[TextRun, int] | None:
-        """The run that begins there, and where it ends. None where none does."""
-        template = self._templates.ready
-        if template is None or not self._parser.idle:
+    def read(self, chunk: bytes, start: int = 0) -> tuple[Any, int] | None:
+        """The run that begins there, or one delta, and where it ends. None where none does."""
+        template = self._templates.known
+        if template is None or not template.part.open or self._templates.ledger.mending or not self._parser.idle:
             return None
         if template is not self._template:
             self._learn(template)
         given = chunk[start:] if start else chunk
-        normal = self._templates.normal(given)
-        if not normal.startswith(self._head):
+        data = without(given, template.ignored) if template.ignored else given
+        if not data.startswith(self._head):
             return None
-        found = self._words(normal)
-        if self._templates.leaves_last and found:
+        found = self._words(data)
+        if template.leaves_last and found:
             found.pop()
-        words = sound_words(found)
-        many = self._templates.take_run(template.part, words) if words else 0
+        part = template.part
+        words = sound_words(found) if found else found
+        many = self._templates.take_run(part, words) if words else 0
         if not many:
             return None
+        if many == 1:
+            item = part.delta(part.index, _text(words[0]))
+        else:
+            item = TextRun(part.delta, part.index, words if many == len(words) else words[:many])
         size = sum(map(len, found[:many])) + many * len(self._between)
-        del words[many:]
-        if normal is not given and size < len(normal):
-            size = _end_of(given, many, self._tail)
-        elif normal is not given:
-            size = len(given)
-        return TextRun(template.part.delta, template.part.index, words), start + size
+        if data is not given:
+            size = len(given) if size == len(data) else _end_of(given, many, self._tail)
+        return item, start + size
 
     def _learn(self, template: DeltaTemplate) -> None:
         head, end = self._parser.around(template.name)
         self._template = template
         self._head, self._tail = head + template.before, template.after + end
         self._between = self._tail + self._head
+        self._place = self._head.count(b"\n")
+        self._lines = self._place + self._tail.count(b"\n")
+        self._line = self._head.rpartition(b"\n")[2], template.after
 
     def _words(self, chunk: bytes) -> list[bytes]:
         """What stands between head and tail of the frames that the chunk begins with."""
-        words = chunk[len(self._head) :].split(self._between)
-        last = words.pop()  # no string holds a line end: the first tail is that of the frame
-        end = last.find(self._tail)
-        if end >= 0:
-            words.append(last[:end])
-        return words
+        head, tail = self._head, self._tail
+        if chunk.endswith(tail):
+            word = chunk[len(head) : -len(tail)]
+            if b"\n" not in word:
+                return [word]  # one frame
+        # Mostly all frames are alike: to cut them at their line ends, write them anew and compare is quickest.
+        before, after = self._line
+        lines = chunk.split(b"\n")[self._place : -1 : self._lines]
+        many = len(lines)
+        while many and not (lines[many - 1].startswith(before) and lines[many - 1].endswith(after)):
+            many -= 1
+        first, last = len(before), -len(after)
+        words = [line[first:last] for line in lines[:many]]
+        if chunk.startswith(head + self._between.join(words) + tail):
+            return words
+        words = chunk[len(head) :].split(self._between)
+        rest = words.pop()  # no string holds a line end: the first tail is that of the frame
+        end = rest.find(tail)
+        return [*words, rest[:end]] if end >= 0 else words
 
 
 def _end_of(chunk: bytes, many: int, tail: bytes) -> int:

@@ -44,8 +44,11 @@ class Sequence:
         """Nine batches in ten are more of the part that is open, and pass as they are."""
         delta: Any = self._delta
         current = self._current
-        for event in events:  # noqa: SIM110 — a generator would cost more than it saves
-            if type(event) is not delta or event.index != current:
+        for event in events:
+            kind = type(event)
+            if kind is TextRun:
+                kind = event.kind
+            if kind is not delta or event.index != current:
                 return False
         return True
 

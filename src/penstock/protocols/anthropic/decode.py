@@ -38,7 +38,7 @@ def _own(**fields: Any) -> Extra | None:
 
 
 # Anthropic pads frames with spaces before their last brace. No text holds a line end.
-_IGNORED = re.compile(rb'(?<=[^\\]"\}) +(?=\}(?:\n|\Z))')
+_IGNORED = (re.compile(rb'(?<=[^\\]"\}) +(?=\}(?:\n|\Z))'),)
 
 
 class AnthropicDecoder(Decoder):

@@ -41,7 +41,7 @@ KINDS: dict[bytes, bytes] = {
 _FAULTS = tuple(name for name in wire.Payload.__struct_fields__ if name.endswith("Exception"))
 _NOTES = ("metrics", "trace", "performanceConfig", "serviceTier")
 # Padding, so that the size of a frame does not tell that of its text.
-_IGNORED = re.compile(rb'"p": ?"[^"\\]*"')
+_IGNORED = (re.compile(rb'"p": ?"[^"\\]*"'),)
 
 
 class BedrockDecoder(Decoder):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST = 256  # candidates; an index beyond is garbage, and a place would be made for everyone before it
 # Every chunk counts all tokens so far: the last counts stand.
-_COUNTED = re.compile(rb'"[A-Za-z]*[tT]okenCount": ?[0-9]+')
+_COUNTED = (re.compile(rb'"[A-Za-z]*[tT]okenCount": ?[0-9]+'),)
 
 
 class GeminiDecoder(Decoder):

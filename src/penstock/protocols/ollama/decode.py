@@ -46,7 +46,7 @@ _COUNTS = (
 )
 _NO_MESSAGE = wire.Message()
 # A time in every line; the first one counts.
-_IGNORED = re.compile(rb'"created_at": ?"[0-9TZ:.+-]*"')
+_IGNORED = (re.compile(rb'"created_at": ?"[0-9TZ:.+-]*"'),)
 
 
 class OllamaDecoder(Decoder):

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 NAME = "openai-chat"
 _ALIVE = frozenset({"ping", "keepalive"})
 # Padding of OpenAI's and Mistral's, and a time that some servers write anew in every chunk; the first one counts.
-_IGNORED = re.compile(rb'"(?:obfuscation|p)": ?"[^"\\]*"|"created": ?[0-9]+')
+_IGNORED = (
+    re.compile(rb'"obfuscation": ?"[^"\\]*"'),
+    re.compile(rb'"p": ?"[^"\\]*"'),
+    re.compile(rb'"created": ?[0-9]+'),
+)
 
 _read_chunk = msgspec.json.Decoder(wire.Chunk).decode
 _read_more = msgspec.json.Decoder(wire.More).decode

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.events import AnyEvent
 # Numbers of frames, which nobody reads here, and padding of OpenAI's.
-_IGNORED = re.compile(rb'"sequence_number": ?[0-9]+|"obfuscation": ?"[^"\\]*"')
+_IGNORED = (re.compile(rb'"sequence_number": ?[0-9]+'), re.compile(rb'"obfuscation": ?"[^"\\]*"'))
 
 
 class ResponsesDecoder(Pieces):
