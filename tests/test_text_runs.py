@@ -200,11 +200,13 @@ def compare(source: str, chunks: Sequence[bytes], targets: Sequence[str] = TARGE
     return fast
 
 
-def written(source: str, frames: Sequence[Frame]) -> bytes:
+def written(source: str, frames: Sequence[Frame], end: bytes = b"\n") -> bytes:
     """Frames as bytes, without a look at their data."""
     if FRAMINGS[source] == "ndjson":
         return b"".join(data + b"\n" for _, data in frames)
-    return b"".join((b"event: %b\n" % name if name else b"") + b"data: " + data + b"\n\n" for name, data in frames)
+    return b"".join(
+        (b"event: %b%b" % (name, end) if name else b"") + b"data: " + data + 2 * end for name, data in frames
+    )
 
 
 def cut(body: bytes, at: Sequence[int]) -> list[bytes]:
@@ -233,17 +235,18 @@ def test_any_texts_and_frames_among_them(source: str, data: st.DataObject) -> No
     )  # fmt: skip
     steady = [place.frame(b" word"), place.frame(b" more"), place.frame(b" words")]
     frames = [*place.before, *steady, *data.draw(st.lists(more, max_size=12)), *steady]
-    body = written(source, frames)
+    body = written(source, frames, data.draw(st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])))
     targets = data.draw(st.lists(st.sampled_from(TARGETS), min_size=2, max_size=2, unique=True))
     compare(source, cut(body, data.draw(st.lists(st.integers(0, 10**6), max_size=3))), targets)
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("source", [source for source in SOURCES if source not in ("events", "vscode")])
-def test_most_of_a_long_text_is_a_run(source: str) -> None:
+def test_most_of_a_long_text_is_a_run(source: str, end: bytes) -> None:
     best = 0
     for place in places(source):
         frames = [*place.before, *(place.frame(b" word%d \\u00e9\\n" % number) for number in range(600))]
-        best = max([best, *(len(run.words) for run in compare(source, [written(source, frames)], ()).runs)])
+        best = max([best, *(len(run.words) for run in compare(source, [written(source, frames, end)], ()).runs)])
     assert best >= 550
 
 

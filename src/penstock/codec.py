@@ -107,6 +107,8 @@ class Decoder:
         return self.ledger.drain()
 
     def _read_frame(self, frame: Frame) -> None:
+        if self.templates.held is not None:
+            self._catch_up()
         data = frame[1]
         if data == self.mark:
             self._odd(*frame)
@@ -124,6 +126,20 @@ class Decoder:
             self.table[type(payload)](self, payload)
         except ILL_SHAPED as error:
             self._ill(error)
+
+    def _catch_up(self) -> None:
+        """Read the counts of the last frame that was read by its template."""
+        held, self.templates.held = self.templates.held, None
+        if held is None:
+            return
+        self.frame = held
+        try:
+            self.recount(self.read(held[1]))
+        except (msgspec.DecodeError, UnicodeDecodeError, *ILL_SHAPED) as error:
+            self._ill(error)
+
+    def recount(self, payload: Any) -> None:
+        """Read all of a payload but its text. For decoders with `counted` values."""
 
     def _repeatable(self, event: Any) -> Part | None:
         """The part that a delta belongs to, if more of its texts would be read in the same way."""
@@ -195,6 +211,7 @@ class Decoder:
         self.ledger.unknown(self.protocol, data.decode("utf-8", "replace"), name.decode("utf-8", "replace"))
 
     def finish(self) -> list[AnyEvent]:
+        self._catch_up()
         self.ledger.eof()
         return self.ledger.drain()
 

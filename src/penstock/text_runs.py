@@ -34,21 +34,25 @@ enabled = True
 
 
 class TextRun:
-    """Consecutive deltas of one part, one for each frame. `words` are their texts as they stand in JSON strings."""
+    """Consecutive deltas of one part, one for each frame. `words` are their texts as they stand in JSON strings.
 
-    __slots__ = ("index", "kind", "words")
+    `texts` are the same decoded, where that differs.
+    """
 
-    def __init__(self, kind: Any, index: int, words: list[bytes]) -> None:
-        self.kind, self.index, self.words = kind, index, words
+    __slots__ = ("_texts", "index", "kind", "words")
+
+    def __init__(self, kind: Any, index: int, words: list[bytes], texts: list[str] | None = None) -> None:
+        self.kind, self.index, self.words, self._texts = kind, index, words, texts
 
     def events(self) -> list[AnyEvent]:
         """One delta for each frame."""
         kind, index = self.kind, self.index
-        return [kind(index, _text(word)) for word in self.words]
+        texts = [word.decode() for word in self.words] if self._texts is None else self._texts
+        return [kind(index, text) for text in texts]
 
     def text(self) -> str:
         """All of it."""
-        return _text(b"".join(self.words))
+        return b"".join(self.words).decode() if self._texts is None else "".join(self._texts)
 
     def merged(self) -> AnyEvent:
         """One delta for all frames."""
@@ -86,15 +90,15 @@ class ExpandRuns:
 class DeltaTemplate:
     """What stands before the text of a frame and behind it, and the part that the text belongs to.
 
-    `ignored` are the fields that the frames differ in. `leaves_last`: the last frame of a run takes the normal path.
+    `ignored` are the fields that the frames differ in. `counts`: among them are some of which the last one stands.
     """
 
-    __slots__ = ("after", "before", "ignored", "leaves_last", "name", "part")
+    __slots__ = ("after", "before", "counts", "ignored", "name", "part")
 
     def __init__(
-        self, name: bytes, around: tuple[bytes, bytes], part: Part, ignored: Patterns, *, leaves_last: bool
+        self, name: bytes, around: tuple[bytes, bytes], part: Part, ignored: Patterns, *, counts: bool
     ) -> None:
-        self.name, self.part, self.ignored, self.leaves_last = name, part, ignored, leaves_last
+        self.name, self.part, self.ignored, self.counts = name, part, ignored, counts
         self.before, self.after = around
 
 
@@ -102,10 +106,11 @@ class TemplateReader:
     """What a decoder has learnt of its stream. `known` is the template, once a second frame has confirmed it.
 
     `ignored` match fields that say nothing inside a turn (a number, padding): frames may differ in them. `counted`
-    match values of which the last one stands: of frames that differ in them, the last takes the normal path.
+    match values of which the last one stands: of frames that differ in them the last is `held`, until the decoder reads
+    it for its counts.
     """
 
-    __slots__ = ("_counted", "_hits", "_keep", "_last", "_variants", "attempts", "known", "ledger")
+    __slots__ = ("_counted", "_hits", "_keep", "_last", "_variants", "attempts", "held", "known", "ledger")
 
     def __init__(
         self, ledger: Ledger, ignored: Patterns, counted: Patterns, keep: Callable[[Part, list[str]], None]
@@ -114,6 +119,7 @@ class TemplateReader:
         self._variants = _variants(ignored, counted)
         self._last: tuple[Frame, str, Part] | None = None
         self.known: DeltaTemplate | None = None
+        self.held: Frame | None = None
         self.attempts = self._hits = 0
 
     def learn(self, frame: Frame, event: Any, part: Part) -> None:
@@ -128,8 +134,8 @@ class TemplateReader:
         for ignored in self._variants:
             around = _around(without(last[0][1], ignored), last[1])
             if around is not None and around == _around(without(frame[1], ignored), text):
-                leaves_last = not set(self._counted).isdisjoint(ignored)
-                self.known = DeltaTemplate(frame[0], around, part, ignored, leaves_last=leaves_last)
+                counts = not set(self._counted).isdisjoint(ignored)
+                self.known = DeltaTemplate(frame[0], around, part, ignored, counts=counts)
                 return
 
     @property
@@ -151,17 +157,21 @@ class TemplateReader:
             if label != name or not (line.startswith(before) and line.endswith(after)):
                 break
             words.append(line[start:end])
-        if template.leaves_last and words:
-            words.pop()
+        if not words:
+            return number
         part = template.part
-        texts = self.take(part, sound_words(words))
+        texts = self.take(part, *sound_words(words))
         delta = part.delta
         self.ledger.out += [delta(part.index, text) for text in texts]
-        return number + len(texts)
+        number += len(texts)
+        if template.counts and texts:
+            self.held = frames[number - 1]
+        return number
 
-    def take(self, part: Part, words: list[bytes]) -> list[str]:
+    def take(self, part: Part, words: list[bytes], texts: list[str] | None) -> list[str]:
         """The texts of a run of that part. Of a call's input, up to one that might begin another input."""
-        texts = [_text(word) for word in words]
+        if texts is None:
+            texts = [word.decode() for word in words]
         if part.is_call:
             many = next((at for at, text in enumerate(texts) if text.lstrip()[:1] == "{"), len(texts))
             del texts[many:]
@@ -170,10 +180,10 @@ class TemplateReader:
         self._hits += len(texts)
         return texts
 
-    def take_run(self, part: Part, words: list[bytes]) -> int:
+    def take_run(self, part: Part, words: list[bytes], texts: list[str] | None) -> int:
         """How many words of a run may be taken, which are then counted and kept."""
         if part.pieces is not None:
-            return len(self.take(part, words))
+            return len(self.take(part, words, texts))
         self._hits += len(words)
         return len(words)
 
@@ -208,12 +218,23 @@ def _around(data: bytes, text: str) -> tuple[bytes, bytes] | None:
 class RunReader:
     """Finds runs in the bytes of a stream of lines: what `TemplateReader` knows, with the framing around it."""
 
-    __slots__ = ("_between", "_head", "_line", "_lines", "_parser", "_place", "_tail", "_template", "_templates")
+    __slots__ = (
+        "_between",
+        "_end",
+        "_head",
+        "_line",
+        "_lines",
+        "_parser",
+        "_place",
+        "_tail",
+        "_template",
+        "_templates",
+    )
 
     def __init__(self, parser: Any, templates: TemplateReader) -> None:
         self._parser, self._templates = parser, templates
         self._template: DeltaTemplate | None = None
-        self._head = self._tail = self._between = b""
+        self._head = self._tail = self._between = self._end = b""
         self._lines, self._place = 0, 0  # of a frame: how many there are, and which of them has the text,
         self._line = b"", b""  # and what stands in that one before and behind it
 
@@ -229,30 +250,31 @@ class RunReader:
         if not data.startswith(self._head):
             return None
         found = self._words(data)
-        if template.leaves_last and found:
-            found.pop()
         part = template.part
-        words = sound_words(found) if found else found
-        many = self._templates.take_run(part, words) if words else 0
+        words, texts = sound_words(found) if found else (found, None)
+        many = self._templates.take_run(part, words, texts) if words else 0
         if not many:
             return None
-        if many == 1:
-            item = part.delta(part.index, _text(words[0]))
-        else:
-            item = TextRun(part.delta, part.index, words if many == len(words) else words[:many])
         size = sum(map(len, found[:many])) + many * len(self._between)
         if data is not given:
-            size = len(given) if size == len(data) else _end_of(given, many, self._tail)
-        return item, start + size
+            size = len(given) if size == len(data) else _end_of(given, many, self._end)
+        if template.counts:
+            self._templates.held = template.name, _last_data(given[:size])
+        if many == 1:
+            return part.delta(part.index, texts[0] if texts else words[0].decode()), start + size
+        if many < len(words):
+            words, texts = words[:many], texts and texts[:many]
+        return TextRun(part.delta, part.index, words, texts), start + size
 
     def _learn(self, template: DeltaTemplate) -> None:
         head, end = self._parser.around(template.name)
+        self._end = end
         self._template = template
         self._head, self._tail = head + template.before, template.after + end
         self._between = self._tail + self._head
         self._place = self._head.count(b"\n")
         self._lines = self._place + self._tail.count(b"\n")
-        self._line = self._head.rpartition(b"\n")[2], template.after
+        self._line = self._head.rpartition(b"\n")[2], self._tail.partition(b"\n")[0]
 
     def _words(self, chunk: bytes) -> list[bytes]:
         """What stands between head and tail of the frames that the chunk begins with."""
@@ -277,9 +299,13 @@ class RunReader:
         return [*words, rest[:end]] if end >= 0 else words
 
 
-def _end_of(chunk: bytes, many: int, tail: bytes) -> int:
+def _last_data(frames: bytes) -> bytes:
+    """The data of the last of some frames of one line of data each."""
+    return frames.rstrip(b"\r\n").rpartition(b"\n")[2].removeprefix(b"data: ")
+
+
+def _end_of(chunk: bytes, many: int, end: bytes) -> int:
     """The position behind so many frames."""
-    end = b"\n\n" if tail.endswith(b"\n\n") else b"\n"
     at = 0
     for _ in range(many):
         at = chunk.index(end, at) + len(end)
@@ -291,12 +317,16 @@ def is_plain(text: str) -> bool:
     return bool(text) and '"' not in text and "\\" not in text and text.isprintable()
 
 
-def sound_words(words: list[bytes]) -> list[bytes]:
-    """The words up to the first that is not the inside of a JSON string, or is empty; in their shortest spelling."""
+def sound_words(words: list[bytes]) -> tuple[list[bytes], list[str] | None]:
+    """The words up to the first that is not the inside of a JSON string, or is empty; in their shortest spelling.
+
+    The texts that they spell stand beside them, unless they are their own.
+    """
     joined = b"".join(words)
     if joined.isascii() and b"" not in words and is_plain(joined.decode()):
-        return words  # mostly: one look at all of it is cheaper than one at each
+        return words, None  # mostly: one look at all of it is cheaper than one at each
     made: list[bytes] = []
+    texts: list[str] = []
     for word in words:
         try:
             text = _decode_string(b'"%b"' % word)
@@ -305,11 +335,8 @@ def sound_words(words: list[bytes]) -> list[bytes]:
         if not text:
             break
         made.append(_encode(text)[1:-1] if b"\\" in word else word)
-    return made
-
-
-def _text(word: bytes) -> str:
-    return _decode_string(b'"%b"' % word) if b"\\" in word else word.decode()
+        texts.append(text)
+    return made, texts
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────

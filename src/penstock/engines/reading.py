@@ -112,7 +112,6 @@ class Reading:
         self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing, content_type=kind)
         self._runs: RunReader | None = None
-        self._frame_end = b"\n" if self.framing == "ndjson" else b"\n\n"
         self._done = False
         self._wrong: InputError | None = None
         self.end_frame_missing = False
@@ -163,7 +162,7 @@ class Reading:
                     made.append(found[0])
                     at = found[1]
                     continue
-                end = _ahead(chunk, at, few, self._frame_end)
+                end = _ahead(chunk, at, few, self._frame_end(chunk))
                 few *= 4  # what differs once may differ again: a stream without runs is read in few pieces
                 made += decoder.feed(self._parser.feed([chunk[at:end]]))
                 at = end
@@ -174,6 +173,12 @@ class Reading:
         made = self._decoding.events(made)
         self._decoding.watch_end()
         return made
+
+    def _frame_end(self, chunk: bytes) -> bytes:
+        """What stands behind a frame of this chunk."""
+        if self.framing == "ndjson":
+            return b"\n"
+        return b"\r\n\r\n" if chunk.endswith(b"\r\n") else b"\n\n"
 
     def _run_reader(self) -> RunReader | None:
         """What finds runs in the bytes, where frames are lines."""

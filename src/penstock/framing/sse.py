@@ -60,7 +60,7 @@ class SseParser(FailsLate):
     A frame whose data is empty carries no payload and is left out. `last_event_id` and `retry` keep what was sent.
     """
 
-    __slots__ = ("_after_cr", "_begun", "_limit", "_tail", "last_event_id", "retry")
+    __slots__ = ("_after_cr", "_begun", "_limit", "_tail", "last_event_id", "line_end", "retry")
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         super().__init__()
@@ -68,6 +68,7 @@ class SseParser(FailsLate):
         self._tail = bytearray()  # the beginning of a frame that is not whole yet; never starts with a line end
         self._begun = False  # whether the place of a byte order mark has passed
         self._after_cr = False  # whether the last byte was a CR, so that an LF now is not another line end
+        self.line_end = b"\n"  # as the server writes it
         self.last_event_id = b""
         self.retry: int | None = None
 
@@ -101,10 +102,9 @@ class SseParser(FailsLate):
         """Whether all that was fed has come out: what comes next begins a frame."""
         return not self._tail and self._begun and not self._after_cr and self._late is None
 
-    @staticmethod
-    def around(name: bytes) -> tuple[bytes, bytes]:
+    def around(self, name: bytes) -> tuple[bytes, bytes]:
         """What servers mostly write before and behind the data of a frame of that name."""
-        return (b"event: %b\ndata: " % name if name else _DATA), b"\n\n"
+        return (b"event: %b%bdata: " % (name, self.line_end) if name else _DATA), 2 * self.line_end
 
     def finish(self) -> list[Frame]:
         if self._late is not None:
@@ -128,6 +128,7 @@ class SseParser(FailsLate):
             self._after_cr = False
         if _CR in text:
             self._after_cr = text[-1] == _CR
+            self.line_end = b"\r\n"  # a server that writes anything else with a CR is read in the normal way
             text = b"\n".join(text.split(b"\r\n"))  # faster than replace()
             if _CR in text:
                 text = text.replace(b"\r", b"\n")

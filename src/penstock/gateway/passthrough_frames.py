@@ -43,7 +43,7 @@ class FrameBuffer:
 
     def take(self, chunk: bytes) -> bytes:
         """The bytes up to the last end of a frame. Only what is new is searched."""
-        if not self._pieces and chunk[-2:] == b"\n\n":
+        if not self._pieces and (chunk[-2:] == b"\n\n" or chunk[-4:] == b"\r\n\r\n"):
             return chunk
         at = _last_end(self._tail + chunk) - len(self._tail)
         if at <= 0:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST = 256  # candidates; an index beyond is garbage, and a place would be made for everyone before it
 # Every chunk counts all tokens so far: the last counts stand.
-_COUNTED = (re.compile(rb'"[A-Za-z]*[tT]okenCount": ?[0-9]+'),)
+_COUNTED = (re.compile(rb'okenCount": ?[0-9]+'),)
 
 
 class GeminiDecoder(Decoder):
@@ -162,7 +162,13 @@ class GeminiDecoder(Decoder):
             return super().pending
         return "finish" if self._voices or word_of(self._feedback.get("blockReason"), BLOCKS) else ""
 
+    def recount(self, payload: wire.Chunk) -> None:
+        for candidate in payload.candidates or ():
+            candidate.content = None
+        self._chunk(payload)
+
     def finish(self) -> list[AnyEvent]:
+        self._catch_up()
         self.ledger.breaking = not self._has_ended()
         self._settle()
         return super().finish()
