@@ -96,7 +96,7 @@ class Decoder:
         while number < many:
             frame = frames[number]
             number += 1
-            size = len(out)
+            size, templates.known = len(out), None
             self._read_frame(frame)
             if len(out) == size + 1 and type(out[size]) in DELTAS and text_runs.enabled:
                 part = self._repeatable(out[size])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
 _decode_string = msgspec.json.Decoder(str).decode
+_decode_strings = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
 Patterns: TypeAlias = "tuple[re.Pattern[bytes], ...]"
 enabled = True
@@ -101,16 +102,25 @@ class DeltaTemplate:
         self.name, self.part, self.ignored, self.counts = name, part, ignored, counts
         self.before, self.after = around
 
+    def fits(self, frame: Frame, text: str) -> bool:
+        """Whether a frame is of this template, and says that text."""
+        data = without(frame[1], self.ignored)
+        if frame[0] != self.name or not (data.startswith(self.before) and data.endswith(self.after)):
+            return False
+        words, texts = sound_words([data[len(self.before) : len(data) - len(self.after)]])
+        return bool(words) and text == (texts[0] if texts else words[0].decode())
+
 
 class TemplateReader:
-    """What a decoder has learnt of its stream. `known` is the template, once a second frame has confirmed it.
+    """What a decoder has learnt of its stream. `known` is the template, once a second frame has confirmed it. Any frame
+    that is read in the normal way may change what the next ones mean, so that it must be confirmed again.
 
     `ignored` match fields that say nothing inside a turn (a number, padding): frames may differ in them. `counted`
     match values of which the last one stands: of frames that differ in them the last is `held`, until the decoder reads
     it for its counts.
     """
 
-    __slots__ = ("_counted", "_hits", "_keep", "_last", "_variants", "attempts", "held", "known", "ledger")
+    __slots__ = ("_counted", "_former", "_hits", "_keep", "_last", "_variants", "attempts", "held", "known", "ledger")
 
     def __init__(
         self, ledger: Ledger, ignored: Patterns, counted: Patterns, keep: Callable[[Part, list[str]], None]
@@ -119,15 +129,19 @@ class TemplateReader:
         self._variants = _variants(ignored, counted)
         self._last: tuple[Frame, str, Part] | None = None
         self.known: DeltaTemplate | None = None
+        self._former: DeltaTemplate | None = None  # what was known last: one frame may confirm it
         self.held: Frame | None = None
         self.attempts = self._hits = 0
 
     def learn(self, frame: Frame, event: Any, part: Part) -> None:
         """A frame was read in the normal way, and gave one delta and nothing else."""
+        text: str = event.json if type(event) is CallDelta else event.text
+        if self._former is not None and self._former.part is part and self._former.fits(frame, text):
+            self.known = self._former
+            return
         self.attempts += 1
         if self.attempts > self._hits + ATTEMPTS:
             return
-        text: str = event.json if type(event) is CallDelta else event.text
         last, self._last = self._last, (frame, text, part)
         if last is None or last[2] is not part or last[0][0] != frame[0]:
             return
@@ -135,7 +149,7 @@ class TemplateReader:
             around = _around(without(last[0][1], ignored), last[1])
             if around is not None and around == _around(without(frame[1], ignored), text):
                 counts = not set(self._counted).isdisjoint(ignored)
-                self.known = DeltaTemplate(frame[0], around, part, ignored, counts=counts)
+                self.known = self._former = DeltaTemplate(frame[0], around, part, ignored, counts=counts)
                 return
 
     @property
@@ -325,6 +339,19 @@ def sound_words(words: list[bytes]) -> tuple[list[bytes], list[str] | None]:
     joined = b"".join(words)
     if joined.isascii() and b"" not in words and is_plain(joined.decode()):
         return words, None  # mostly: one look at all of it is cheaper than one at each
+    if b"\\u" not in joined and b"\\/" not in joined:
+        # No string holds a raw line end, so none can reach beyond its own; one that ends early makes one too many.
+        try:
+            texts = _decode_strings(b'["%b"]' % b'",\n"'.join(words))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            texts = []
+        if len(texts) == len(words) and "" not in texts:
+            return words, texts
+    return _sound_beginning(words)
+
+
+def _sound_beginning(words: list[bytes]) -> tuple[list[bytes], list[str]]:
+    """The same, word by word."""
     made: list[bytes] = []
     texts: list[str] = []
     for word in words:
