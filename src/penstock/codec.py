@@ -22,7 +22,7 @@ from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, 
 from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
-from penstock.text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, Patterns, TemplateReader, TextRun
+from penstock.text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, Removers, TemplateReader, TextRun
 from penstock.vendor_errors import ErrorTable
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Decoder:
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
     mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
-    ignored: ClassVar[Patterns] = ()  # fields that say nothing inside a turn: see `text_runs`
-    counted: ClassVar[Patterns] = ()  # values of which the last one stands
+    ignored: ClassVar[Removers] = ()  # fields that say nothing inside a turn: see `text_runs`
+    counted: ClassVar[Removers] = ()  # values of which the last one stands
 
     def __init__(self) -> None:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")

@@ -10,6 +10,7 @@ Writing: an encoder that has an open part may hold a `FrameTemplate`, from which
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -18,8 +19,7 @@ from penstock.events import CallDelta, ReasoningDelta, TextDelta
 from penstock.framing import FrameRun
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from penstock.events import AnyEvent
     from penstock.framing import Frame
@@ -30,7 +30,8 @@ ATTEMPTS = 16  # frames that may fail to become a template before no more are tr
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
-Patterns: TypeAlias = "tuple[re.Pattern[bytes], ...]"
+Remover: TypeAlias = Callable[[bytes], bytes]  # gives frames without a field that they may differ in
+Removers: TypeAlias = tuple[Remover, ...]
 enabled = True
 
 
@@ -97,7 +98,7 @@ class DeltaTemplate:
     __slots__ = ("after", "before", "counts", "ignored", "name", "part")
 
     def __init__(
-        self, name: bytes, around: tuple[bytes, bytes], part: Part, ignored: Patterns, *, counts: bool
+        self, name: bytes, around: tuple[bytes, bytes], part: Part, ignored: Removers, *, counts: bool
     ) -> None:
         self.name, self.part, self.ignored, self.counts = name, part, ignored, counts
         self.before, self.after = around
@@ -115,15 +116,15 @@ class TemplateReader:
     """What a decoder has learnt of its stream. `known` is the template, once a second frame has confirmed it. Any frame
     that is read in the normal way may change what the next ones mean, so that it must be confirmed again.
 
-    `ignored` match fields that say nothing inside a turn (a number, padding): frames may differ in them. `counted`
-    match values of which the last one stands: of frames that differ in them the last is `held`, until the decoder reads
-    it for its counts.
+    `ignored` remove fields that say nothing inside a turn (a number, padding): frames may differ in them. `counted`
+    remove values of which the last one stands: of frames that differ in them the last is `held`, until the decoder
+    reads it for its counts.
     """
 
     __slots__ = ("_counted", "_former", "_hits", "_keep", "_last", "_variants", "attempts", "held", "known", "ledger")
 
     def __init__(
-        self, ledger: Ledger, ignored: Patterns, counted: Patterns, keep: Callable[[Part, list[str]], None]
+        self, ledger: Ledger, ignored: Removers, counted: Removers, keep: Callable[[Part, list[str]], None]
     ) -> None:
         self.ledger, self._counted, self._keep = ledger, counted, keep
         self._variants = _variants(ignored, counted)
@@ -202,17 +203,45 @@ class TemplateReader:
         return len(words)
 
 
-def _variants(ignored: Patterns, counted: Patterns) -> tuple[Patterns, ...]:
+def _variants(ignored: Removers, counted: Removers) -> tuple[Removers, ...]:
     """What to leave out of frames that are compared: as little as will do."""
     every = (*ignored, *counted)
     return ((), *((one,) for one in every), *([every] if len(every) > 1 else []))
 
 
-def without(data: bytes, ignored: Patterns) -> bytes:
+def without(data: bytes, ignored: Removers) -> bytes:
     """The data without what frames of a run may differ in."""
-    for pattern in ignored:
-        data = pattern.sub(b"", data)
+    for remove in ignored:
+        data = remove(data)
     return data
+
+
+def number_remover(name: bytes) -> Remover:
+    """For a field with a number. No text of JSON holds its name with both quotes and the colon."""
+    mark = b'%b":' % name
+
+    def remove(data: bytes) -> bytes:
+        first, *others = data.split(mark)
+        return first + b"".join([other.lstrip(b" 0123456789") for other in others]) if others else data
+
+    return remove
+
+
+def string_remover(name: bytes) -> Remover:
+    """For a field with a string."""
+    mark = b'"%b":' % name
+
+    def remove(data: bytes) -> bytes:
+        first, *others = data.split(mark)
+        return first + b"".join([_behind_string(other) for other in others]) if others else data
+
+    return remove
+
+
+def _behind_string(data: bytes) -> bytes:
+    """What follows a string. One with an escaped quote is not taken off whole, so that its frame fits no template."""
+    given = data.lstrip(b" ")
+    return given[1:].partition(b'"')[2] if given[:1] == b'"' else data
 
 
 def _around(data: bytes, text: str) -> tuple[bytes, bytes] | None:

@@ -38,7 +38,14 @@ def _own(**fields: Any) -> Extra | None:
 
 
 # Anthropic pads frames with spaces before their last brace. No text holds a line end.
-_IGNORED = (re.compile(rb'(?<=[^\\]"\}) +(?=\}(?:\n|\Z))'),)
+_PADDING = re.compile(rb'(?<=[^\\]"\}) +(?=\}(?:\n|\Z))')
+
+
+def _without_padding(data: bytes) -> bytes:
+    return _PADDING.sub(b"", data) if b"} " in data else data
+
+
+_IGNORED = (_without_padding,)
 
 
 class AnthropicDecoder(Decoder):

@@ -7,7 +7,6 @@ ended once both its stop and its metadata are there, in either order, or the str
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -18,6 +17,7 @@ from penstock.faults import classify
 from penstock.parts import CUT_OFF
 from penstock.protocols.bedrock import wire
 from penstock.protocols.bedrock.blocks import NAME, Blocks
+from penstock.text_runs import string_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ KINDS: dict[bytes, bytes] = {
 _FAULTS = tuple(name for name in wire.Payload.__struct_fields__ if name.endswith("Exception"))
 _NOTES = ("metrics", "trace", "performanceConfig", "serviceTier")
 # Padding, so that the size of a frame does not tell that of its text.
-_IGNORED = (re.compile(rb'"p": ?"[^"\\]*"'),)
+_IGNORED = (string_remover(b"p"),)
 
 
 class BedrockDecoder(Decoder):

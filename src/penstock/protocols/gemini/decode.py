@@ -6,7 +6,6 @@ and waits for the end of the stream.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
@@ -19,6 +18,7 @@ from penstock.protocols.gemini.own import NAME, own
 from penstock.protocols.gemini.reasons import BLOCKS, REASONS, Tokens, fault, named_feedback, word_of
 from penstock.protocols.gemini.spelling import camel_chunk, camel_part, created
 from penstock.protocols.gemini.voice import Voice
+from penstock.text_runs import number_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST = 256  # candidates; an index beyond is garbage, and a place would be made for everyone before it
 # Every chunk counts all tokens so far: the last counts stand.
-_COUNTED = (re.compile(rb'okenCount": ?[0-9]+'),)
+_COUNTED = (number_remover(b"okenCount"),)
 
 
 class GeminiDecoder(Decoder):

@@ -6,7 +6,6 @@ when another kind begins. `done` is the end of the answer.
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +18,7 @@ from penstock.faults import classify
 from penstock.jsontext import as_json
 from penstock.protocols.ollama import wire
 from penstock.shaping.think import ThinkTags
+from penstock.text_runs import string_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ _COUNTS = (
 )
 _NO_MESSAGE = wire.Message()
 # A time in every line; the first one counts.
-_IGNORED = (re.compile(rb'"created_at": ?"[0-9TZ:.+-]*"'),)
+_IGNORED = (string_remover(b"created_at"),)
 
 
 class OllamaDecoder(Decoder):

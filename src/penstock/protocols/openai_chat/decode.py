@@ -6,7 +6,6 @@ fragments of parallel calls may interleave. Text may open with `<think>` tags, w
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -20,6 +19,7 @@ from penstock.protocols.openai_chat.errors import report
 from penstock.protocols.openai_chat.google_state import rest_of
 from penstock.protocols.openai_chat.usage import read_usage
 from penstock.protocols.openai_chat.voice import Voice
+from penstock.text_runs import number_remover, string_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 NAME = "openai-chat"
 _ALIVE = frozenset({"ping", "keepalive"})
 # Padding of OpenAI's and Mistral's, and a time that some servers write anew in every chunk; the first one counts.
-_IGNORED = (
-    re.compile(rb'"obfuscation": ?"[^"\\]*"'),
-    re.compile(rb'"p": ?"[^"\\]*"'),
-    re.compile(rb'"created": ?[0-9]+'),
-)
+_IGNORED = (string_remover(b"obfuscation"), string_remover(b"p"), number_remover(b'"created'))
 
 _read_chunk = msgspec.json.Decoder(wire.Chunk).decode
 _read_more = msgspec.json.Decoder(wire.More).decode

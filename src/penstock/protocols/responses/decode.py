@@ -7,7 +7,6 @@ the connection to wait for it only a moment.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -19,13 +18,14 @@ from penstock.protocols.responses.echo import Echo
 from penstock.protocols.responses.ending import fault_of, finish_of, read_usage
 from penstock.protocols.responses.pieces import Pieces
 from penstock.protocols.responses.speech import NAME, own
+from penstock.text_runs import number_remover, string_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import AnyEvent
 # Numbers of frames, which nobody reads here, and padding of OpenAI's.
-_IGNORED = (re.compile(rb'"sequence_number": ?[0-9]+'), re.compile(rb'"obfuscation": ?"[^"\\]*"'))
+_IGNORED = (number_remover(b'"sequence_number'), string_remover(b"obfuscation"))
 
 
 class ResponsesDecoder(Pieces):
