@@ -16,13 +16,14 @@ import msgspec
 from penstock import text_runs
 from penstock.diagnostics import Diagnostics
 from penstock.events import CallDelta, Fault, TextDelta
+from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.framing import Frame
 from penstock.input_limits import MAX_JSON_DEPTH
 from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, too_deep
 from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
-from penstock.text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, Removers, TemplateReader, TextRun
+from penstock.text_runs import DELTAS, Removers, TemplateReader, TextRun
 from penstock.vendor_errors import ErrorTable
 
 if TYPE_CHECKING:

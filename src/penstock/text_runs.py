@@ -2,7 +2,7 @@
 
 Reading: two frames in a row that gave one delta each, and are equal but for its string, are a template. A frame that
 fits it is decoded without parsing JSON; any other frame takes the normal path. Several travel as one `TextRun`.
-Writing: an encoder that has an open part may hold a `FrameTemplate`, from which deltas and runs are written.
+Writing is the affair of `frame_templates`.
 
 `enabled` turns the fast path off; what comes out is the same.
 """
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from penstock.events import CallDelta, ReasoningDelta, TextDelta
-from penstock.framing import FrameRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -393,38 +392,3 @@ def _sound_beginning(words: list[bytes]) -> tuple[list[bytes], list[str]]:
         made.append(_encode(text)[1:-1] if b"\\" in word else word)
         texts.append(text)
     return made, texts
-
-
-# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class FrameTemplate:
-    """The frames of more text for one open part: what stands before the JSON string and behind it.
-
-    `keep` is told every text, where an encoder needs them later.
-    """
-
-    __slots__ = ("after", "before", "index", "keep", "kind", "name")
-
-    def __init__(
-        self, kind: Any, index: int, name: bytes, before: bytes, after: bytes,
-        keep: Callable[[str], None] | None = None,
-    ) -> None:  # fmt: skip
-        self.kind, self.index, self.name, self.before, self.after = kind, index, name, before, after
-        self.keep = keep
-
-    def frame(self, text: str) -> Frame:
-        """The frame of one text."""
-        data = self.before + _encode(text) + self.after
-        if self.keep is not None:
-            self.keep(text)
-        return self.name, data
-
-    def run(self, run: TextRun) -> list[Any]:
-        """The frames of a run."""
-        if self.keep is not None:
-            self.keep(run.text())
-        return [FrameRun(self.name, self.before, run.words, self.after)]
-
-
-NO_TEMPLATE = FrameTemplate(None, -1, b"", b"", b"")

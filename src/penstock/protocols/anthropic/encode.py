@@ -13,11 +13,11 @@ import msgspec
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Encoder, lost, nothing, verbatim
+from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
 from penstock.protocols.anthropic import encode_runs
 from penstock.protocols.anthropic.errors import error_body
 from penstock.protocols.anthropic.losses import LOSSES
-from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

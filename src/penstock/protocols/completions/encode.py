@@ -11,9 +11,9 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
+from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.protocols.completions import logprobs
 from penstock.protocols.completions.errors import error_body
-from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

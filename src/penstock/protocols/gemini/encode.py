@@ -16,6 +16,7 @@ from penstock import events as ev
 from penstock import provider_tools
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.fold import total
+from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.framing import ERROR
 from penstock.pick import as_object
 from penstock.protocols.gemini import ending, tools
@@ -23,7 +24,6 @@ from penstock.protocols.gemini.candidate import Candidate, Slot
 from penstock.protocols.gemini.errors import error_body
 from penstock.protocols.gemini.own import NAME, owned, said
 from penstock.protocols.gemini.reasons import REASONS
-from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,13 +20,13 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Encoder, lost, nothing, verbatim
+from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
 from penstock.protocols.openai_chat.errors import error_body
 from penstock.protocols.openai_chat.google_state import merged_content, write_state
 from penstock.protocols.openai_chat.losses import LOSSES
 from penstock.protocols.openai_chat.request_thoughts import has_more, write_details
 from penstock.protocols.openai_chat.slots import Slot, Texts, unsaid
-from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

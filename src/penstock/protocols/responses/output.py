@@ -11,12 +11,13 @@ from weakref import ref
 
 import msgspec
 
-from penstock.text_runs import FrameTemplate, TextRun
+from penstock.frame_templates import FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.framing import Frame
+    from penstock.text_runs import TextRun
 
 _encode = msgspec.json.Encoder().encode
 

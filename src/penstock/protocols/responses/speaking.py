@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Encoder
+from penstock.frame_templates import NO_TEMPLATE
 from penstock.protocols.responses.output import FORMS, NumberedTemplate, Output, Voice
 from penstock.protocols.responses.resource import token_logprobs
 from penstock.protocols.responses.speech import NAME
-from penstock.text_runs import NO_TEMPLATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, lost, nothing
+from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.media import contradicts
 from penstock.protocols.vscode import media, options, tokens, wire
 from penstock.protocols.vscode.calls import Calls, as_object, call_line
@@ -23,7 +24,7 @@ from penstock.protocols.vscode.thinking import Round
 from penstock.shaping.citations import CitationLinks
 from penstock.shaping.namespace import PREFIX, Namespace
 from penstock.shaping.voices import Voices
-from penstock.text_runs import NO_TEMPLATE, FrameTemplate, TextRun, expand_runs, merge_runs
+from penstock.text_runs import TextRun, expand_runs, merge_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
