@@ -333,7 +333,8 @@ class Encoder:
 
     def write(self, event: Any) -> None:
         """The table's work; more of the part that is open is written by its template."""
-        kind, template = type(event), self.template
+        kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
+        template = self.template
         try:
             if kind is template.kind and event.index == template.index and _has_text_alone(event):
                 self.out.append(template.frame(event.json if kind is CallDelta else event.text))

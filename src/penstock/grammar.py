@@ -113,7 +113,7 @@ class Guard:
         delta: Any = self._delta
         index = self._index
         for event in events:
-            kind = type(event)
+            kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is TextRun:
                 kind = event.kind
             if kind is not delta or event.index != index:

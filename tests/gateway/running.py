@@ -66,10 +66,10 @@ def answer(seen: Seen) -> Reply:
     if "count" in rest.lower():
         return Reply.body({"input_tokens": 42, "totalTokens": 42})
     stream = asked.get("stream") is True or "stream" in rest
-    return Reply.of(_spoken(protocol, rest), events(asked, rest), stream=stream)
+    return Reply.of(spoken_protocol(protocol, rest), events(asked, rest), stream=stream)
 
 
-def _spoken(protocol: str, path: str) -> str:
+def spoken_protocol(protocol: str, path: str) -> str:
     """A provider may have other languages beside its own, at addresses that all the world knows."""
     if path.endswith("responses"):
         return "responses"

@@ -134,6 +134,7 @@ class Features(_Table, frozen=True):
     estimates: bool = True  # a sample of turns is estimated afterwards, to learn how far off that is
     max_input: Policy = "reserve-output"  # how long a prompt may be, as lists of models say it
     assumed_context: int = 128_000  # of models whose window is unknown, for editors that need a number
+    fast_path: bool = True  # frames that differ in their text alone are read without parsing their JSON
 
 
 class FetchTable(_Table, frozen=True):

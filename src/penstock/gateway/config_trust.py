@@ -46,6 +46,7 @@ HARMLESS: frozenset[tuple[str, ...]] = frozenset(
         "limits.requests", "limits.tokens", "limits.concurrent", "limits.day_requests", "limits.day_tokens",
         "limits.day_cost",
         "features.prompt_caching", "features.context_management", "features.strict", "features.estimates",
+        "features.fast_path",
         "features.max_input", "features.assumed_context", "log.blocked", "log.level", "log.form",
     )
 )  # fmt: skip

@@ -45,7 +45,7 @@ class Sequence:
         delta: Any = self._delta
         current = self._current
         for event in events:
-            kind = type(event)
+            kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is TextRun:
                 kind = event.kind
             if kind is not delta or event.index != current:

@@ -83,7 +83,7 @@ class VSCodeEncoder(Encoder):
             return super().feed(self.shaped(expand_runs(events)))
         template = self.template
         for event in events:
-            kind = event.kind if type(event) is TextRun else type(event)
+            kind: Any = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is not template.kind or event.index != template.index:
                 return super().feed(self.shaped(expand_runs(events)))
         if self._links is not None and template.kind is ev.TextDelta:
