@@ -31,7 +31,7 @@ from penstock.messages.state import text_key
 from penstock.providers.registry import providers
 from penstock.request import Request, Text
 from penstock.text_runs import DELTAS, TextRun, expand_runs
-from tests import running
+from tests import corpus, recorded, running
 from tests.cases import Case, cases
 from tests.examples import examples
 from tests.gateway.written_streams import client_gets
@@ -52,6 +52,8 @@ ODD = [
     '","role":"x', '"}', "<think>", "</think>", "", " ", "data", "content", "a" * 5000, "{", '{\\"a\\":1}', "  {", "}", "null",
     '\\"obfuscation\\":\\"x\\"', '\\"sequence_number\\":7', '\\"}   }', "}   }", "\\", "\\x",
 ]  # fmt: skip
+CLIENTS = ("openai-chat", "anthropic", "responses", "gemini", "uistream", "vscode")
+LEAST = {"openai-chat": 0.7, "anthropic": 0.7, "responses": 0.7, "cohere": 0.8}  # of the deltas of recorded streams
 CHAT_END = [(b"", b'{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'), (b"", b"[DONE]")]
 BROKEN = [b"\xff", b"\xc3", b"\xa9"]  # no UTF-8, and halves of a letter
 WORDS = st.one_of(
@@ -161,6 +163,7 @@ class Answer:
             self.pairs.append((b"", [str(error)]))
         self.notes = [(row.code, row.count) for row in reading.diagnostics]
         self.irregular, self.malformed = reading.decoder.irregular, reading.decoder.malformed
+        self.hits = reading.decoder.templates.hits
 
     @property
     def events(self) -> list[list[Any]]:
@@ -293,6 +296,22 @@ def test_what_comes_before_broken_framing_is_told_first(monkeypatch: pytest.Monk
     answer = compare("openai-chat", [written("openai-chat", frames) + b"data: " + b"x" * limit])
     assert len(answer.events[0]) > 90
     assert "limit" in answer.pairs[-1][1][0]
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", sorted(recorded.SOURCES))
+def test_recorded_streams(name: str) -> None:
+    """Whole, and in reads of a network's size; and most deltas are read by a template."""
+    corpus.corpus_or_skip()
+    source, deltas, hits = recorded.SOURCES[name], 0, 0
+    for entry in corpus.streams(name):
+        frames = [frame for batch in running.batches([entry.body]) for frame in batch]
+        body = written(source, frames)
+        answer = compare(source, [body], CLIENTS)
+        compare(source, cut(body, range(0, len(body), 1400)), CLIENTS)
+        deltas += sum(type(event) in DELTAS for batch in answer.events for event in batch)
+        hits += answer.hits
+    assert hits >= LEAST.get(source, 0.0) * deltas
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -120,7 +120,7 @@ class TemplateReader:
     reads it for its counts.
     """
 
-    __slots__ = ("_counted", "_former", "_hits", "_keep", "_last", "_variants", "attempts", "held", "known", "ledger")
+    __slots__ = ("_counted", "_former", "_keep", "_last", "_variants", "attempts", "held", "hits", "known", "ledger")
 
     def __init__(
         self, ledger: Ledger, ignored: Removers, counted: Removers, keep: Callable[[Part, list[str]], None]
@@ -131,7 +131,7 @@ class TemplateReader:
         self.known: DeltaTemplate | None = None
         self._former: DeltaTemplate | None = None  # what was known last: one frame may confirm it
         self.held: Frame | None = None
-        self.attempts = self._hits = 0
+        self.attempts = self.hits = 0
 
     def learn(self, frame: Frame, event: Any, part: Part) -> None:
         """A frame was read in the normal way, and gave one delta and nothing else."""
@@ -140,7 +140,7 @@ class TemplateReader:
             self.known = self._former
             return
         self.attempts += 1
-        if self.attempts > self._hits + ATTEMPTS:
+        if self.attempts > self.hits + ATTEMPTS:
             return
         last, self._last = self._last, (frame, text, part)
         if last is None or last[2] is not part or last[0][0] != frame[0]:
@@ -191,14 +191,14 @@ class TemplateReader:
             del texts[many:]
         if texts and part.pieces is not None:
             self._keep(part, texts)
-        self._hits += len(texts)
+        self.hits += len(texts)
         return texts
 
     def take_run(self, part: Part, words: list[bytes], texts: list[str] | None) -> int:
         """How many words of a run may be taken, which are then counted and kept."""
         if part.pieces is not None:
             return len(self.take(part, words, texts))
-        self._hits += len(words)
+        self.hits += len(words)
         return len(words)
 
 
