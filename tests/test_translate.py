@@ -110,6 +110,20 @@ def test_without_a_clock_it_is_the_time_of_day() -> None:
     assert before <= first["created"] <= time.time()
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("openai", "openai-chat"), ("claude", "anthropic"), ("Gemini", "gemini"), ("anthropc", "anthropic")],
+)
+def test_the_name_that_was_meant_is_suggested(name: str, meant: str) -> None:
+    with pytest.raises(UnknownProtocol, match=f"did you mean '{meant}'"):
+        penstock.bridge(name, "vscode")
+
+
+def test_a_pipe_takes_one_chunk_as_it_is() -> None:
+    one, other = penstock.bridge("anthropic", "events"), penstock.bridge("anthropic", "events")
+    assert one.feed(ANTHROPIC) == other.feed([ANTHROPIC])
+
+
 def test_wrong_names_are_told_at_once() -> None:
     for source, target in (("nobody", "events"), ("anthropic", "nobody")):
         with pytest.raises(UnknownProtocol, match=r"known are: .*anthropic"):

@@ -32,6 +32,7 @@ PenstockError
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.input_limits import MAX_JSON_DEPTH
@@ -63,9 +64,12 @@ class InputError(PenstockError, ValueError):
 class UnknownProtocol(InputError):
     """No such protocol, or not in that direction."""
 
-    def __init__(self, name: str, known: Iterable[str], what: str = "protocol") -> None:
+    def __init__(self, name: str, known: Iterable[str], what: str = "protocol", *, meant: str = "") -> None:
         self.name = name
-        super().__init__(f"unknown {what} {name!r}; known are: {', '.join(sorted(known))}")
+        names = sorted(known)
+        meant = meant or next(iter(get_close_matches(name.lower(), names, 1)), "")
+        hint = f"did you mean {meant!r}? Known are" if meant in names else "known are"
+        super().__init__(f"unknown {what} {name!r}; {hint}: {', '.join(names)}")
 
 
 class Unrecognised(InputError):

@@ -42,9 +42,9 @@ class Pipe:
     def __init__(self, *stages: Stage[Any, Any]) -> None:
         self.stages = stages
 
-    def feed(self, items: Sequence[Any], /) -> list[Any]:
-        """Give a batch to the first stage and return what leaves the last."""
-        batch: Sequence[Any] = items
+    def feed(self, items: Sequence[Any] | bytes, /) -> list[Any]:
+        """Give a batch to the first stage and return what leaves the last. Bytes are a batch of one chunk."""
+        batch: Sequence[Any] = [items] if isinstance(items, bytes) else items
         for stage in self.stages:
             batch = stage.feed(batch)
             if not batch:

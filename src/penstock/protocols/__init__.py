@@ -35,13 +35,22 @@ MODULES: dict[str, str] = {
     "aisdk": "aisdk",
 }
 
+# What people call protocols, beside the names that are used here.
+OTHER_NAMES = {
+    "openai": "openai-chat", "chat": "openai-chat", "chat-completions": "openai-chat", "openai_chat": "openai-chat",
+    "openai-responses": "responses", "open-responses": "responses", "claude": "anthropic", "messages": "anthropic",
+    "anthropic-messages": "anthropic", "google": "gemini", "generatecontent": "gemini", "vertex": "gemini",
+    "converse": "bedrock", "bedrock-converse": "bedrock", "openai-completions": "completions", "ai-sdk": "uistream",
+    "usechat": "uistream", "ui-message-stream": "uistream", "fullstream": "aisdk", "vs-code": "vscode",
+}  # fmt: skip
+
 
 @lru_cache(maxsize=64)
 def protocol(name: str) -> Protocol:
     """The row of a protocol; a version behind an @ is looked up without it."""
     bare, _, version = name.partition("@")
     if bare not in MODULES:
-        raise UnknownProtocol(name, MODULES)
+        raise UnknownProtocol(name, MODULES, meant=OTHER_NAMES.get(bare.lower(), ""))
     row: Protocol = import_module(f"penstock.protocols.{MODULES[bare]}").PROTOCOL
     if version and version not in row.versions:
         raise UnknownProtocol(name, [f"{bare}@{known}" for known in row.versions] or [bare])
