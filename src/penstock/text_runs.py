@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.parts import Ledger, Part
 
 DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+FEWEST, SHORTEST, LONGEST = 4, 4096, 2**22  # frames and bytes that are looked at together, at least; bytes at most
 ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
@@ -120,7 +121,19 @@ class TemplateReader:
     reads it for its counts.
     """
 
-    __slots__ = ("_counted", "_former", "_keep", "_last", "_variants", "attempts", "held", "hits", "known", "ledger")
+    __slots__ = (
+        "_counted",
+        "_former",
+        "_keep",
+        "_last",
+        "_reach",
+        "_variants",
+        "attempts",
+        "held",
+        "hits",
+        "known",
+        "ledger",
+    )
 
     def __init__(
         self, ledger: Ledger, ignored: Removers, counted: Removers, keep: Callable[[Part, list[str]], None]
@@ -132,6 +145,7 @@ class TemplateReader:
         self._former: DeltaTemplate | None = None  # what was known last: one frame may confirm it
         self.held: Frame | None = None
         self.attempts = self.hits = 0
+        self._reach = 16 * FEWEST
 
     def learn(self, frame: Frame, event: Any, part: Part) -> None:
         """A frame was read in the normal way, and gave one delta and nothing else."""
@@ -159,28 +173,39 @@ class TemplateReader:
         return known if known is not None and known.part.open and not self.ledger.mending else None
 
     def read_frames(self, frames: Sequence[Frame], number: int) -> int:
-        """Write the deltas of the frames from that one on that fit the template; the number of the next frame."""
-        template = self.ready
-        if template is None:
-            return number
+        """Write the deltas of the frames from that one on that fit the template; the number of the next frame.
+
+        Where the last look went too far, the next one is short: what is looked at in vain is looked at again.
+        """
+        many = len(frames)
+        while number < many and (template := self.ready) is not None:
+            seen, taken = self._read_some(template, frames, number)
+            number += taken
+            if taken < seen or not seen or seen < self._reach:
+                self._reach = FEWEST if taken < seen else self._reach
+                break
+            self._reach *= 4
+        return number
+
+    def _read_some(self, template: DeltaTemplate, frames: Sequence[Frame], number: int) -> tuple[int, int]:
+        """How many frames within reach look like the template, and how many of them were taken."""
         name, before, after, ignored = template.name, template.before, template.after, template.ignored
         start, end = len(before), -len(after)
         words: list[bytes] = []
-        for label, data in frames[number:] if number else frames:
+        for label, data in frames[number : number + self._reach]:
             line = without(data, ignored) if ignored else data
             if label != name or not (line.startswith(before) and line.endswith(after)):
                 break
             words.append(line[start:end])
         if not words:
-            return number
+            return 0, 0
         part = template.part
         texts = self.take(part, *sound_words(words))
         delta = part.delta
         self.ledger.out += [delta(part.index, text) for text in texts]
-        number += len(texts)
         if template.counts and texts:
-            self.held = frames[number - 1]
-        return number
+            self.held = frames[number + len(texts) - 1]
+        return len(words), len(texts)
 
     def take(self, part: Part, words: list[bytes], texts: list[str] | None) -> list[str]:
         """The texts of a run of that part. Of a call's input, up to one that might begin another input."""
@@ -268,6 +293,7 @@ class RunReader:
         "_lines",
         "_parser",
         "_place",
+        "_reach",
         "_tail",
         "_template",
         "_templates",
@@ -277,6 +303,7 @@ class RunReader:
         self._parser, self._templates = parser, templates
         self._template: DeltaTemplate | None = None
         self._head = self._tail = self._between = self._end = b""
+        self._reach = 16 * SHORTEST  # bytes that are looked at together
         self._lines, self._place = 0, 0  # of a frame: how many there are, and which of them has the text,
         self._line = b"", b""  # and what stands in that one before and behind it
 
@@ -287,7 +314,7 @@ class RunReader:
             return None
         if template is not self._template:
             self._learn(template)
-        given = chunk[start:] if start else chunk
+        given = chunk[start : start + self._reach] if start or len(chunk) > self._reach else chunk
         data = without(given, template.ignored) if template.ignored else given
         if not data.startswith(self._head):
             return None
@@ -295,6 +322,8 @@ class RunReader:
         part = template.part
         words, texts = sound_words(found) if found else (found, None)
         many = self._templates.take_run(part, words, texts) if words else 0
+        # Where the last look went too far, the next one is short: what is looked at in vain is looked at again.
+        self._reach = SHORTEST if many < len(found) else min(self._reach * 4, LONGEST)
         if not many:
             return None
         size = sum(map(len, found[:many])) + many * len(self._between)
