@@ -12,6 +12,7 @@ from penstock import events as ev
 from penstock import text_runs
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, ask
+from tests.gateway.openresponses import until
 from tests.gateway.running import PROVIDERS, gateway, spoken_protocol
 
 if TYPE_CHECKING:
@@ -51,8 +52,10 @@ def both() -> Iterator[tuple[Running, Upstream]]:
 
 def outcome(running: Running, client: str, provider: str) -> tuple[bytes, dict[str, Any]]:
     """What the client got, and what the journal says of it, without what no two answers share."""
+    before = len(running.rows())
     reply = ask(running.url, client, f"{provider}/tools")
     assert reply.status_code == 200, reply.text
+    until(lambda: len(running.rows()) > before)
     told = {key: value for key, value in msgspec.to_builtins(running.rows()[0]).items() if key not in UNTOLD}
     told["bytes_out"] -= len(reply.content)  # which holds times of several lengths
     return MADE.sub(b"?", reply.content), told

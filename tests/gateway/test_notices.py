@@ -117,7 +117,7 @@ def test_other_dialects_get_signs_of_life_and_the_answer(both: tuple[Running, Up
     with httpx.stream("POST", running.url + path, json=body, timeout=20, trust_env=False) as answer:
         pieces = answer.iter_raw()
         first = next(pieces)
-        assert first.strip().startswith(b":")
+        assert first.strip().startswith(b":") or (client == "gemini" and not first.strip())
         patience.go.set()
         data = first + b"".join(pieces)
     assert b'"wait"' not in data
