@@ -10,6 +10,7 @@ import pytest
 
 from penstock import events as ev
 from penstock import text_runs
+from penstock.gateway.config import Features
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, ask
 from tests.gateway.openresponses import until
@@ -46,7 +47,7 @@ def long_answer(seen: Seen) -> Reply:
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(long_answer) as found:
+    with gateway(long_answer, features=Features(estimates=False)) as found:  # which are made of a sample of turns
         yield found
 
 
