@@ -1,7 +1,8 @@
 """Errors in the words of a client's own vendor: which status, type, code and message it sends for a kind of fault.
 
 Each protocol's folder has a table of them (`Protocol.errors`). A provider that speaks the client's protocol is quoted
-instead. What the gateway itself refuses keeps its own message and code.
+instead. What the gateway itself refuses keeps its own message and code. A connection to a provider that breaks is
+the client's chance to ask again, so its message has the words by which clients recognise one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ErrorKind: TypeAlias = FaultKind | Literal["body-size"]  # too many bytes: vendo
 RefusedBy: TypeAlias = Literal["gateway", "provider"]
 HTTP = "http"  # where `Fault.extra` has the body of a refusal, and the protocol it was written in
 ERROR, PARAM = "error", "param"  # what a protocol's own `Fault.extra` may hold: its error object, the field at fault
+BROKEN: frozenset[FaultKind] = frozenset({"network", "truncated"})  # the connection to the provider broke
 _BYTES = 413
 _LONGEST = 4000  # characters of a message that are searched for numbers
 _OWN_CODE = re.compile(r"[a-z]{1,40}(?:_[a-z]{1,40}){1,8}")
@@ -135,8 +137,11 @@ def token_counts(message: str) -> tuple[int, int] | None:
 
 
 def message_of(fault: Fault, row: VendorError) -> str:
-    """The message as the vendor begins it. Of a provider's own message nothing is lost but words for two numbers."""
-    if refused_by(fault) == "gateway":
+    """The message as the vendor begins it. Of a provider's own message nothing is lost but words for two numbers.
+
+    The gateway's own refusals keep their message. A broken connection is not one of them.
+    """
+    if refused_by(fault) == "gateway" and fault.kind not in BROKEN:
         return fault.message
     counts = token_counts(fault.message) if row.overflow else None
     if counts is not None:

@@ -86,6 +86,16 @@ def test_small_differences_are_noise() -> None:
     assert differences("cut-text", history=[["text", "I will read. I will read."], *HISTORY[1:]]) == []
 
 
+def test_the_mark_of_a_failed_call_is_no_difference() -> None:
+    """Only in a result, and only the mark: what the result says must be the same."""
+    marked = [*HISTORY[:2], ["result", "<ps:tool-failed# <first>"]]
+    assert differences("cut-call", history=marked) == []
+    other = [*HISTORY[:2], ["result", "<ps:tool-failed# aborted"]]
+    assert "history: has result 'aborted'" in differences("cut-call", history=other)
+    spoken = [["text", "<ps:tool-failed# I will read."], *HISTORY[1:]]
+    assert "history: lacks text 'I will read.'" in differences("cut-call", history=spoken)
+
+
 def test_a_run_that_does_better_is_compared_with_one_without_a_fault(tmp_path: Path) -> None:
     """The gateway retries after a rate limit, which spares the agent a failure; the history must still be whole."""
     cache = CellCache(tmp_path / "cells", tmp_path / "baselines.json")

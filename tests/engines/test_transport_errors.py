@@ -74,6 +74,6 @@ def test_a_cut_stream_and_its_headers() -> None:
     reply = Reply.of("openai-chat", play("text"))
     with gateway(reply.cut(after=len(reply.data) // 2)) as (running, _):
         answer = ask(running.url, "openai-chat", "openai-chat/text")
-    assert "the connection broke in the middle of the answer" in answer.text
+    assert "the connection to the provider broke in the middle of the answer" in answer.text
     assert CLASS.search(answer.text.split('"message":')[1].split('"type"')[0]) is None
     assert answer.headers["cache-control"] == "no-cache, no-transform"

@@ -49,6 +49,6 @@ def test_a_fault_behind_half_a_frame_is_a_frame_of_its_own(protocol: str) -> Non
     made = decoder(protocol)
     last = [*made.feed(frames), *made.finish()][-1]
     assert isinstance(last, ev.Fault)
-    assert last.message == "it broke"
+    assert last.message == ("Connection error: it broke" if protocol == "anthropic" else "it broke")
     if protocol == "responses":
         assert b'"sequence_number":42' in out

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _PLAIN = ("one-call", "parallel-calls")
 _MORE_REQUESTS = 2  # a gateway may retry by itself, or spare the agent a retry
 _REPEATED = re.compile(r"\A(.+?)(?: \1)+\Z")
+_FAILED = re.compile(r"\A<ps:tool-failed\S* ")  # Chat has no flag for a failed call: docs/requests.md, `failed`
 _RETRIED = ("rate-limit", "overload")  # the gateway retries these itself, so that a task may do better than directly
 _THINKING = ("messages", "responses")  # upstreams whose reasoning must be asked for
 _SLOWER = (3, 30)  # times the direct run, and so many seconds more
@@ -72,9 +73,11 @@ def _normalize_texts(history: list[list[str]], *, once: bool) -> list[list[str]]
     """Texts as far as they are comparable between protocols.
 
     Neighbours that a protocol joins have a line break or a space between them. After a cut, an agent keeps a text that
-    was complete and gets it again; Gemini does not tell that a text is complete before the call comes.
+    was complete and gets it again; Gemini does not tell that a text is complete before the call comes. The mark of a
+    failed call stands for a flag that a history does not hold.
     """
     rows = [[kind, " ".join(text.split())] for kind, text in history]
+    rows = [[kind, _FAILED.sub("", text) if kind == "result" else text] for kind, text in rows]
     return [[kind, _REPEATED.sub(r"\1", text)] for kind, text in rows] if once else rows
 
 

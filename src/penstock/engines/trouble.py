@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MOVED = 3  # what the status of a redirect begins with
 _BODY = 20_000  # characters of a no that are kept,
 _PLACE = 1_000  # and of an address
+# Continue asks again if an error says "premature close": the words of Node for a body that ends too early.
+_CUT = "the connection to the provider broke in the middle of the answer (premature close)"
 # the names of exceptions (of aiohttp, httpx, the SDKs and Python), most particular first → kind and what to say
 WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ClientConnectorDNSError", "network", "the host's name is not known"),
@@ -38,8 +40,8 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("DecompressSizeError", "malformed", "the answer is too large when it is unpacked"),
     ("ContentEncodingError", "malformed", "the answer is not packed as it says"),
     ("DecodingError", "malformed", "the answer is not packed as it says"),
-    ("ClientPayloadError", "network", "the connection broke in the middle of the answer"),
-    ("RemoteProtocolError", "network", "the connection broke in the middle of the answer"),
+    ("ClientPayloadError", "network", _CUT),
+    ("RemoteProtocolError", "network", _CUT),
     ("ConnectionRefusedError", "network", "nothing listens there"),
     ("ConnectionTimeoutError", "timeout", "no connection in time"),
     ("ConnectTimeout", "timeout", "no connection in time"),
@@ -55,7 +57,7 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ContentTypeError", "malformed", "the answer is of another type than was asked for"),
     ("ClientResponseError", "malformed", "the answer is not HTTP"),
     ("BadHttpMessage", "malformed", "the answer is not HTTP"),
-    ("ReadError", "network", "the connection broke in the middle of the answer"),
+    ("ReadError", "network", _CUT),
     ("WriteError", "network", "the connection was closed while the request was sent"),
     ("UnsupportedProtocol", "network", "its address is not http:// or https://"),
     ("InvalidURL", "network", "its address is not valid"),

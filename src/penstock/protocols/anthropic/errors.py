@@ -7,6 +7,12 @@ sentence of the filter is in no documentation; many clients compare with it, and
 
 Claude Code decides by the words of some messages: it compacts a conversation only after "prompt is too long: N tokens >
 M maximum", and knows a bad key by "x-api-key" and an empty account by "Your credit balance is too low".
+
+In a stream there is no status, and `api_error` alone tells nobody to ask again. Agents look for words in the message:
+opencode for "connection error", Continue for "premature close". The type `overloaded_error` would not be true, and
+Continue does not read types:
+https://github.com/continuedev/continue/blob/main/extensions/cli/src/util/exponentialBackoff.ts
+https://github.com/sst/opencode/blob/dev/packages/opencode/src/session/retry.ts
 """
 
 from __future__ import annotations
@@ -41,7 +47,8 @@ ERRORS: ErrorTable = {
     "overloaded": VendorError(status=529, type="overloaded_error"),
     "timeout": VendorError(status=504, type="timeout_error"),
     "server": _FAILED, "other": _FAILED, "cancelled": replace(_FAILED, status=499),
-    "network": replace(_FAILED, status=502), "truncated": replace(_FAILED, status=502),
+    "network": replace(_FAILED, status=502, opening="Connection error"),
+    "truncated": replace(_FAILED, status=502, opening="Connection error (premature close)"),
     "malformed": replace(_FAILED, status=502), "grammar": replace(_FAILED, status=502),
 }  # fmt: skip
 

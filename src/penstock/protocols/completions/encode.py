@@ -128,11 +128,13 @@ class CompletionsEncoder(Encoder):
             self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
 
     def _fault(self, event: ev.Fault) -> None:
-        """What was counted, then the error."""
-        if self._nameless and self._usage is None:
+        """The error, with the usage beside it: a usage chunk would say that the answer is complete."""
+        if self._nameless:
             self._send(0, b'""')
-        self._count()
-        self.out.append((b"", _encode(error_body(event))))
+        body = error_body(event)
+        if self._include_usage and self._usage is not None:
+            body["usage"] = self._usage
+        self.out.append((b"", _encode(body)))
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 

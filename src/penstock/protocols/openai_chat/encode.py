@@ -146,8 +146,14 @@ class ChatEncoder(Encoder):
             self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
 
     def _fault(self, event: ev.Fault) -> None:
-        self._count()
-        self.out.append((b"", _encode(error_body(event))))
+        """The error, with the usage beside it. A usage chunk of its own would say that the answer is complete.
+
+        Goose then runs a call of which only the first half came.
+        """
+        body = error_body(event)
+        if self._include_usage and self._usage is not None:
+            body["usage"] = self._usage
+        self.out.append((b"", _encode(body)))
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
