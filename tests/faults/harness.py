@@ -121,7 +121,9 @@ class Matrix:
                 ]  # fmt: skip
         finally:
             await sdks.aclose()
-        self._judge([task.result() for task in asked], found)
+        answers = [task.result() for task in asked]
+        await self._noted(answers)
+        self._judge(answers, found)
         found.cells = len(chosen)
         after = await self._settled(before)
         if after > before:
@@ -143,6 +145,14 @@ class Matrix:
 
     async def _raw(self, client: str, model: str, *, stream: bool) -> Outcome:
         return await readers.ask(self.port, client, model, stream=stream)
+
+    async def _noted(self, asked: Sequence[Asked]) -> None:
+        """Wait for the journal's rows: a client may see the end of its answer before the row is written."""
+        for _ in range(int(self.settle / 0.05)):
+            rows = self._rows()
+            if all(one.out.broken or one.model in rows for one in asked):
+                return
+            await asyncio.sleep(0.05)
 
     def _judge(self, asked: Sequence[Asked], found: Found) -> None:
         rows = self._rows()
