@@ -98,8 +98,8 @@ ALSO_RIGHT = {
     # Responses names this code for an overload, and Codex knows it.
     ("overload", "chat"): ("InternalServerError", "server_is_overloaded"),
     ("overload", "responses"): ("InternalServerError", "server_is_overloaded"),
-    # The strict upstream fails inside the stream, as OpenAI does; nothing was sent yet, so a status can still tell it.
-    ("overflow", "responses"): ("BadRequestError", "context_length_exceeded"),
+    # The strict upstream only sends `response.failed`. The gateway sends an `error` before it, which the SDK raises.
+    ("overflow", "responses"): ("APIError", "context_length_exceeded"),
     # 402 billing_error (https://docs.claude.com/en/api/errors); a credit balance that is too low is told with 400.
     ("quota", "messages"): ("APIStatusError", "None"),
 }

@@ -93,7 +93,9 @@ def error_status(name: str, fault: Fault) -> int | None:
 def is_error_in_stream(name: str, fault: Fault) -> bool:
     """Whether the vendor tells this error inside a stream. A provider of the same protocol is quoted as it refused."""
     row = protocol(name)
-    return row.errors is not None and vendor_error(row.errors, fault).in_stream and not speaks(fault, row.name)
+    if row.errors is None or not vendor_error(row.errors, fault).in_stream:
+        return False
+    return fault.status is None or not speaks(fault, row.name)  # a provider that refused with a status is quoted so
 
 
 def _fault(error: BadRequest, name: str) -> Fault:
