@@ -110,6 +110,8 @@ class Outlet:
         """The last chunk. An error that clients look for in a read of its own is sent apart from what is around it."""
         if self._has_bare_errors:
             *before, data = split_bare_error(data)
+            if before:
+                self._gone.ending()  # a client that leaves as soon as it has the error has not called the turn off
             for piece in before:
                 await self._keep_apart()
                 await self.say(piece)
