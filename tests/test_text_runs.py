@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock import protocols, text_runs
+from penstock import delta_templates, protocols
 from penstock.bridge import encoding, parser
 from penstock.engines.job import Job
 from penstock.engines.reading import Reading
@@ -150,7 +150,7 @@ class Answer:
     def __init__(self, source: str, chunks: Sequence[bytes], *, fast: bool) -> None:
         self.pairs: list[tuple[bytes, list[Any]]] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(text_runs, "enabled", fast)
+            patch.setattr(delta_templates, "enabled", fast)
             asyncio.run(self._read(source, chunks))
 
     async def _read(self, source: str, chunks: Sequence[bytes]) -> None:
@@ -282,11 +282,11 @@ def test_frames_that_are_never_alike_are_soon_only_read() -> None:
     place = steady_place("openai-chat")
     decoder = protocols.decoder("openai-chat")
     decoder.feed(place.before)
-    for number in range(5 * text_runs.ATTEMPTS):
+    for number in range(5 * delta_templates.ATTEMPTS):
         name, data = place.frame(b"word")
         decoder.feed([(name, data[:-1] + b',"n":%d}' % number)])
     assert decoder.templates.known is None
-    assert decoder.templates.attempts > text_runs.ATTEMPTS
+    assert decoder.templates.attempts > delta_templates.ATTEMPTS
 
 
 def test_what_comes_before_broken_framing_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:

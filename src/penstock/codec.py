@@ -13,7 +13,8 @@ from weakref import ref
 
 import msgspec
 
-from penstock import text_runs
+from penstock import delta_templates
+from penstock.delta_templates import Removers, TemplateReader
 from penstock.diagnostics import Diagnostics
 from penstock.events import CallDelta, Fault, TextDelta
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
@@ -23,7 +24,7 @@ from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, 
 from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
-from penstock.text_runs import DELTAS, Removers, TemplateReader, TextRun
+from penstock.text_runs import DELTAS, TextRun
 from penstock.vendor_errors import ErrorTable
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Decoder:
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
     mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
-    ignored: ClassVar[Removers] = ()  # fields that say nothing inside a turn: see `text_runs`
+    ignored: ClassVar[Removers] = ()  # fields that say nothing inside a turn: see `delta_templates`
     counted: ClassVar[Removers] = ()  # values of which the last one stands
 
     def __init__(self) -> None:
@@ -99,7 +100,7 @@ class Decoder:
             number += 1
             size, templates.known = len(out), None
             self._read_frame(frame)
-            if len(out) == size + 1 and type(out[size]) in DELTAS and text_runs.enabled:
+            if len(out) == size + 1 and type(out[size]) in DELTAS and delta_templates.enabled:
                 part = self._repeatable(out[size])
                 if part is not None:
                     templates.learn(frame, out[size], part)

@@ -1,4 +1,4 @@
-"""Frames of more text, written from a template: the other side of `text_runs`.
+"""Frames of more text, written from a template: the other side of `delta_templates`.
 
 An encoder that has an open part may hold a template. Deltas and runs of that part are then written without its table.
 """

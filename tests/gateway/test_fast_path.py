@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from penstock import delta_templates
 from penstock import events as ev
-from penstock import text_runs
 from penstock.gateway.config import Features
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, ask
@@ -68,7 +68,7 @@ def test_bytes_and_journal_are_the_same(both: tuple[Running, Upstream], client: 
     running = both[0]
     fast = outcome(running, client, provider)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_runs, "enabled", False)
+        patch.setattr(delta_templates, "enabled", False)
         normal = outcome(running, client, provider)
     assert fast == normal
     assert fast[1]["output"] == 90

@@ -72,19 +72,19 @@ class PartEncoder(Encoder, ABC):
             self.lose("logprobs")
         head = self._open.get(event.index)
         if head is not None:
-            self._say(event, head, event.text)
+            self._write_delta(event, head, event.text)
 
     def _delta(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
         head = self._open.get(event.index)
         if head is not None:
-            self._say(event, head, event.text)
+            self._write_delta(event, head, event.text)
 
     def _call_delta(self, event: ev.CallDelta) -> None:
         head = self._open.get(event.index)
         if head is not None:
-            self._say(event, head, event.json)
+            self._write_delta(event, head, event.json)
 
-    def _say(self, event: Any, head: bytes, text: str) -> None:
+    def _write_delta(self, event: Any, head: bytes, text: str) -> None:
         self.template = FrameTemplate(type(event), event.index, b"", head, b"}")
         self.out.append(self.template.frame(text))
 

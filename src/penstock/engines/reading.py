@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock import pick, protocols, text_runs
+from penstock import delta_templates, pick, protocols
 from penstock.bridge import parser
+from penstock.delta_templates import RunReader
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Start
 from penstock.grammar import Guard
 from penstock.jsontext import loose
 from penstock.rejection import rejection
 from penstock.stage import Pipe
-from penstock.text_runs import ExpandRuns, RunReader
+from penstock.text_runs import ExpandRuns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -183,7 +184,7 @@ class Reading:
     def _run_reader(self) -> RunReader | None:
         """What finds runs in the bytes, where frames are lines."""
         parser: Any = getattr(self._parser, "settled", None) or self._parser
-        if not text_runs.enabled or not hasattr(parser, "idle"):
+        if not delta_templates.enabled or not hasattr(parser, "idle"):
             return None
         return RunReader(parser, self._decoding.decoder.templates)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock import text_runs
+from penstock import delta_templates
 from penstock.client.api import Client
 from penstock.engines.alias_patterns import is_pattern
 from penstock.engines.config_problems import find_missing_keys
@@ -82,7 +82,7 @@ class Services:
         router: Router | None = None, kept: Kept | None = None,
     ) -> None:  # fmt: skip
         self.config = config or GatewayConfig()
-        text_runs.enabled = self.config.features.fast_path
+        delta_templates.enabled = self.config.features.fast_path
         self.env = live(env)  # as it is now: flags may be flipped, keys stored
         self.router = router or Router(engine_config(self.config), env=self.env)
         self.client = Client(router=self.router)

@@ -13,11 +13,11 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Decoder
+from penstock.delta_templates import string_remover
 from penstock.faults import classify
 from penstock.parts import CUT_OFF
 from penstock.protocols.bedrock import wire
 from penstock.protocols.bedrock.blocks import NAME, Blocks
-from penstock.text_runs import string_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

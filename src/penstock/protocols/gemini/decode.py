@@ -12,13 +12,13 @@ from zlib import crc32
 import msgspec
 
 from penstock.codec import Decoder, weakly
+from penstock.delta_templates import number_remover
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.interactions import Interactions
 from penstock.protocols.gemini.own import NAME, own
 from penstock.protocols.gemini.reasons import BLOCKS, REASONS, Tokens, fault, named_feedback, word_of
 from penstock.protocols.gemini.spelling import camel_chunk, camel_part, created
 from penstock.protocols.gemini.voice import Voice
-from penstock.text_runs import number_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,11 +14,11 @@ import msgspec
 from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
+from penstock.delta_templates import string_remover
 from penstock.faults import classify
 from penstock.jsontext import as_json
 from penstock.protocols.ollama import wire
 from penstock.shaping.think import ThinkTags
-from penstock.text_runs import string_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

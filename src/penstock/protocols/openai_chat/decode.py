@@ -12,6 +12,7 @@ import msgspec
 
 from penstock import pick
 from penstock.codec import Decoder
+from penstock.delta_templates import number_remover, string_remover
 from penstock.jsontext import loose
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.calls import Calls
@@ -19,7 +20,6 @@ from penstock.protocols.openai_chat.errors import report
 from penstock.protocols.openai_chat.google_state import rest_of
 from penstock.protocols.openai_chat.usage import read_usage
 from penstock.protocols.openai_chat.voice import Voice
-from penstock.text_runs import number_remover, string_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import pick
+from penstock.delta_templates import number_remover, string_remover
 from penstock.jsontext import loose_bounded, usable
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.echo import Echo
 from penstock.protocols.responses.ending import fault_of, finish_of, read_usage
 from penstock.protocols.responses.pieces import Pieces
 from penstock.protocols.responses.speech import NAME, own
-from penstock.text_runs import number_remover, string_remover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
