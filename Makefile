@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 # The environment's own tools (and its Node) come first, whatever the machine has.
+USER_PATH := $(PATH)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # pyright's wheel is whole: it needs no word with the registry about newer versions.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -28,7 +29,7 @@ help: ## this list
 .PHONY: serve
 serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no network, no Node
 	@tools/web.sh maybe
-	@exec $(BIN)/penstock serve $(ARGS)
+	@PATH="$(USER_PATH)" exec $(BIN)/penstock serve $(ARGS)
 
 .PHONY: test
 test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode ## everything: the checks, then every test
