@@ -38,7 +38,7 @@ from tests.gateway.written_streams import client_gets
 from tests.looping import over
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.framing import Frame
 
@@ -301,7 +301,7 @@ def test_what_comes_before_broken_framing_is_told_first(monkeypatch: pytest.Monk
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", sorted(recorded.SOURCES))
-def test_recorded_streams(name: str) -> None:
+def test_recorded_streams(name: str, record_property: Callable[[str, object], None]) -> None:
     """Whole, and in reads of a network's size; and most deltas are read by a template."""
     corpus.corpus_or_skip()
     source, deltas, hits = recorded.SOURCES[name], 0, 0
@@ -312,6 +312,7 @@ def test_recorded_streams(name: str) -> None:
         compare(source, cut(body, range(0, len(body), 1400)), CLIENTS)
         deltas += sum(type(event) in DELTAS for batch in answer.events for event in batch)
         hits += answer.hits
+    record_property("table", f"{name:20}{hits:8,} of {deltas:8,} deltas are read by a template")
     assert hits >= LEAST.get(source, 0.0) * deltas
 
 
