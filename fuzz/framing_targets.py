@@ -10,8 +10,8 @@ from fuzz.target import Target, Verdict, cut, pick, promise
 from penstock.errors import InputError
 from penstock.framing import PARSERS, WRITERS, detect
 from penstock.guess import guess
-from tests import running
-from tests.cases import WHOLE, cases
+from tests.support import run_streams as running
+from tests.support.stream_cases import WHOLE, cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,8 @@ from penstock.messages.convert import convert, convert_request
 from penstock.messages.request_codecs import reader, writer
 from penstock.request import Request
 from penstock.tokens import HybridTokenEstimator
-from tests import request_cases, requesting
+from tests.support import request_cases
+from tests.support import request_protocols as requesting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ from penstock.shaping.stops import Stops
 from penstock.shaping.think import ThinkTags
 from penstock.shaping.voices import Voices
 from penstock.vscode import VSCodeStream
-from tests import running
-from tests.cases import Case, cases
+from tests.support import run_streams as running
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

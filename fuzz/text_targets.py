@@ -15,7 +15,7 @@ from penstock.media import sniff
 from penstock.rejection import rejection
 from penstock.secrecy import MARK, find, hide, hide_headers
 from penstock.tokens.pictures import pages, size_of
-from tests import running
+from tests.support import run_streams as running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ import hypothesis
 import pytest
 
 from penstock import codec, translating
-from tests.examples import FAST, USUAL
-from tests.mark_filter import is_left_out
+from tests.support.example_counts import FAST, USUAL
+from tests.support.mark_filter import is_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Generator

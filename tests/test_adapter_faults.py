@@ -13,7 +13,7 @@ from penstock import events as ev
 from penstock import protocols
 from penstock.errors import StreamFault
 from penstock.vscode import VSCodeStreamAdapter
-from tests.adapting import Log, outcome
+from tests.support.stream_adapter import Log, outcome
 
 KEY = "sk-proj-abcdefghij1234567890"
 API_ERROR: dict[str, Any] = {

@@ -14,8 +14,8 @@ from penstock.fetch import Fetcher, Limits
 from penstock.request import File
 from penstock.shaping.remote_files import RemoteFiles
 from penstock.vscode import DataPart, TextPart, VSCodeStreamAdapter
-from tests.adapting import FINISH, PNG64, outcome, parts_of
-from tests.file_server import ATTACKS, PNG, Files, file_servers
+from tests.support.file_server import ATTACKS, PNG, Files, file_servers
+from tests.support.stream_adapter import FINISH, PNG64, outcome, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

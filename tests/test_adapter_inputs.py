@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 
 from penstock import convert, convert_messages
 from penstock.vscode import DataPart, TextPart, ToolCallPart, VSCodeStreamAdapter
-from tests.adapting import PNG, outcome, parts_of
+from tests.support.stream_adapter import PNG, outcome, parts_of
 
 BODY: dict[str, Any] = {
     "id": "x", "object": "chat.completion", "created": 1, "model": "m",

@@ -10,7 +10,7 @@ import pytest
 from penstock.adapter_log import TRACE, WRITES_CONTENT
 from penstock.bridge import bridge
 from penstock.vscode import VSCodeStreamAdapter
-from tests.adapting import FINISH, outcome
+from tests.support.stream_adapter import FINISH, outcome
 
 KEY = "sk-proj-abcdefghij1234567890"
 TEXT = {"type": "text-delta", "text": "Ahoy"}

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.fold import fold
-from tests import corpus, outcomes, recorded, running
 from tests.oracles.ai_sdk import PROVIDERS, AiSdk
+from tests.support import corpus, outcomes
+from tests.support import recorded_streams as recorded
+from tests.support import run_streams as running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tests.corpus import Entry
     from tests.oracles.outcome import Outcome
+    from tests.support.corpus import Entry
 
 pytestmark = [pytest.mark.corpus, pytest.mark.node, pytest.mark.slow, pytest.mark.usefixtures("strict")]
 SAMPLE = 160

@@ -13,9 +13,10 @@ import pytest
 from penstock import request as rq
 from penstock.errors import BadRequest
 from penstock.protocols.aisdk.write import Quirks
-from tests import request_facets, requesting
 from tests.node.oracle import UI_VERSIONS, Oracles, Version
-from tests.request_cases import cases
+from tests.support import request_facets
+from tests.support import request_protocols as requesting
+from tests.support.request_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from penstock import events as ev
-from tests import running
-from tests.cases import cases
+from tests.support import run_streams as running
+from tests.support.stream_cases import cases
 
 VERSIONS = (4, 5, 6, 7)
 

@@ -13,7 +13,7 @@ from penstock import request as rq
 from penstock.fold import fold
 from penstock.tokens import HybridTokenEstimator
 from penstock.vscode import ToolCallPart, VSCodeStreamAdapter
-from tests.adapting import outcome
+from tests.support.stream_adapter import outcome
 
 CALL: dict[str, Any] = {"type": "tool-call", "toolCallId": "c1", "toolName": "tide", "input": {}}
 TEXT: dict[str, Any] = {"type": "text-delta", "text": "Ahoy"}

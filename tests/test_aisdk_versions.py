@@ -19,10 +19,11 @@ from penstock import protocols
 from penstock import request as rq
 from penstock.fold import fold, unfold
 from penstock.grammar import Guard
-from tests import corpus, running
-from tests.cases import Case, cases
 from tests.node.oracle import VERSIONS, Oracles, StreamJob, Version
 from tests.oracles import expected
+from tests.support import corpus
+from tests.support import run_streams as running
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator

@@ -14,10 +14,11 @@ import pytest
 from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import encoding
-from tests import running, small
-from tests.cases import Case, cases
-from tests.looping import over
-from tests.small import chat, delta, fragment, message
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.case_loop import over
+from tests.support.small_streams import chat, delta, fragment, message
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

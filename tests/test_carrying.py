@@ -9,8 +9,8 @@ from penstock import request as rq
 from penstock.carrying import Holds, grammar_of, json_of, restored, schema_of, stowed, text_of
 from penstock.carrying.systems import told_apart
 from penstock.protocols.gemini.write import Quirks as Gemini
-from tests import requesting
-from tests.conversations import PIXEL
+from tests.support import request_protocols as requesting
+from tests.support.conversations import PIXEL
 
 POOR = Holds("nowhere", failed=False, json=False, refusals=False, result_files=False, assistant_files=False)
 PICTURE = rq.File("image/png", data=PIXEL)

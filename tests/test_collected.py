@@ -9,13 +9,13 @@ import pytest
 
 from penstock import protocols
 from penstock.bridge import encoding, parser
-from tests.cases import cases
-from tests.looping import over
+from tests.support.case_loop import over
+from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.cases import Case
+    from tests.support.stream_cases import Case
 
 pytestmark = pytest.mark.slow  # hundreds of tests, of memory rather than of behaviour
 

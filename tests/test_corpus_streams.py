@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from tests import corpus, recorded, running
+from tests.support import corpus
+from tests.support import recorded_streams as recorded
+from tests.support import run_streams as running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.corpus import Entry
+    from tests.support.corpus import Entry
 
 pytestmark = [pytest.mark.corpus, pytest.mark.usefixtures("strict")]
 PROTOCOLS = list(recorded.SOURCES)

@@ -16,9 +16,9 @@ import pytest
 from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import parser
-from tests import corpus
-from tests.cases import Case, cases
-from tests.looping import over
+from tests.support import corpus
+from tests.support.case_loop import over
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

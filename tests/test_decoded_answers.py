@@ -11,9 +11,10 @@ import penstock
 from penstock import events as ev
 from penstock import request as rq
 from penstock.fold import fold
-from tests import running, small
 from tests.oracles import samples
-from tests.small import chat, delta
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.small_streams import chat, delta
 
 Payload = dict[str, Any]
 

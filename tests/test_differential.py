@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from penstock.fold import fold
-from tests import corpus, outcomes, recorded, running
 from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses, plain_json
+from tests.support import corpus, outcomes
+from tests.support import recorded_streams as recorded
+from tests.support import run_streams as running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.request import Turn
-    from tests.corpus import Entry
     from tests.oracles.outcome import Outcome
+    from tests.support.corpus import Entry
 
 pytestmark = [pytest.mark.corpus, pytest.mark.usefixtures("strict")]
 MOST = 0.03

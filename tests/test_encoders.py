@@ -14,18 +14,22 @@ from penstock import events as ev
 from penstock import protocols
 from penstock.fold import fold
 from penstock.framing import WRITERS
-from tests import corpus, facets, outcomes, recorded, running, small
-from tests.cases import Case, cases
-from tests.looping import over
 from tests.oracles import anthropic_sdk, google_sdk, openai_chat_sdk, openai_responses
+from tests.support import corpus, outcomes
+from tests.support import recorded_streams as recorded
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support import turn_facets as facets
+from tests.support.case_loop import over
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.events import AnyEvent
     from penstock.framing import Frame
-    from tests.corpus import Entry
     from tests.oracles.outcome import Outcome
+    from tests.support.corpus import Entry
 
 pytestmark = pytest.mark.usefixtures("strict")
 

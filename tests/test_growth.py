@@ -23,7 +23,7 @@ from penstock.shaping.prose import Prose
 from penstock.shaping.stops import Stops
 from penstock.shaping.think import ThinkTags
 from penstock.translating import translate
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable

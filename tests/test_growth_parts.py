@@ -18,7 +18,7 @@ from penstock import protocols
 from penstock.bridge import encoding
 from penstock.fold import fold
 from penstock.input_limits import MAX_PARTS
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

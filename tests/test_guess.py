@@ -10,11 +10,12 @@ import pytest
 from penstock import guess, protocols, translate
 from penstock.errors import InputError, UnknownProtocol, Unrecognised
 from penstock.guess import FRAMES, Guess, guess_frames
-from tests import corpus, recorded
 from tests.cli.made import ANTHROPIC, CHAT_CALLS, sse
+from tests.support import corpus
+from tests.support import recorded_streams as recorded
 
 if TYPE_CHECKING:
-    from tests.corpus import Entry
+    from tests.support.corpus import Entry
 
 EASY = {
     "events": b'{"type":"start","id":"a","model":"m"}\n{"type":"finish","reason":"stop"}\n',

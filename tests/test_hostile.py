@@ -17,17 +17,18 @@ from hypothesis import strategies as st
 from penstock import events as ev
 from penstock.errors import InputError
 from penstock.jsontext import is_json, loose
-from tests import hostility, running
-from tests.cases import Case, cases
-from tests.examples import examples
-from tests.looping import over
+from tests.support import broken_frames as hostility
+from tests.support import run_streams as running
+from tests.support.case_loop import over
+from tests.support.example_counts import examples
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.events import AnyEvent
     from penstock.framing import Frame
-    from tests.running import Run
+    from tests.support.run_streams import Run
 
 SOURCES = [name for name in running.sources() if cases(name)]
 TARGETS = running.targets()

@@ -29,7 +29,8 @@ from penstock.stage import Pipe
 from penstock.translating import translate
 from penstock.vscode import ToolCallPart
 from penstock.writing import salvage
-from tests import cases, request_cases
+from tests.support import request_cases
+from tests.support import stream_cases as cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Every JSON key path in the corpus is read, or listed with a reason in `tests/data/ignored_paths.toml`.
 
-Read means: some event changes when the key is taken away or its value changed (`tests.mutation`).
+Read means: some event changes when the key is taken away or its value changed (`tests.support.key_mutation`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import corpus, mutation, recorded
+from tests.support import corpus
+from tests.support import key_mutation as mutation
+from tests.support import recorded_streams as recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mark_filter import excluded_marks, is_left_out
+from tests.support.mark_filter import excluded_marks, is_left_out
 
 FAST = "not slow and not node"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.growth import ENOUGH, LARGEST, RATIO, growth, seconds
-from tests.pattern_inputs import Input, inputs
-from tests.patterns import FACTORIES, Found, collect, unnamed
+from tests.support.growth import ENOUGH, LARGEST, RATIO, growth, seconds
+from tests.support.pattern_inputs import Input, inputs
+from tests.support.patterns import FACTORIES, Found, collect, unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ def test_the_slowest_input_takes_linear_time(found: Found) -> None:
 
 
 def test_every_expression_is_found() -> None:
-    """One that is made of data inside a function needs a factory in `tests/patterns.py`."""
+    """One that is made of data inside a function needs a factory in `tests/support/patterns.py`."""
     assert unnamed() == set(FACTORIES)
     places = {found.place for found in FOUND}
     assert {"penstock.secrecy._USERINFO", "penstock.faults.PROSE", "penstock.framing.sse._find_common"} <= places

@@ -10,9 +10,11 @@ import pytest
 
 from penstock import events as ev
 from penstock import protocols
-from tests import corpus, recorded, running
-from tests.cases import Case, cases
-from tests.looping import over
+from tests.support import corpus
+from tests.support import recorded_streams as recorded
+from tests.support import run_streams as running
+from tests.support.case_loop import over
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

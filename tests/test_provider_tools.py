@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock import provider_tools
 from penstock.messages import convert
-from tests import small
+from tests.support import small_streams as small
 
 RAN: dict[str, Any] = {"by": "provider"}
 

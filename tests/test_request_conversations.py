@@ -1,6 +1,6 @@
 """Conversations with tools, from every client that was recorded to every provider: pairing, order, roles and names.
 
-Bodies are looked at as a provider would (`tests.wiring`), not through our own readers.
+Bodies are looked at as a provider would (`tests.support.request_contents`), not through our own readers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from penstock.errors import BadRequest
 from penstock.messages.convert import Converted, convert
 from penstock.messages.profile import profile_of
 from penstock.messages.request_codecs import reader
-from tests import conversations, requesting, wiring
-from tests.request_cases import cases
+from tests.support import conversations
+from tests.support import request_contents as wiring
+from tests.support import request_protocols as requesting
+from tests.support.request_cases import cases
 
 TARGETS = sorted(wiring.READ)
 SOURCES = [name for name in requesting.RECORDED if name in requesting.WRITERS and name != "completions"]

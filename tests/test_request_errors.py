@@ -12,7 +12,7 @@ import pytest
 from penstock import protocols, reading
 from penstock.errors import BadRequest
 from penstock.events import Fault
-from tests import requesting
+from tests.support import request_protocols as requesting
 
 TABLE: dict[str, list[dict[str, str]]] = tomllib.loads(
     (Path(__file__).with_name("data") / "bad_requests.toml").read_text()

@@ -19,8 +19,9 @@ from penstock.protocols.cohere.write import Quirks as Cohere
 from penstock.protocols.gemini.write import Quirks as Gemini
 from penstock.protocols.openai_chat.write import Quirks as Chat
 from penstock.protocols.responses.write import Quirks as Responses
-from tests import conversations, request_facets, requesting
-from tests.request_cases import cases
+from tests.support import conversations, request_facets
+from tests.support import request_protocols as requesting
+from tests.support.request_cases import cases
 
 HELLO = rq.Message("user", [rq.Text("Hello")])
 SEARCH = {"type": "object", "properties": {"where": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/x"}]}}}

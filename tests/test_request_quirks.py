@@ -12,7 +12,8 @@ from penstock.messages import convert, convert_request, profile_of
 from penstock.protocols.anthropic.write import Quirks as Anthropic
 from penstock.protocols.bedrock.write import Quirks as Bedrock
 from penstock.protocols.openai_chat.write import Quirks as Chat
-from tests import conversations, requesting
+from tests.support import conversations
+from tests.support import request_protocols as requesting
 
 SIGNED = rq.Reasoning("Hm.", extra={"anthropic": {"signature": "c2lnbmVk"}})
 SEALED = rq.Reasoning(form="redacted", extra={"anthropic": {"redacted": "c2VhbGVk"}})

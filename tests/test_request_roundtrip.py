@@ -20,9 +20,10 @@ import msgspec
 import pytest
 
 from penstock.errors import BadRequest
-from tests import conversations, request_facets, requesting
-from tests.examples import examples
-from tests.requesting import MAIN, READERS, RECORDED, WRITERS
+from tests.support import conversations, request_facets
+from tests.support import request_protocols as requesting
+from tests.support.example_counts import examples
+from tests.support.request_protocols import MAIN, READERS, RECORDED, WRITERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,7 +254,7 @@ def changed(body: Any, path: tuple[Any, ...], odd: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", READERS)
 def test_wrong_types_anywhere_are_refused_by_name_or_passed_on(protocol: str) -> None:
-    from tests.request_cases import cases
+    from tests.support.request_cases import cases
 
     luck = random.Random(protocol)
     for case in cases():

@@ -20,8 +20,9 @@ from msgspec.structs import replace
 from penstock.jsontext import as_json
 from penstock.messages import PROFILES, convert_request, profile_of
 from penstock.protocols.responses.write import Quirks
-from tests import conversations, corpus, requesting
-from tests.request_cases import cases
+from tests.support import conversations, corpus
+from tests.support import request_protocols as requesting
+from tests.support.request_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import request as rq
-from tests import request_facets
-from tests.conversations import PIXEL
-from tests.requesting import MAIN, WRITERS
+from tests.support import request_facets
+from tests.support.conversations import PIXEL
+from tests.support.request_protocols import MAIN, WRITERS
 from tests.test_request_roundtrip import silent_losses, there_and_back
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests import request_facets, requesting
-from tests.request_cases import Case, cases
+from tests.support import request_facets
+from tests.support import request_protocols as requesting
+from tests.support.request_cases import Case, cases
 
 CASES = cases()
 SENT = [pytest.param(case, target, id=f"{case.id}-{target}") for case in CASES for target in case.targets]

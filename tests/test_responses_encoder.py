@@ -17,11 +17,11 @@ from penstock import events as ev
 from penstock import protocols
 from penstock import request as rq
 from penstock.fold import fold
-from tests import running
-from tests.cases import Case, cases
-from tests.looping import over
 from tests.oracles import openai_responses
 from tests.oracles.outcome import arguments
+from tests.support import run_streams as running
+from tests.support.case_loop import over
+from tests.support.stream_cases import Case, cases
 
 CASES = cases()
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})

@@ -17,7 +17,7 @@ from penstock.protocols.completions.write import Quirks as CompletionQuirks
 from penstock.protocols.completions.write import write_request as write_completion
 from penstock.protocols.responses.request import read_request
 from penstock.protocols.responses.write import Quirks, write_request
-from tests import corpus
+from tests.support import corpus
 
 
 def codes(draft: Any) -> set[str]:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests import request_cases
-from tests.cases import cases
+from tests.support import request_cases
+from tests.support.stream_cases import cases
 
 HERE = Path(__file__).parent
 ROWS: dict[str, Any] = tomllib.loads((HERE / "data/rows.toml").read_text())

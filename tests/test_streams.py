@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests import running
-from tests.cases import Case, cases, lines
-from tests.looping import over
+from tests.support import run_streams as running
+from tests.support.case_loop import over
+from tests.support.stream_cases import Case, cases, lines
 
 pytestmark = pytest.mark.usefixtures("strict")
 KEYS = {"what", "rows", "source", "options", "diagnostics", "targets"}

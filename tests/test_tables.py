@@ -15,8 +15,9 @@ from penstock.faults import STATUSES, WORDS, kind_of
 from penstock.fold import Fold
 from penstock.framing import PARSERS, WRITERS
 from penstock.grammar import ATOMS, FREE, PARTS, TERMINALS
-from tests import facets, running
-from tests.cases import Case, cases
+from tests.support import run_streams as running
+from tests.support import turn_facets as facets
+from tests.support.stream_cases import Case, cases
 from tools import losses
 
 if TYPE_CHECKING:

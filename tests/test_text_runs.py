@@ -31,11 +31,13 @@ from penstock.messages.state import text_key
 from penstock.providers.registry import providers
 from penstock.request import Request, Text
 from penstock.text_runs import DELTAS, TextRun, expand_runs
-from tests import corpus, recorded, running
-from tests.cases import Case, cases
-from tests.examples import examples
 from tests.gateway.written_streams import client_gets
-from tests.looping import over
+from tests.support import corpus
+from tests.support import recorded_streams as recorded
+from tests.support import run_streams as running
+from tests.support.case_loop import over
+from tests.support.example_counts import examples
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock import request as rq
 from penstock.fold import fold
-from tests import corpus, running
-from tests.cases import cases
 from tests.node.oracle import UI_VERSIONS, Oracles, Read, ReadJob, Version
+from tests.support import corpus
+from tests.support import run_streams as running
+from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

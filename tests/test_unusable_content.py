@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock import protocols
-from tests import running
 from tests.faults.answers import ANSWERS
+from tests.support import run_streams as running
 
 BAD = b"\xff\xfe<<<"
 

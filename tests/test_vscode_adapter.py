@@ -17,7 +17,7 @@ from penstock.vscode import (
     ToolCallPart,
     VSCodeStreamAdapter,
 )
-from tests.adapting import FINISH, Log, event_parts, outcome, parts_of
+from tests.support.stream_adapter import FINISH, Log, event_parts, outcome, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

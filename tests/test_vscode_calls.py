@@ -17,7 +17,7 @@ from penstock.vscode import (
     ToolCallPart,
     VSCodeStreamAdapter,
 )
-from tests.adapting import CITATION, FINISH, Log, event_parts, outcome, parts_of
+from tests.support.stream_adapter import CITATION, FINISH, Log, event_parts, outcome, parts_of
 
 BEGIN = {"type": "tool-call-streaming-start", "toolCallId": "c1", "toolName": "tide"}
 

@@ -19,7 +19,7 @@ from penstock.vscode import (
     Usage,
     usage_part,
 )
-from tests.adapting import CITATION, FINISH, PNG, PNG64, event_parts, outcome, parts_of
+from tests.support.stream_adapter import CITATION, FINISH, PNG, PNG64, event_parts, outcome, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from penstock import request as rq
 from penstock.errors import BadRequest
 from penstock.protocols.vscode.thinking import Thought, pack
 from penstock.protocols.vscode.write import Quirks
-from tests import requesting
-from tests.request_cases import cases
+from tests.support import request_protocols as requesting
+from tests.support.request_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

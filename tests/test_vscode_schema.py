@@ -22,13 +22,16 @@ from penstock import protocols
 from penstock.protocols.vscode import wire
 from penstock.protocols.vscode.contents import KINDS
 from penstock.protocols.vscode.tokens import tokens
-from tests import corpus, recorded, requesting, running
-from tests.request_cases import cases
+from tests.support import corpus
+from tests.support import recorded_streams as recorded
+from tests.support import request_protocols as requesting
+from tests.support import run_streams as running
+from tests.support.request_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tests.corpus import Entry
+    from tests.support.corpus import Entry
 
 SCHEMA: dict[str, Any] = json.loads(files("penstock.protocols.vscode").joinpath("wire-1.schema.json").read_bytes())
 DEFS: dict[str, Any] = SCHEMA["$defs"]

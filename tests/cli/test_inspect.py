@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import cli
-from tests import corpus
 from tests.cli.made import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
 from tests.cli.running import inside, penstock
+from tests.support import corpus
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from penstock.engines.prepare import Plan, plan, prepare
 from penstock.errors import PenstockError
 from penstock.providers.registry import providers
 from tests.engines.asking import asking
-from tests.examples import examples
+from tests.support.example_counts import examples
 
 ROWS = [row for row in providers().values() if row.engine == "native" and row.endpoint("chat", "some-model")]
 CENTRAL = {"openai", "anthropic", "gemini", "bedrock", "cohere", "ollama"}

@@ -16,9 +16,9 @@ from penstock.errors import AuthError, NetworkError, RateLimited, ServerError
 from penstock.replay import offered, play
 from penstock.request import Request
 from penstock.testing import Reply, Upstream
-from tests import corpus
 from tests.engines.asking import ENGINES, VENDORS, asking, events, quick, router, run, turn
 from tests.engines.parity import DEFECTS, SPOKEN, both, defect, evened, listed
+from tests.support import corpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

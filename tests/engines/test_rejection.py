@@ -14,8 +14,8 @@ from penstock.errors import explain, provider_error
 from penstock.events import Fault
 from penstock.rejection import IDS, rejection, retry_after, span
 from penstock.secrecy import MARK, hide, hide_headers
-from tests import corpus
 from tests.engines.asking import KEY
+from tests.support import corpus
 
 # name → status, body; kind, code, what the message holds
 SAID: dict[str, tuple[int, Any, str, str, str]] = {

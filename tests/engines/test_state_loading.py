@@ -15,7 +15,7 @@ from penstock.messages.convert import convert_request, state_keys
 from penstock.messages.request_codecs import reader
 from penstock.stores import MemoryStore
 from penstock.testing import Reply, scripted
-from tests.thinking import CALLING, THOUGHT, USER
+from tests.support.thinking_turn import CALLING, THOUGHT, USER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

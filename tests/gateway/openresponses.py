@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from websockets.sync.client import connect
 
 from penstock.gateway.config import Serve
-from tests.corpus import PROJECT
 from tests.gateway.running import answer
+from tests.support.corpus import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

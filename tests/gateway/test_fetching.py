@@ -13,9 +13,9 @@ from penstock import events as ev
 from penstock.gateway.config import FetchTable, read
 from penstock.gateway.config_trust import harmless
 from penstock.testing import Reply
-from tests.file_server import ATTACKS, PNG, Files, file_servers
 from tests.gateway.asking import post
 from tests.gateway.running import gateway
+from tests.support.file_server import ATTACKS, PNG, Files, file_servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

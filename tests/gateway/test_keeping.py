@@ -12,8 +12,8 @@ from penstock import request as rq
 from penstock.fold import fold
 from penstock.gateway import keeping
 from penstock.messages.state import rows_of, text_key
-from tests.cases import Case, cases
-from tests.looping import over
+from tests.support.case_loop import over
+from tests.support.stream_cases import Case, cases
 
 STREAMED = [case for case in cases() if case.streamed and isinstance(case.expected()[-1], ev.Finish)]
 

@@ -25,7 +25,6 @@ from penstock.grammar import Guard
 from penstock.providers.registry import providers
 from penstock.request import Request
 from penstock.text_runs import expand_runs
-from tests.examples import examples
 from tests.gateway import stream_frames
 from tests.gateway.stream_frames import (
     CHAT_OPENING,
@@ -40,6 +39,7 @@ from tests.gateway.stream_frames import (
     unended,
 )
 from tests.gateway.written_streams import client_gets
+from tests.support.example_counts import examples
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests import corpus
 from tests.gateway.asking import read, told
 from tests.gateway.running import gateway
+from tests.support import corpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

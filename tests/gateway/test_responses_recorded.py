@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.gateway.config import Serve
-from tests import corpus
 from tests.gateway.openresponses import asking, events, lawful, named, resource
 from tests.gateway.running import gateway
+from tests.support import corpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

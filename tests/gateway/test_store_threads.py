@@ -15,7 +15,7 @@ from penstock.testing import Reply
 from tests.gateway.openresponses import ask, asking, named, socket, until
 from tests.gateway.running import answer, gateway
 from tests.inspector.conftest import inspected
-from tests.thinking import CALLING, THOUGHT, USER
+from tests.support.thinking_turn import CALLING, THOUGHT, USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,10 +18,10 @@ from penstock.inspector.export import exported
 from penstock.inspector.static import Pages
 from penstock.inspector.traces import CONSUMERS, of_file, traced
 from penstock.testing import Reply
-from tests.cases import cases
 from tests.cli.running import inside
 from tests.gateway.asking import post
 from tests.inspector.conftest import inspected
+from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
     from penstock.inspector.traces import Source

@@ -15,14 +15,14 @@ from penstock.errors import FrameTooLarge
 from penstock.framing import WRITERS
 from penstock.stage import Pipe
 from penstock.tracing import Tracer, Whole, tracer
-from tests import running
-from tests.cases import cases
+from tests.support import run_streams as running
+from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.tracing import Step
-    from tests.cases import Case
+    from tests.support.stream_cases import Case
 
 STREAMED = [case for case in cases() if case.streamed]
 WHOLE = [case for case in cases() if not case.streamed]

@@ -23,11 +23,11 @@ from penstock.messages.state import remember
 from penstock.protocols.responses.write import Quirks as ResponsesQuirks
 from penstock.stage import Pipe
 from penstock.stores import MemoryStore
-from tests.conversations import requests
-from tests.examples import examples
 from tests.messages.making import REQUESTS
 from tests.messages.test_pairing import lawful
-from tests.requesting import WRITERS, recorded_or_skip, write
+from tests.support.conversations import requests
+from tests.support.example_counts import examples
+from tests.support.request_protocols import WRITERS, recorded_or_skip, write
 
 WORDS = "one of many words " * 220
 TARGETS = [name for name in WRITERS if name != "vscode"]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests import corpus, keypaths
 from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses, samples
 from tests.oracles.samples import SAID
+from tests.support import corpus
+from tests.support import key_paths as keypaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable

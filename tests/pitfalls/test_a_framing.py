@@ -9,10 +9,12 @@ import pytest
 from penstock import events as ev
 from penstock.errors import FrameTooLarge
 from penstock.framing import KEEP_ALIVE, PARSERS, SseParser
-from tests import facets, running, small
-from tests.cases import Case, cases
-from tests.looping import over
-from tests.small import DONE, chat, delta
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support import turn_facets as facets
+from tests.support.case_loop import over
+from tests.support.small_streams import DONE, chat, delta
+from tests.support.stream_cases import Case, cases
 
 SSE = [case for case in small.finished() if case.framing == "sse"]
 BROKEN = b'data: {"type": "half\n\n'

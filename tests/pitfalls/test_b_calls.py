@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from tests import running, small
-from tests.looping import over
-from tests.small import chat, delta, fragment, tool_deltas
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.case_loop import over
+from tests.support.small_streams import chat, delta, fragment, tool_deltas
 
 if TYPE_CHECKING:
-    from tests.cases import Case
+    from tests.support.stream_cases import Case
 
 LONG = "c2lnbmF0dXJl" * 80
 CALLED = [case for case in small.finished() if small.called(case.expected())]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock import events as ev
-from tests import running, small
-from tests.cases import cases
-from tests.small import chat, delta, fragment
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.small_streams import chat, delta, fragment
+from tests.support.stream_cases import cases
 
 CALL = fragment(0, "{}", id="c1", type="function", name="put")
 TOOL = {"type": "tool_use", "id": "t", "name": "put", "input": {}}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock import events as ev
-from tests import running, small
-from tests.cases import cases
-from tests.small import chat, delta
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.small_streams import chat, delta
+from tests.support.stream_cases import cases
 
 SIGNED = [
     small.block(0, {"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "Hm."},

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from tests import running, small
-from tests.cases import Case, cases
-from tests.looping import over
-from tests.small import chat, delta, fragment
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.case_loop import over
+from tests.support.small_streams import chat, delta, fragment
+from tests.support.stream_cases import Case, cases
 
 KNOWN = {
     "response.created", "response.in_progress", "response.completed", "response.incomplete", "response.failed", "error",

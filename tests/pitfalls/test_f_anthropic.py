@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from tests import small
-from tests.cases import Case, cases
-from tests.looping import over
-from tests.small import chat, delta, fragment
+from tests.support import small_streams as small
+from tests.support.case_loop import over
+from tests.support.small_streams import chat, delta, fragment
+from tests.support.stream_cases import Case, cases
 
 ALL = [case for case in cases() if case.protocol != "anthropic"]
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from tests import running, small
-from tests.small import chat, delta
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.small_streams import chat, delta
 
 REFUSES = chat(delta({"content": "First you"}), delta({"refusal": "No, I will not."}), delta({}, "stop"))
 

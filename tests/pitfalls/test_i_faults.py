@@ -9,10 +9,11 @@ import pytest
 
 from penstock import events as ev
 from penstock.framing import EventStreamWriter
-from tests import running, small
-from tests.cases import Case, cases
-from tests.looping import over
-from tests.small import DONE, chat, delta
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.case_loop import over
+from tests.support.small_streams import DONE, chat, delta
+from tests.support.stream_cases import Case, cases
 
 BUSY: dict[str, Any] = {"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}
 FAULTS = [case for case in cases() if isinstance(case.expected()[-1], ev.Fault)]

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import running, small
-from tests.looping import over
-from tests.small import chat, delta, fragment
+from tests.support import run_streams as running
+from tests.support import small_streams as small
+from tests.support.case_loop import over
+from tests.support.small_streams import chat, delta, fragment
 
 if TYPE_CHECKING:
-    from tests.cases import Case
+    from tests.support.stream_cases import Case
 
 OPEN, CLOSE = ("text-start", "reasoning-start"), ("text-end", "reasoning-end")
 

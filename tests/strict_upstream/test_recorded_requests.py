@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import requesting
 from tests.strict_upstream.requests import read
+from tests.support import request_protocols as requesting
 from tools.strict_upstream.refusal import Refusal
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from penstock.bridge import parser
 from penstock.fold import fold
 from penstock.replay import cases, offered, play, wire
 from penstock.testing import cut, cuts, media, speak
-from tests.running import decode
+from tests.support.run_streams import decode
 
 # What a protocol has no word for, by what its decoder then finds.
 SPOKEN = ("openai-chat", "anthropic", "responses", "gemini", "bedrock", "cohere", "ollama", "completions")

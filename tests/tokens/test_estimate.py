@@ -31,7 +31,7 @@ from penstock.request import (
 )  # fmt: skip
 from penstock.tokens import HybridTokenEstimator
 from tests.cli.running import environment
-from tests.examples import examples
+from tests.support.example_counts import examples
 from tests.tokens.samples import ALONE, CHINESE, CODE, COMPOUND, EMOJI, JSON, PROSE, RUSSIAN
 
 ASKED = Message("user", [Text(text=PROSE)])

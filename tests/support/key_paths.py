@@ -1,7 +1,7 @@
 """Every key path that occurs in recorded payloads, so that a decoder can be asked about each one.
 A path reads `choices[].delta.content`; a list is entered as `[]`, and a map with arbitrary keys is not entered at all.
 
-    python tests/keypaths.py openai-chat
+    python tests/support/key_paths.py openai-chat
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Paths:
 
 def collect(protocol: str) -> dict[str, Seen]:
     """Path to count and example, over all recorded streams of a protocol; empty where there is no corpus."""
-    from tests.corpus import streams
+    from tests.support.corpus import streams
 
     paths = Paths(STOPS.get(protocol, ()))
     seen: dict[str, Seen] = {}
@@ -124,8 +124,8 @@ def collect(protocol: str) -> dict[str, Seen]:
 
 
 def main() -> int:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from tests.corpus import absent_reason, streams
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from tests.support.corpus import absent_reason, streams
 
     protocols = sys.argv[1:] or sorted({entry.protocol for entry in streams()})
     for protocol in protocols:

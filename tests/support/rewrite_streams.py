@@ -1,6 +1,6 @@
 """Writes what the golden cases expect anew from what the code does now; the difference is then read in git.
 
-`python -m tests.streams_rewrite` takes every case and every file it has; with an argument, the cases whose name begins so
+`python -m tests.support.rewrite_streams` takes every case and every file it has; with an argument, the cases whose name begins so
 (`anthropic/tool`); with `--to openai-chat`, it adds what one more target is sent.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import codec
-from tests import running
-from tests.cases import Case, cases, lines
-from tests.rewriting import read_arguments, write_changed
+from tests.support import run_streams as running
+from tests.support.rewriting import read_arguments, write_changed
+from tests.support.stream_cases import Case, cases, lines
 
 if TYPE_CHECKING:
     from pathlib import Path

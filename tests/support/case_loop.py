@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tests.cases import Case
+    from tests.support.stream_cases import Case
 
 
 def over(cases: Iterable[Case]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.events import AnyEvent
-from tests import running
+from tests.support import run_streams as running
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FOLDER = Path(__file__).with_name("streams")
+FOLDER = Path(__file__).parents[1] / "streams"
 WHOLE = "json"
 _read = msgspec.json.Decoder(AnyEvent).decode
 _write = msgspec.json.Encoder().encode

@@ -1,6 +1,6 @@
 """Writes what the golden requests expect anew from what the code does now; the difference is then read in git.
 
-`python -m tests.requests_rewrite` takes every case and every file it has; with an argument, the cases whose name begins
+`python -m tests.support.rewrite_requests` takes every case and every file it has; with an argument, the cases whose name begins
 so; with `--to gemini`, it adds what one more target is sent. Findings are shown, to be put into `about.toml` by hand.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests import requesting
-from tests.request_cases import Case, cases, pretty
-from tests.rewriting import read_arguments, write_changed
+from tests.support import request_protocols as requesting
+from tests.support.request_cases import Case, cases, pretty
+from tests.support.rewriting import read_arguments, write_changed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -181,7 +181,7 @@ def _quotes(message: str, provider: str) -> bool:
 @cache
 def excuses() -> dict[str, dict[str, frozenset[str]]]:
     """Target or `any` → loss key → the facets it excuses; the key `always` needs no report."""
-    rows = tomllib.loads((Path(__file__).with_name("data") / "excuses.toml").read_text())
+    rows = tomllib.loads((Path(__file__).parents[1] / "data" / "excuses.toml").read_text())
     return {name: {key: frozenset(facets) for key, facets in row.items()} for name, row in rows.items()}
 
 

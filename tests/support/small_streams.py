@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock.fold import fold
-from tests import running
-from tests.cases import Case, cases
 from tests.oracles import samples
+from tests.support import run_streams as running
+from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

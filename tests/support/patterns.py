@@ -20,7 +20,7 @@ import penstock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "penstock"
 METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split")
 _ALIKE = {"findall": "finditer", "subn": "sub"}

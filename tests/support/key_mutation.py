@@ -1,7 +1,7 @@
 """Does a key matter? Take it away, or change its value, everywhere in a stream, and see whether an event changes.
 
 An honest answer that knows nothing of the code: a key path is read if some stream, recorded or our own, means something
-else without it. Leans on `tests.keypaths` for what a path is.
+else without it. Leans on `tests.support.key_paths` for what a path is.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from collections import defaultdict
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from tests import corpus, keypaths, recorded, running
-from tests.cases import cases
+from tests.support import corpus
+from tests.support import key_paths as keypaths
+from tests.support import recorded_streams as recorded
+from tests.support import run_streams as running
+from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

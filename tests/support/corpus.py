@@ -18,7 +18,7 @@ from tests.oracles import wire
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A request taken apart into facets that can be compared one by one, and which facets a reported loss excuses.
 
-The counterpart of `tests.facets` for the way in. `extra` is no facet: it is for its own protocol, and what it says that
+The counterpart of `tests.support.turn_facets` for the way in. `extra` is no facet: it is for its own protocol, and what it says that
 matters to others has a word. Taken as the same: adjacent tool messages and one with all their results; adjacent system
 messages and one with all their parts; no tool choice and `auto`; no answer format and `text`; a schema without a name
 and `answer`; no input schema and one without properties; no arguments and `{}`; no detail of an image and `auto`.
@@ -211,7 +211,7 @@ def _within(few: list[Any], many: list[Any]) -> bool:
 @cache
 def excuses() -> dict[str, dict[str, frozenset[str]]]:
     """Target or `any` → loss key → the facets it excuses; the key `always` needs no report."""
-    rows = tomllib.loads((Path(__file__).with_name("data") / "request_excuses.toml").read_text())
+    rows = tomllib.loads((Path(__file__).parents[1] / "data" / "request_excuses.toml").read_text())
     return {name: {key: frozenset(facets) for key, facets in row.items()} for name, row in rows.items()}
 
 

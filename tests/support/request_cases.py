@@ -1,4 +1,4 @@
-"""The golden requests: a folder each below `tests/requests`, which a test reads and `tests.requests_rewrite` writes.
+"""The golden requests: a folder each below `tests/requests`, which a test reads and `tests.support.rewrite_requests` writes.
 
 `about.toml`: `what` it shows, `rows` of the requirements and pitfalls it proves, `source`, and under `[findings]` the
 codes that each target reports. `<source>.json` is the body as sent, `canonical.json` what it means, and `<target>.json`
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.request import Request
-from tests import requesting
+from tests.support import request_protocols as requesting
 
 if TYPE_CHECKING:
     from penstock.writing import Draft
 
-HOME = Path(__file__).with_name("requests")
+HOME = Path(__file__).parents[1] / "requests"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The recorded streams as penstock reads them: which protocol an entry is, and its frames and events.
 
-Leans on `tests.corpus` for what there is. Where the corpus is absent, lists are empty and tests skip by its one reason.
+Leans on `tests.support.corpus` for what there is. Where the corpus is absent, lists are empty and tests skip by its one reason.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import corpus, running
+from tests.support import corpus
+from tests.support import run_streams as running
 
 if TYPE_CHECKING:
-    from tests.corpus import Entry
-    from tests.running import Run
+    from tests.support.corpus import Entry
+    from tests.support.run_streams import Run
 
 SOURCES = {
     "openai-chat": "openai-chat", "mistral": "openai-chat", "anthropic-messages": "anthropic",

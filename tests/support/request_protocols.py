@@ -1,6 +1,6 @@
 """Requests in tests: which protocols read and write them, and what real clients and suites have sent.
 
-Leans on `tests.corpus`. Recorded requests lie in two places: beside the answers of the corpus, and in a folder of their
+Leans on `tests.support.corpus`. Recorded requests lie in two places: beside the answers of the corpus, and in a folder of their
 own that `PENSTOCK_REQUESTS` names, else the one beside the project. Where they are absent, tests skip by one reason.
 """
 
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.protocols import MODULES
-from tests import corpus
-from tests.recorded import SOURCES
+from tests.support import corpus
+from tests.support.recorded_streams import SOURCES
 
 if TYPE_CHECKING:
     from penstock.request import Request
