@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
-from penstock.protocols import MODULES
+from penstock.protocols import request_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +80,6 @@ def _sample(folder: Path, row: dict[str, Any]) -> Sample:
 
 def read(protocol: str, body: Any) -> Request:
     """The body as its protocol's reader takes it."""
-    module = import_module(f"penstock.protocols.{MODULES[READERS[protocol]]}.request")
-    request: Request = module.read_request(body)
+    module = request_module(READERS[protocol], "read") or ""
+    request: Request = import_module(module).read_request(body)
     return request

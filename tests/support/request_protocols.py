@@ -11,13 +11,12 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.protocols import MODULES
+from penstock.protocols import MODULES, request_module
 from tests.support import corpus
 from tests.support.recorded_streams import SOURCES
 
@@ -55,21 +54,19 @@ class Recorded:
         return whole["body"] if isinstance(whole, dict) and isinstance(whole.get("body"), dict) else whole
 
 
-def _has(name: str, file: str) -> bool:
-    return find_spec(f"penstock.protocols.{MODULES[name]}.{file}") is not None
-
-
-READERS = tuple(name for name in MODULES if _has(name, "request"))
-WRITERS = tuple(name for name in READERS if _has(name, "write"))
+READERS = tuple(name for name in MODULES if request_module(name, "read"))
+WRITERS = tuple(name for name in READERS if request_module(name, "write"))
 """Those whose requests can be read and written: what a protocol needs to take part in the round trips."""
 
 
-def module(name: str, file: str) -> Any:
-    return import_module(f"penstock.protocols.{MODULES[name]}.{file}")
+def module(name: str, direction: str) -> Any:
+    found = request_module(name, direction)
+    assert found, f"{name} has no module to {direction} requests"
+    return import_module(found)
 
 
 def read(name: str, body: Any) -> Request:
-    made: Request = module(name, "request").read_request(body)
+    made: Request = module(name, "read").read_request(body)
     return made
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from penstock.engines.naming import known
 from penstock.gateway.doors import DOORS, METHODS
 from penstock.gateway.struct_types import build_types
-from penstock.protocols import MODULES
+from penstock.protocols import MODULES, request_module
 from penstock.providers.models import model
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from penstock.engines.config import Config
 
 log = logging.getLogger("penstock.gateway")
-_FILES = ("request", "write")  # of a protocol, beside its codecs; not every protocol has both
 _NATIVE = ("aiohttp", "penstock.engines.native")
 _REPLAY = "penstock.engines.played"
 
@@ -50,8 +48,7 @@ def modules(config: Config, env: Mapping[str, str]) -> Iterator[str]:
     for row in rows:
         places = [*row.endpoints.values(), *(special.endpoint for special in row.special)]
         spoken.update([row.protocol, *(name for place in places for name in (place.protocol, place.answer))])
-    folders = {MODULES[name] for name in (one.partition("@")[0] for one in spoken) if name in MODULES}
-    for folder in sorted(folders):
-        package = f"penstock.protocols.{folder}"
-        yield package
-        yield from (f"{package}.{file}" for file in _FILES if find_spec(f"{package}.{file}"))
+    names = {name for name in (one.partition("@")[0] for one in spoken) if name in MODULES}
+    for name in sorted(names):
+        yield f"penstock.protocols.{MODULES[name]}"
+        yield from filter(None, (request_module(name, direction) for direction in ("read", "write")))

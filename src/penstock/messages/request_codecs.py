@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock import codec
 from penstock.errors import InputError, PenstockError, TooDeep, UnknownProtocol
-from penstock.protocols import MODULES
+from penstock.protocols import MODULES, request_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +25,7 @@ def reader(name: str) -> Callable[[Object], rq.Request]:
 
 @lru_cache(maxsize=64)
 def _reader(name: str) -> Callable[[Object], rq.Request]:
-    read: Callable[[Object], rq.Request] = getattr(_module(name, "request"), "read_request")  # noqa: B009 — of Any
+    read: Callable[[Object], rq.Request] = getattr(_module(name, "read"), "read_request")  # noqa: B009 — of Any
 
     def guarded(body: Object) -> rq.Request:
         try:
@@ -57,15 +56,13 @@ def losses(name: str) -> Losses:
 
 
 @lru_cache(maxsize=64)
-def _module(name: str, file: str) -> Any:
+def _module(name: str, direction: str) -> Any:
     bare = name.partition("@")[0]
-    if bare not in MODULES or not _has(bare, file):
-        raise UnknownProtocol(name, [known for known in MODULES if _has(known, file)], "protocol of requests")
-    return import_module(f"penstock.protocols.{MODULES[bare]}.{file}")
-
-
-def _has(name: str, file: str) -> bool:
-    return find_spec(f"penstock.protocols.{MODULES[name]}.{file}") is not None
+    module = request_module(bare, direction) if bare in MODULES else None
+    if module is None:
+        known = [known for known in MODULES if request_module(known, direction)]
+        raise UnknownProtocol(name, known, "protocol of requests")
+    return import_module(module)
 
 
 def typed_error(error: Exception) -> Exception:

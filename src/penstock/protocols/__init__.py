@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -55,6 +56,13 @@ def protocol(name: str) -> Protocol:
     if version and version not in row.versions:
         raise UnknownProtocol(name, [f"{bare}@{known}" for known in row.versions] or [bare])
     return row
+
+
+def request_module(name: str, direction: str) -> str | None:
+    """Returns the dotted name of the module that reads (`read`) or writes (`write`) a protocol's requests, if any."""
+    package = f"penstock.protocols.{MODULES[name]}"
+    names = (f"request_{direction}", "request" if direction == "read" else "write")
+    return next((f"{package}.{file}" for file in names if find_spec(f"{package}.{file}")), None)
 
 
 def decoder(name: str, **options: Any) -> Decoder:
