@@ -21,7 +21,8 @@ from penstock.errors import InputError
 from penstock.gateway.app import App
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read
 from penstock.gateway.keys import KeyFile
-from penstock.gateway.sockets import settings
+from penstock.gateway.websocket_protocol import websocket_protocol
+from penstock.http.uvicorn_server import settings
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
@@ -58,7 +59,7 @@ class Gateway:
     def __init__(self) -> None:
         config = GatewayConfig(journal=JournalTable(path="off"), state=StateTable(path="memory"), serve=Serve(pace=0.0))
         self.app = App(config, env={})
-        self.uvicorn: Any = settings(self.app, config.serve)
+        self.uvicorn: Any = settings(self.app, config.serve, websocket_protocol(self.app, config.serve))
         self.uvicorn.load()
         self.errors = Errors()
         for name in ("penstock", "uvicorn", "asyncio"):

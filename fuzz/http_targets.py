@@ -15,12 +15,12 @@ import h11
 from fuzz.mutation import BytesMutator, LinesMutator
 from fuzz.target import Target, Verdict, cut, promise
 from fuzz.transport import FakeTransport, event_loop
-from penstock.engines.connection import Connection
-from penstock.engines.direct import parsing
 from penstock.errors import PenstockError
 from penstock.gateway.bodies import unpacked
 from penstock.gateway.doors.door import Visit
 from penstock.gateway.routes import find
+from penstock.http.connection import Connection
+from penstock.http.pool import parsing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +157,7 @@ def check_header(data: bytes) -> Verdict:
 
 def check_head(data: bytes) -> Verdict:
     """What is accepted as a request line is read back by h11 as the same request, with nothing behind it."""
-    head: Any = import_module("penstock.http.request_head")
+    head: Any = import_module("penstock.http.header_fields")
     pieces = [*data.decode("latin-1").split(" "), "", "", ""]
     method, target, authority = pieces[0], pieces[1], " ".join(pieces[2:-3])
     try:
@@ -231,7 +231,7 @@ def targets() -> list[Target]:
     if find_spec("penstock.http.header_fields"):
         mutator = BytesMutator((b"\r\n", b": ", b"\t", b"\x7f"))
         made.append(Target("http-header", "the header is accepted", _simple(HEADERS, mutator, check_header)))
-    if find_spec("penstock.http.request_head"):
+    if find_spec("penstock.http.header_fields"):
         heads = [b"POST /v1/messages?x=1 api.example.com:443", b"GET / [::1]:80", b"POST /a%20b localhost"]
         made.append(
             Target(

@@ -20,7 +20,7 @@ LIKE_A_LIMIT = re.compile(r"(^|_)(MAX|MOST|LIMIT|LARGEST|LONGEST)(_|$)|^(LINES|M
 # Names that look like limits and are not about input: caches, times, what we write ourselves, and tools for tests.
 OTHERS = {
     "agent._LIMIT", "caching.LIMIT", "config._MOST", "drafts.MOST", "fitting.MOST", "google._LIMIT", "history.MOST",
-    "idle_connections.MAX_IDLE", "lost_settings.LIMIT", "parts.MOST_CHOICES", "routing._MOST", "sdk_clients.MAX_IDLE_CLIENTS",
+    "pool.MAX_IDLE", "lost_settings.LIMIT", "parts.MOST_CHOICES", "routing._MOST", "sdk_clients.MAX_IDLE_CLIENTS",
     "secrecy._LONGEST", "speaking._LONGEST", "threaded._LIMIT", "upstream._BODY_LIMIT",
 }  # fmt: skip
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from penstock.engines import tls
-from penstock.engines.connection import PIECE
-from penstock.engines.direct import Direct, place_of
 from penstock.engines.job import Outgoing
 from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
 from penstock.errors import ProviderError
+from penstock.http import proxy_and_tls
+from penstock.http.connection import PIECE
+from penstock.http.pool import Direct, place_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -74,7 +74,7 @@ async def serving(
 
 
 async def sent(direct: Direct, url: str, body: bytes, *, method: str = "POST") -> Any:
-    letter = direct.letter(method, url, {"x-a": "b"}, tls.context(RequestOptions()))
+    letter = direct.letter(method, url, {"x-a": "b"}, proxy_and_tls.context(RequestOptions()))
     assert letter is not None
     return await direct.send(letter, body, connect=2, until=asyncio.get_running_loop().time() + 10)
 

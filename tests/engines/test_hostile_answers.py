@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.connection import LINES, MEMBERS, PIECE
 from penstock.engines.job import Outgoing
 from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
 from penstock.errors import ProviderError
+from penstock.http.connection import LINES, MEMBERS, PIECE
 from tests.engines.test_direct import HEAD, ask, packed, sent, serving
 
 LIMIT = 20.0

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.engines.auth.signing import Signed
+from penstock.engines.environ import LIVE, Changes
 from penstock.engines.options import RequestOptions
 from penstock.engines.routing import Router
-from penstock.engines.surroundings import LIVE, Changes
 from penstock.testing import Upstream
 from tests.engines.asking import asking, good, no_wait, run, turn
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.engines.trouble import WAYS, broken
+from penstock.http.transport_errors import WAYS, broken
 from penstock.replay import play
 from penstock.testing import Reply
 from tests.gateway.asking import ask

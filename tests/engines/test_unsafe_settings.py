@@ -11,10 +11,10 @@ from penstock.engines.config import Config
 from penstock.engines.job import Outgoing
 from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
-from penstock.engines.proxies import proxy_for
 from penstock.errors import InputError, PenstockError
 from penstock.fetch import FetchError, Limits, fetch
 from penstock.gateway.config import read
+from penstock.http.proxy_and_tls import proxy_for
 from tests.engines.asking import asking, router, run
 from tests.gateway.raw_upstream import raw_upstream
 

@@ -18,7 +18,8 @@ import uvicorn
 from penstock.engines.config import Account, Config
 from penstock.gateway.app import App
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
-from penstock.gateway.sockets import settings
+from penstock.gateway.websocket_protocol import websocket_protocol
+from penstock.http.uvicorn_server import settings
 from penstock.replay import play, scripts
 from penstock.testing import Reply, Upstream, scripted
 
@@ -111,7 +112,8 @@ class Running:
         if plain:
             made = uvicorn.Config(app, log_level="error", access_log=False, lifespan="on")
         else:
-            made = settings(app, app.services.config.serve)
+            serve = app.services.config.serve
+            made = settings(app, serve, websocket_protocol(app, serve))
         made.timeout_graceful_shutdown = 2
         self._server = _Server(made)
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -14,7 +14,7 @@ from penstock.gateway.app import App
 from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable, Key, Limit, Serve, StateTable
 from penstock.gateway.keys import digest
 from penstock.gateway.limits import Limits
-from penstock.http.received_headers import SINGLE, read_headers, repeated_header
+from penstock.http.header_fields import SINGLE, read_headers, repeated_header
 from penstock.input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 from penstock.inspector.app import Inspector
 from tests.gateway.raw_upstream import exchange, request, status_of

@@ -13,7 +13,7 @@ import httptools
 import pytest
 
 from penstock.errors import InputError
-from penstock.gateway.lines import Line, line_of
+from penstock.http.response_channel import Line, line_of
 from penstock.replay import play
 from penstock.testing import Reply
 from tests.gateway.running import gateway

@@ -20,9 +20,9 @@ import uvloop
 
 import penstock
 from penstock.engines.config import Account, Config
-from penstock.engines.direct import Direct
 from penstock.gateway.config import GatewayConfig, Key, Serve
 from penstock.gateway.keys import digest, file_of
+from penstock.http.pool import Direct
 from penstock.testing import Reply
 from tests.faults import readers
 from tests.faults.cells import FAULTS, HEAD, NO_HEAD, Cell

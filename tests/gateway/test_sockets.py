@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 from penstock.errors import InputError
 from penstock.gateway.config import Serve
-from penstock.gateway.sockets import Server, bound, listen
+from penstock.http.uvicorn_server import Server, bound, listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.connection import Connection
-from penstock.engines.direct import parsing
-from penstock.engines.incoming import Incoming
 from penstock.engines.options import Timeouts
 from penstock.engines.reading import Reading
 from penstock.engines.record import Record
 from penstock.engines.reply import Reply
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.keeping import Keeping
-from penstock.gateway.outlet import Outlet
 from penstock.gateway.passthrough import client_stream
 from penstock.gateway.streaming import Streaming
+from penstock.http.connection import Connection
+from penstock.http.pool import parsing
+from penstock.http.response import Incoming
+from penstock.http.response_writer import Outlet
 from penstock.request import Request
 
 if TYPE_CHECKING:

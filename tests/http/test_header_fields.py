@@ -14,12 +14,13 @@ from penstock.http.header_fields import (
     check_headers,
     check_key,
     check_text,
+    check_url,
     encode_headers,
+    encode_request_head,
     encode_response_headers,
     response_header,
     unsafe_character,
 )  # fmt: skip
-from penstock.http.request_head import check_url, encode_request_head
 from penstock.input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD
 
 BYTES = st.one_of(st.binary(max_size=12), st.sampled_from([b"x", b"a b", b"x\r\ny: z", b" x", b"x ", b"\t", b"\x80"]))

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from penstock.engines import tls
-from penstock.engines.direct import Direct
 from penstock.engines.options import RequestOptions
+from penstock.http import proxy_and_tls
+from penstock.http.pool import Direct
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from penstock.engines.connection import Connection
-    from penstock.http.idle_connections import IdleConnections
+    from penstock.http.connection import Connection
+    from penstock.http.pool import IdleConnections
 
 SIZED = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 IDLE = 0.3
@@ -63,7 +63,7 @@ async def serving(*, seconds: float = IDLE, limit: int = 100) -> AsyncIterator[t
 
 
 async def ask(direct: Direct, url: str) -> None:
-    letter = direct.letter("GET", url, {}, tls.context(RequestOptions()))
+    letter = direct.letter("GET", url, {}, proxy_and_tls.context(RequestOptions()))
     assert letter is not None
     made = await direct.send(letter, b"", connect=5, until=asyncio.get_running_loop().time() + 10)
     while await made.all():

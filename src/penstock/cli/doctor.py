@@ -109,7 +109,7 @@ def _packages() -> dict[str, str]:
 
 def _proxy(router: Router) -> str:
     from penstock.engines.options import RequestOptions
-    from penstock.engines.proxies import proxy_for
+    from penstock.http.proxy_and_tls import proxy_for
     from penstock.secrecy import hide
 
     return hide(proxy_for("https://example.com", RequestOptions.read(router.config.options), router.env) or "none")

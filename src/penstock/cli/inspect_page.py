@@ -62,7 +62,7 @@ def _write(source: Source, path: Path) -> None:
 def _serve(source: Source, options: Namespace) -> None:
     from penstock.errors import InputError
     from penstock.gateway.config import Serve
-    from penstock.gateway.sockets import listen
+    from penstock.http.uvicorn_server import listen
     from penstock.inspector.alone import Alone
     from penstock.inspector.static import ABSENT, Pages
 

@@ -109,8 +109,8 @@ def _count(tokens: int) -> str:
 
 def _select_models(options: Namespace, config: Config) -> list[Model]:
     """The models of the providers that are named or configured, as far as they are known without asking."""
+    from penstock.engines.environ import LIVE
     from penstock.engines.naming import known
-    from penstock.engines.surroundings import LIVE
 
     if options.live:
         return _ask_providers(options, config)

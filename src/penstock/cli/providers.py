@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.config_option import add_config_option, load_config
-from penstock.engines.surroundings import LIVE
+from penstock.engines.environ import LIVE
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

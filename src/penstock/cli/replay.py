@@ -106,7 +106,7 @@ def _serve(recordings: list[Recording], options: Namespace) -> None:
     from penstock.cli.welcome import base_of
     from penstock.gateway.config import Serve
     from penstock.gateway.playback import Playback
-    from penstock.gateway.sockets import listen
+    from penstock.http.uvicorn_server import listen
 
     app = Playback(recordings, 0.0 if options.full_speed else options.speed)
 

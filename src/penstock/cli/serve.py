@@ -1,6 +1,6 @@
 """`penstock serve`: the gateway, until it is told to stop. Works with no configuration, no key and no network.
 
-Leans on `gateway.sockets` for listening, on `gateway.reload` for a new configuration in mid-flight.
+Leans on `http.uvicorn_server` for listening, on `gateway.reload` for a new configuration in mid-flight.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.gateway.app import App
     from penstock.gateway.config import GatewayConfig
-    from penstock.gateway.sockets import Server
+    from penstock.http.uvicorn_server import Server
 
 LEVELS = ("trace", "debug", "info", "warning", "error")
 EXAMPLES = """\
@@ -59,18 +59,24 @@ def run(args: argparse.Namespace) -> int:
         return _check(config)
     from penstock.gateway import logs
     from penstock.gateway.app import App
-    from penstock.gateway.sockets import listen
+    from penstock.gateway.websocket_protocol import websocket_protocol
+    from penstock.http.uvicorn_server import listen
     from penstock.inspector.app import Inspector
 
     app: Any = App(config)
     logs.setup(config.log, lambda: app.services.secrets)
-    listen(Inspector(app), config.serve, lambda port, server: _ready(app, args, port, server))
+    listen(
+        Inspector(app),
+        config.serve,
+        lambda port, server: _ready(app, args, port, server),
+        websocket_protocol(app, config.serve),
+    )
     return 0
 
 
 def _check(config: GatewayConfig) -> int:
     """Print what cannot work: exit code 1 if there is anything."""
-    from penstock.engines.surroundings import LIVE
+    from penstock.engines.environ import LIVE
     from penstock.gateway.config_report import report_problems
 
     found = report_problems(config, LIVE)

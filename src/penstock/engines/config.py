@@ -21,8 +21,7 @@ from penstock.bounded_toml import read_toml
 from penstock.engines.breaker import Policy
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
-from penstock.http.header_fields import check_headers, check_key, check_text
-from penstock.http.request_head import check_url
+from penstock.http.header_fields import check_headers, check_key, check_text, check_url
 from penstock.providers.own_models import OwnModel
 from penstock.providers.registry import COMPATIBLE, Provider, custom, provider, providers
 from penstock.secrecy import MARK

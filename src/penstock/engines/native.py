@@ -12,23 +12,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock._version import __version__
-from penstock.engines import tls
-from penstock.engines.direct import Direct
-from penstock.engines.incoming import Incoming
-from penstock.engines.proxies import proxy_for
+from penstock.engines.environ import LIVE
 from penstock.engines.reading import Reading
-from penstock.engines.trouble import broken, late, refused
 from penstock.errors import InputError, MissingExtra
-from penstock.http.idle_connections import IDLE_SECONDS
-from penstock.http.request_head import check_request, check_url
+from penstock.http import proxy_and_tls
+from penstock.http.header_fields import check_request, check_url
+from penstock.http.pool import IDLE_SECONDS, Direct
+from penstock.http.proxy_and_tls import proxy_for
+from penstock.http.response import Incoming
+from penstock.http.transport_errors import broken, late, refused
 from penstock.secrecy import hide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engines.direct import Letter
     from penstock.engines.job import Job, Outgoing
     from penstock.engines.options import RequestOptions, Timeouts
+    from penstock.http.pool import Letter
 
 AGENT = f"penstock/{__version__}"
 _LARGE = 2**20  # bytes above which aiohttp wants a body as a file
@@ -91,13 +91,15 @@ class Native:
             incoming = await self.send(out, job.options, job)
         if incoming.status // 100 != _FINE:
             body = await incoming.whole(_NO)
-            raise refused(incoming.status, incoming.headers, body, job)
+            raise refused(
+                incoming.status, incoming.headers, body, job.secrets, job.protocol, job.provider.name, job.model
+            )
         return incoming
 
     async def send(self, out: Outgoing, options: RequestOptions, job: Job | None = None) -> Incoming:
         """Send a request and wait for the head of its answer, whatever its status."""
         loop, limits = asyncio.get_running_loop(), options.timeouts
-        secure = tls.context(options)  # what is wrong with it is the caller's, not the way's
+        secure = proxy_and_tls.context(options)  # what is wrong with it is the caller's, not the way's
         check_url(out.url)
         started = loop.time()
         try:
@@ -133,10 +135,10 @@ class Native:
         job: Job | None,
     ) -> Any:  # fmt: skip
         """By the straight way where there is one, else as aiohttp goes."""
-        limits, proxy, headers = options.timeouts, proxy_for(out.url, options), _headers(out)
+        limits, proxy, headers = options.timeouts, proxy_for(out.url, options, LIVE), _headers(out)
         letter = self._direct.letter(out.method, out.url, headers, secure) if proxy is None else None
         if letter is not None:
-            if job is not None and job.steady and not tls.files(options):
+            if job is not None and job.steady and not proxy_and_tls.files(options):
                 job.letters[self] = letter
             return await self._direct.send(letter, out.body, connect=limits.connect, until=until)
         check_request(out.method, out.url, headers)  # aiohttp looks for line breaks alone
@@ -155,7 +157,7 @@ class Native:
         return self._aiohttp.ClientTimeout(total=None, sock_connect=connect)
 
     def _session(self, loop: asyncio.AbstractEventLoop, options: RequestOptions) -> Any:
-        key = (loop, *tls.key_of(options))
+        key = (loop, *proxy_and_tls.key_of(options))
         found = self._sessions.get(key)
         if found is None or found.closed:
             found = self._sessions[key] = self._made(options)
@@ -166,7 +168,7 @@ class Native:
     def _made(self, options: RequestOptions) -> Any:
         web = self._aiohttp
         # No limit on connections: how many streams may run at once is for the one who opens them to say.
-        connector = web.TCPConnector(ssl=tls.context(options), limit=0, keepalive_timeout=IDLE_SECONDS)
+        connector = web.TCPConnector(ssl=proxy_and_tls.context(options), limit=0, keepalive_timeout=IDLE_SECONDS)
         return web.ClientSession(
             connector=connector, cookie_jar=web.DummyCookieJar(), trust_env=False, max_line_size=65536,
             max_field_size=65536, skip_auto_headers=("User-Agent", "Accept-Encoding", "Accept", "Content-Type"),

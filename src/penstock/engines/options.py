@@ -12,8 +12,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from penstock.errors import InputError
-from penstock.http.header_fields import check_headers, check_key
-from penstock.http.request_head import check_url
+from penstock.http.header_fields import check_headers, check_key, check_url
 from penstock.pick import as_object
 from penstock.secrecy import MARK, hide, hide_headers
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.incoming import Incoming
     from penstock.engines.job import Job, Pair, Step
     from penstock.errors import ProviderError
     from penstock.events import AnyEvent
+    from penstock.http.response import Incoming
     from penstock.stage import Stage
 
 EVENTS = "text/event-stream"

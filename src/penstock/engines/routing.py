@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from penstock.engines.breaker import Breakers, CircuitKey, circuit_message
 from penstock.engines.config import Config
 from penstock.engines.credentials import Credentials
+from penstock.engines.environ import Changes, live
 from penstock.engines.flags import wished
 from penstock.engines.missing_endpoints import MissingEndpoints, is_missing_endpoint
 from penstock.engines.naming import Target, targets
@@ -28,7 +29,6 @@ from penstock.engines.reply import Reply
 from penstock.engines.retrying import Wait, elsewhere, passing, pause
 from penstock.engines.signing import Signing
 from penstock.engines.state_loading import load_state
-from penstock.engines.surroundings import Changes, live
 from penstock.engines.turn_request import TurnRequest
 from penstock.errors import InvalidRequest, ProviderError, TooLarge, provider_error
 from penstock.events import Fault

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from penstock.engines import tls
-from penstock.engines.proxies import proxy_for
+from penstock.engines.environ import LIVE
 from penstock.engines.reading import Decoding
 from penstock.engines.sdk_clients import SdkClients
-from penstock.engines.trouble import broken, late, refused
 from penstock.engines.vendors import VENDORS, keep
 from penstock.errors import ProviderError, provider_error
 from penstock.events import Fault
-from penstock.http.request_head import check_request, check_url
+from penstock.http import proxy_and_tls
+from penstock.http.header_fields import check_request, check_url
+from penstock.http.proxy_and_tls import proxy_for
+from penstock.http.transport_errors import broken, late, refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -103,10 +104,10 @@ class Sdk:
             self._loaded.add((kind, job.protocol))
         options, web = job.options, kind.web()
         check_url(job.url)
-        proxy = proxy_for(job.url, options)
+        proxy = proxy_for(job.url, options, LIVE)
         limits = options.timeouts  # the total is watched elsewhere, and is another for each try
         waits = (limits.connect, limits.first_byte, limits.between_bytes)
-        key = (asyncio.get_running_loop(), web, proxy, waits, *tls.key_of(options))
+        key = (asyncio.get_running_loop(), web, proxy, waits, *proxy_and_tls.key_of(options))
         return self.clients.borrow(key, lambda: _http_client(web, options, proxy))
 
 
@@ -117,7 +118,7 @@ def _http_client(web: Any, options: RequestOptions, proxy: str | None) -> Any:
         pool=limits.connect,
     )  # fmt: skip
     return web.AsyncClient(
-        verify=tls.context(options), proxy=proxy, trust_env=False, timeout=patience, follow_redirects=False,
+        verify=proxy_and_tls.context(options), proxy=proxy, trust_env=False, timeout=patience, follow_redirects=False,
         limits=web.Limits(max_connections=None, max_keepalive_connections=None), event_hooks={"response": [keep]},
     )  # fmt: skip
 
@@ -279,7 +280,8 @@ async def _told(error: Exception, job: Job) -> ProviderError:
     status: Any = getattr(response, "status_code", None) or getattr(error, "code", None)
     if not isinstance(status, int):
         return broken(error)
-    return refused(status, _headers(response), await _bytes(response, error), job)
+    body = await _bytes(response, error)
+    return refused(status, _headers(response), body, job.secrets, job.protocol, job.provider.name, job.model)
 
 
 def _headers(response: Any) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock.http.idle_connections import IdleConnections
+from penstock.http.pool import IdleConnections
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.engines.surroundings import stored_origin
+from penstock.engines.environ import stored_origin
 from penstock.providers.registry import Setting, providers
 
 if TYPE_CHECKING:

@@ -17,8 +17,14 @@ from penstock.events import Fault
 from penstock.gateway.config import GatewayConfig, Limit
 from penstock.gateway.keys import KeyRing, digest
 from penstock.gateway.local_caller import host_name, ip_address, local_caller, loopback
-from penstock.http.header_fields import InvalidHeaderError, check_text, response_header
-from penstock.http.received_headers import KEY_HEADERS, read_headers, repeated_header
+from penstock.http.header_fields import (
+    KEY_HEADERS,
+    InvalidHeaderError,
+    check_text,
+    read_headers,
+    repeated_header,
+    response_header,
+)
 from penstock.input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.gateway.doors import compact, counting, embedding, listing, ollama_models, spent, stored
 from penstock.gateway.errands import COUNT
-from penstock.gateway.flow import Flow
+from penstock.http.response_writer import Flow
 
 
 class Answer(msgspec.Struct, frozen=True):

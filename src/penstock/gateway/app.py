@@ -17,13 +17,9 @@ from penstock.errors import PenstockError
 from penstock.gateway import refusing
 from penstock.gateway.answers import Answer
 from penstock.gateway.bodies import read_into
-from penstock.gateway.cancel import Gone, Stoppable
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.doors import Visit
 from penstock.gateway.errands import Errand
-from penstock.gateway.flow import Flow, end_with
-from penstock.gateway.lines import line_of
-from penstock.gateway.outlet import Outlet
 from penstock.gateway.pages import is_open, page
 from penstock.gateway.preload import preload
 from penstock.gateway.routes import Route, dialect_of, find, path_of
@@ -31,6 +27,9 @@ from penstock.gateway.services import Services
 from penstock.gateway.turn import Turn
 from penstock.gateway.watchdog import Watchdog
 from penstock.gateway.websocket import Sockets
+from penstock.http.disconnect import Gone, Stoppable
+from penstock.http.response_channel import line_of
+from penstock.http.response_writer import Flow, Outlet, end_with
 from penstock.input_limits import MAX_PATH
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.events import Fault
     from penstock.gateway.doors import Door
     from penstock.gateway.doors.door import Headers
-    from penstock.gateway.lines import Line
+    from penstock.http.response_channel import Line
 
     Message = MutableMapping[str, Any]
     Scope = MutableMapping[str, Any]
@@ -150,7 +149,7 @@ class App:
             if not gone.caught():
                 raise
             if gone.fault is not None and not out.begun:
-                await end_with(out, door.protocol, gone.fault)
+                await end_with(out, *refusing.refusal(door.protocol, gone.fault))
         finally:
             gone.close()
         if make is not None:  # an answer in one piece, which watches over its client itself
@@ -224,7 +223,7 @@ class App:
                 raise
             if gone.fault is not None:
                 out = out or Outlet(send, gone, every=serve.ping, limit=serve.write)
-                status = await end_with(out, answer.protocol, gone.fault)
+                status = await end_with(out, *refusing.refusal(answer.protocol, gone.fault))
         finally:
             self.services.answering.discard(gone)
             gone.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock.gateway.outlet import BODY
+from penstock.http.response_writer import BODY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

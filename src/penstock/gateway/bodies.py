@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from penstock.gateway.byte_budget import ByteBudget, ConnectionBytes
-    from penstock.gateway.cancel import Stoppable
     from penstock.gateway.doors.door import Visit
+    from penstock.http.disconnect import Stoppable
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]

@@ -11,7 +11,7 @@ from penstock import pick, protocols
 from penstock.events import Fault
 from penstock.framing import SseParser
 from penstock.gateway import refusing
-from penstock.gateway.outlet import BODY
+from penstock.http.response_writer import BODY
 from penstock.jsontext import loose
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock.gateway.cancel import Gone
-from penstock.gateway.outlet import BODY, Outlet
 from penstock.gateway.turn import Turn
+from penstock.http.disconnect import Gone
+from penstock.http.response_writer import BODY, Outlet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -18,11 +18,11 @@ from penstock import delta_templates
 from penstock.client.api import Client
 from penstock.engines.alias_patterns import is_pattern
 from penstock.engines.config_problems import find_missing_keys
+from penstock.engines.environ import live, stored_keys
 from penstock.engines.naming import DEFAULT_STREAM, REPLAY, known, targets
 from penstock.engines.options import RequestOptions
 from penstock.engines.request_files import RequestFiles
 from penstock.engines.routing import Router
-from penstock.engines.surroundings import live, stored_keys
 from penstock.errors import InputError, StreamFault
 from penstock.fetch import Fetcher
 from penstock.gateway.access import Access, Refused
@@ -36,12 +36,12 @@ from penstock.gateway.estimating import Estimates
 from penstock.gateway.journal import PriceList
 from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
-from penstock.gateway.lines import SMALL
 from penstock.gateway.noting import row_of
 from penstock.gateway.refusing import STOPPING, status_of
 from penstock.gateway.revocation import Revocations
 from penstock.gateway.service_settings import body_total, engine_config, fetch_limits
 from penstock.gateway.trace_log import TRACE, TRACE_NEEDS_CONTENT, TraceLog, log_trace
+from penstock.http.response_channel import SMALL
 from penstock.providers.clients import client, clients
 from penstock.secrecy import telling
 from penstock.shaping.remote_files import RemoteFiles
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from penstock.engines.retrying import Watch
     from penstock.events import Fault
     from penstock.gateway.access import Caller
-    from penstock.gateway.cancel import Stoppable
     from penstock.gateway.doors.door import Asked, Visit
     from penstock.gateway.errands import Errand
     from penstock.gateway.limits import Ticket
     from penstock.gateway.turn import Turn
+    from penstock.http.disconnect import Stoppable
     from penstock.messages import ConvertOptions
     from penstock.providers.clients import Client as Row
     from penstock.stores import ReasoningStore

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.gateway.outlet import BODY
+from penstock.http.response_writer import BODY
 from penstock.text_runs import expand_runs, merge_runs
 
 if TYPE_CHECKING:
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
     from penstock.gateway.keeping import Keeping, SealedContent
-    from penstock.gateway.outlet import Outlet
     from penstock.gateway.passthrough import Passthrough
     from penstock.gateway.writing import Translation
+    from penstock.http.response_writer import Outlet
     from penstock.shaping.remote_files import RemoteFiles
 
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from penstock.engines.job import Job
     from penstock.engines.reply import Reply
     from penstock.engines.retrying import Wait
-    from penstock.gateway.cancel import Gone
     from penstock.gateway.doors.door import Door, Visit
-    from penstock.gateway.outlet import Outlet
     from penstock.gateway.services import Services
+    from penstock.http.disconnect import Gone
+    from penstock.http.response_writer import Outlet
     from penstock.messages.context import Cleared
     from penstock.shaping.remote_files import RemoteFiles
 

@@ -14,8 +14,8 @@ from penstock.gateway.doors.door import Door
 from penstock.gateway.doors.responses import Keeper, asked_of, known_of
 from penstock.gateway.doors.responses_past import PREVIOUS
 from penstock.gateway.frames import Frames
-from penstock.gateway.outlet import BODY
 from penstock.gateway.writing import Translation
+from penstock.http.response_writer import BODY
 from penstock.store.responses import Past
 
 if TYPE_CHECKING:

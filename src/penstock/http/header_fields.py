@@ -10,9 +10,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from penstock.errors import InputError
-from penstock.input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS
+from penstock.input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -139,3 +143,97 @@ def response_header(name: str, value: str) -> tuple[bytes, bytes] | None:
 
 def _prefix(where: str) -> str:
     return f"{where}: " if where else ""
+
+
+KEY_HEADERS = ("x-penstock-key", "authorization", "x-api-key", "x-goog-api-key", "api-key")
+SINGLE = frozenset({
+    *KEY_HEADERS, "host", "origin", "content-length", "content-type", "sec-fetch-site", "sec-fetch-mode",
+    "access-control-request-method",
+})  # fmt: skip
+
+
+def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers by name in lower case. Of the headers in `SINGLE` the first is kept; see `repeated_header`."""
+    made = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in lines}
+    return made if len(made) == len(lines) else _joined(lines)
+
+
+def _joined(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for raw_name, raw_value in lines:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        if name not in made:
+            made[name] = value
+        elif name not in SINGLE:
+            made[name] = f"{made[name]}, {value}"
+    return made
+
+
+def repeated_header(lines: Sequence[tuple[bytes, bytes]]) -> str:
+    """The name of a header that was sent more than once and must not be; empty if there is none."""
+    seen: set[bytes] = set()
+    for raw_name, _ in lines:
+        name = raw_name.lower()
+        if name in seen and name.decode("latin-1") in SINGLE:
+            return name.decode("latin-1")
+        seen.add(name)
+    return ""
+
+
+_METHOD = re.compile(r"[A-Z]{1,20}")
+_TARGET = re.compile(r"/[!-\"$-~]*+")  # visible ASCII but "#": a fragment is not sent
+_AUTHORITY = re.compile(r"[A-Za-z0-9.\-_~%!$&'()*+,;=:\[\]]++")
+_SCHEMES = ("http://", "https://")
+
+
+@lru_cache(1000)
+def check_url(url: str, where: str = "the address") -> None:
+    """Raise unless an address can be asked over HTTP. The message does not show it: it may hold a password.
+
+    `urlsplit` drops tabs and line breaks without a word, so they are looked for before it sees the address.
+    """
+    check_text(url, where, ascii_only=False, limit=MAX_REQUEST_HEAD)
+    if " " in url:
+        raise InvalidHeaderError(f"{where} has a space at position {url.index(' ') + 1}")
+    if not url.lower().startswith(_SCHEMES):
+        raise InvalidHeaderError(f"{where} does not begin with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise InvalidHeaderError(f"{where} has a host or port that is not valid") from None
+    authority = parts.netloc.rpartition("@")[2]
+    if not host or (authority.isascii() and not _AUTHORITY.fullmatch(authority)):
+        raise InvalidHeaderError(f"{where} has no valid host")
+    if "#" in url:
+        raise InvalidHeaderError(f"{where} has a fragment (#…), which is never sent")
+
+
+def check_request(method: str, url: str, headers: Mapping[str, str]) -> None:
+    """Raise unless a request may be sent whose head another library writes."""
+    _check_method(method)
+    check_url(url)
+    check_headers(headers)
+    _check_total(len(url) + sum(len(name) + len(value) + 4 for name, value in headers.items()))
+
+
+def _check_method(method: str) -> None:
+    if not _METHOD.fullmatch(method):
+        raise InvalidHeaderError(f"{method[:20]!r} is not an HTTP method")
+
+
+def _check_total(size: int) -> None:
+    if size > MAX_REQUEST_HEAD:
+        raise InvalidHeaderError(f"the address and headers take {size} bytes; at most {MAX_REQUEST_HEAD} are sent")
+
+
+def encode_request_head(method: str, target: str, authority: str, headers: Mapping[str, str]) -> bytes:
+    """The request line and headers, without the empty line that ends them. Raises if a part could be misread."""
+    _check_method(method)
+    if not _TARGET.fullmatch(target):
+        raise InvalidHeaderError(f"the path of the address has {unsafe_character(target) or 'a space or a fragment'}")
+    if not _AUTHORITY.fullmatch(authority):
+        raise InvalidHeaderError("the host of the address is not valid")
+    head = f"{method} {target} HTTP/1.1\r\nhost: {authority}\r\n".encode("ascii") + encode_headers(headers)
+    _check_total(len(head))
+    return head

@@ -17,11 +17,10 @@ from penstock.gateway import refusing
 from penstock.gateway.access import refused
 from penstock.gateway.bodies import read_into
 from penstock.gateway.byte_budget import ByteBudget
-from penstock.gateway.cancel import Gone, Stoppable
 from penstock.gateway.doors.door import Visit
-from penstock.gateway.flow import Flow, end_with
-from penstock.gateway.outlet import Outlet
 from penstock.gateway.routes import path_of
+from penstock.http.disconnect import Gone, Stoppable
+from penstock.http.response_writer import Flow, Outlet, end_with
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES
 from penstock.inspector.answers import JSON, SAFE, TEXT, encoded
 from penstock.inspector.static import INDEX, Pages
@@ -122,7 +121,7 @@ class Serving:
             if not gone.caught():
                 raise
             if gone.fault is not None:
-                await end_with(out, "", gone.fault)
+                await end_with(out, *refusing.refusal("", gone.fault))
         finally:
             gone.close()
             close: Any = getattr(flow.chunks, "aclose", None)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from penstock.errors import InputError
 from penstock.gateway.access import refused
-from penstock.gateway.flow import Flow
 from penstock.gateway.query_numbers import decimal_number, whole_number
+from penstock.http.response_writer import Flow
 from penstock.inspector import figures, live, rows
 from penstock.inspector.answers import encoded, event
 from penstock.inspector.serving import Said

@@ -17,7 +17,7 @@ from penstock.cli.setup.gateway_file import EXPLAINED, propose
 from penstock.cli.setup.model_choice import choose_model
 from penstock.cli.setup.terminal import agreed, print_line
 from penstock.cli.welcome import base_of
-from penstock.engines.surroundings import LIVE
+from penstock.engines.environ import LIVE
 from penstock.errors import InputError
 from penstock.gateway.config import FILE
 

@@ -19,7 +19,7 @@ from penstock import request as rq
 from penstock.engines.retrying import Wait
 from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.gateway.conversion_thread import LARGE
-from penstock.http.received_headers import read_headers
+from penstock.http.header_fields import read_headers
 from penstock.json_depth import NestingError, decode_bounded
 from penstock.jsontext import clean, loose_bounded
 from penstock.messages.context import Cleared

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import pick
 from penstock.framing import SseParser
-from penstock.gateway.outlet import BODY
+from penstock.http.response_writer import BODY
 from penstock.json_depth import decode_deep
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from penstock.gateway.background import Live
 from penstock.gateway.doors.door import Door
 from penstock.gateway.doors.responses import Keeper, asked_of, known_of, shell
 from penstock.gateway.doors.responses_past import refused
-from penstock.gateway.flow import Flow
 from penstock.gateway.query_numbers import whole_number
 from penstock.gateway.refusing import unknown_model
+from penstock.http.response_writer import Flow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

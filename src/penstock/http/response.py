@@ -10,14 +10,15 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.trouble import broken
 from penstock.errors import provider_error
 from penstock.events import Fault
+from penstock.http.transport_errors import broken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from penstock.engines.options import Timeouts
+    from penstock.http.transport_errors import WaitLimits
+
 
 WHOLE = 64 * 2**20  # bytes of an answer that is read in one piece
 _MOMENT = 1.0  # seconds that the end of a whole answer is waited for
@@ -32,7 +33,7 @@ class Incoming:
         "_total", "headers", "status",
     )  # fmt: skip
 
-    def __init__(self, response: Any, limits: Timeouts, loop: asyncio.AbstractEventLoop, started: float) -> None:
+    def __init__(self, response: Any, limits: WaitLimits, loop: asyncio.AbstractEventLoop, started: float) -> None:
         self.status: int = response.status
         said: Mapping[str, str] = response.headers
         # A connection of our own has made them small already.

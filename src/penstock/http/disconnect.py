@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.events import Fault
-    from penstock.gateway.lines import Line
+    from penstock.http.response_channel import Line
 
     Receive = Callable[[], Awaitable[Any]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -14,8 +14,6 @@ from penstock.secrecy import hide, hide_headers, redact_cut
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engines.job import Job
-    from penstock.engines.options import Timeouts
     from penstock.errors import ProviderError
     from penstock.events import FaultKind
 
@@ -71,6 +69,19 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
 )
 
 
+class WaitLimits(Protocol):
+    """How long each wait for a response may take, in seconds."""
+
+    @property
+    def connect(self) -> float: ...
+    @property
+    def first_byte(self) -> float: ...
+    @property
+    def between_bytes(self) -> float: ...
+    @property
+    def total(self) -> float: ...
+
+
 def broken(error: BaseException) -> ProviderError:
     """The error of a request that found no way, or lost it."""
     names = list(_names(error))
@@ -80,20 +91,28 @@ def broken(error: BaseException) -> ProviderError:
     return provider_error(Fault("network", _detailed("the connection failed", error)))
 
 
-def refused(status: int, headers: Mapping[str, str], body: bytes, job: Job) -> ProviderError:
+def refused(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: tuple[str, ...],
+    protocol: str,
+    provider: str,
+    model: str,
+) -> ProviderError:
     """The error of an answer that is a no, with all that was said."""
-    fault = rejection(status, headers, body, job.secrets, job.protocol)
+    fault = rejection(status, headers, body, secrets, protocol)
     if status // 100 == _MOVED:
-        where = redact_cut(headers.get("location", "elsewhere"), _PLACE, job.secrets)
+        where = redact_cut(headers.get("location", "elsewhere"), _PLACE, secrets)
         fault = replace(fault, kind="not-found", message=f"the address has moved to {where}: set base_url accordingly")
     return provider_error(
-        fault, provider=job.provider.name, model=job.model,
-        body=redact_cut(body.decode("utf-8", "replace"), _BODY, job.secrets),
-        headers=hide_headers(headers, job.secrets),
+        fault, provider=provider, model=model,
+        body=redact_cut(body.decode("utf-8", "replace"), _BODY, secrets),
+        headers=hide_headers(headers, secrets),
     )  # fmt: skip
 
 
-def late(error: BaseException, limits: Timeouts) -> ProviderError:
+def late(error: BaseException, limits: WaitLimits) -> ProviderError:
     """The error of a wait that was too long, with the limit that it met."""
     if "ConnectionTimeoutError" in _names(error) or "ConnectTimeout" in _names(error):
         return provider_error(Fault("timeout", f"no connection within {limits.connect:g} s (timeouts.connect)"))

@@ -7,17 +7,21 @@ measured from the last byte sent. Leans on ASGI's `send`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from penstock.framing import BLANK_LINES, KEEP_ALIVE, split_bare_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.gateway.cancel import Gone
-    from penstock.gateway.doors.door import Headers
-    from penstock.gateway.lines import Line
+    from penstock.http.disconnect import Gone
+    from penstock.http.response_channel import Line
 
+    Headers = tuple[tuple[bytes, bytes], ...]
     Send = Callable[[Any], Awaitable[None]]
 
 BODY = "http.response.body"
@@ -165,3 +169,39 @@ class Outlet:
         self._beat, self._stuck = None, 0.0
         if not task.cancelled():
             task.exception()  # looked at: what goes wrong here goes wrong with the next chunk too
+
+
+LAST_WORDS = 0.5  # seconds that a client has to take the end of an answer that may not go on
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """Chunks of server-sent events."""
+
+    chunks: AsyncIterator[bytes]
+
+    async def out(self, outlet: Outlet, headers: Headers) -> None:
+        """Send all of it."""
+        outlet.prepare("sse", headers)
+        try:
+            await outlet.begin()
+            async for chunk in self.chunks:
+                outlet.count += 1
+                outlet.sent_at = outlet.clock()
+                await outlet.send({"type": BODY, "body": chunk, "more_body": True})
+            await outlet.end(b"")
+        finally:
+            outlet.stop()
+
+
+async def end_with(outlet: Outlet, status: int, body: bytes, headers: Headers) -> int:
+    """End an answer that may not go on: with a status if there is time for one, else with an event. Gives the status.
+
+    A client that does not read is not waited for.
+    """
+    with suppress(TimeoutError, OSError):
+        async with asyncio.timeout(LAST_WORDS):
+            if outlet.begun:
+                await outlet.end(b"event: error\ndata: %b\n\n" % body)
+            else:
+                await outlet.whole(status, body, headers)
+    return status

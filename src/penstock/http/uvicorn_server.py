@@ -12,18 +12,15 @@ import gc
 import socket
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import InputError, MissingExtra
-from penstock.gateway.lines import NAME, Line
-from penstock.gateway.websocket_protocol import websocket_protocol
+from penstock.http.response_channel import NAME, Line
 from penstock.input_limits import MAX_PIPELINED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
-
-    from penstock.gateway.config import Serve
 
 try:
     import uvicorn
@@ -39,6 +36,25 @@ FORCED = 1.0  # the same after a second signal
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _Base: Any = AutoHTTPProtocol
+
+
+class ServerSettings(Protocol):
+    """The part of the gateway's table `serve` that the server reads. Sizes in bytes, times in seconds."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def headers(self) -> int: ...
+    @property
+    def body(self) -> int: ...
+    @property
+    def read(self) -> float: ...
+    @property
+    def idle(self) -> float: ...
+    @property
+    def drain(self) -> float: ...
 
 
 class Bounded(_Base):  # type: ignore[misc]
@@ -179,8 +195,8 @@ def _settle() -> None:
     gc.set_threshold(*COLLECT)
 
 
-def settings(app: Any, serve: Serve) -> uvicorn.Config:
-    """How uvicorn is to serve an application."""
+def settings(app: Any, serve: ServerSettings, websocket: Any = "auto") -> uvicorn.Config:
+    """Returns uvicorn's configuration. `websocket`: the class of WebSocket connections."""
     return uvicorn.Config(
         app, serve.host, serve.port, log_level="error", access_log=False, lifespan="on", server_header=False,
         proxy_headers=False,  # who speaks for somebody else is told by the header itself, and nobody asks for more
@@ -188,13 +204,13 @@ def settings(app: Any, serve: Serve) -> uvicorn.Config:
         h11_max_incomplete_event_size=serve.headers, timeout_keep_alive=max(round(serve.idle), 1),
         # Answers are ended by `Server` after `drain`; this is for what does not end even so.
         timeout_graceful_shutdown=round(serve.drain + SETTLE), ws_max_size=serve.body,
-        ws=websocket_protocol(app, serve), ws_ping_interval=PING, ws_ping_timeout=PONG, ws_per_message_deflate=False,
+        ws=websocket, ws_ping_interval=PING, ws_ping_timeout=PONG, ws_per_message_deflate=False,
     )  # fmt: skip
 
 
-def listen(app: Any, serve: Serve, ready: Callable[[int, Server], None]) -> None:
+def listen(app: Any, serve: ServerSettings, ready: Callable[[int, Server], None], websocket: Any = "auto") -> None:
     """Serve an application until a signal ends it. `ready` is told the port, once it can be connected to."""
-    Server(settings(app, serve), ready, serve.drain).run(sockets=[bound(serve.host, serve.port)])
+    Server(settings(app, serve, websocket), ready, serve.drain).run(sockets=[bound(serve.host, serve.port)])
 
 
 def bound(host: str, port: int) -> socket.socket:

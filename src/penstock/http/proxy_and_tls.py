@@ -1,0 +1,163 @@
+"""Which proxy an address is reached through: what the options say, else the environment, less what needs none."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+from penstock.errors import InputError
+from penstock.http.header_fields import check_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class ClientCertificateFiles(Protocol):
+    """A client certificate: PEM files and the passphrase of the key."""
+
+    @property
+    def cert(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def passphrase(self) -> str: ...
+
+
+class ConnectionOptions(Protocol):
+    """The part of the request options that decides how a connection is made."""
+
+    @property
+    def proxy(self) -> str: ...
+    @property
+    def no_proxy(self) -> tuple[str, ...]: ...
+    @property
+    def ca_bundle(self) -> tuple[str, ...]: ...
+    @property
+    def client_certificate(self) -> ClientCertificateFiles | None: ...
+    @property
+    def verify_ssl(self) -> bool: ...
+
+
+_PORT = re.compile(r"(\[.+\]|[^:]+):(\d+)")
+
+
+def proxy_for(url: str, options: ConnectionOptions, env: Mapping[str, str]) -> str | None:
+    """The proxy's address, or None for the straight way."""
+    if options.proxy == "none":
+        return None
+    scheme, host, port = _place(url)
+    if options.proxy != "environment":
+        return None if bypassed(host, port, options.no_proxy) else options.proxy
+    found = _said(f"{scheme}_proxy", env) or _said("all_proxy", env)
+    if not found or not found.lower().startswith(("http://", "https://")):
+        return None  # no other kind is spoken here
+    check_url(found, f"the proxy that the environment names for {scheme}")
+    without = (*options.no_proxy, *_said("no_proxy", env).split(","))
+    return None if bypassed(host, port, without) else found
+
+
+@lru_cache(1000)
+def _place(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _said(name: str, env: Mapping[str, str]) -> str:
+    value = env.get(name) or env.get(name.upper()) or ""
+    if not value:
+        return ""
+    # HTTP_PROXY in capitals is what a web server makes of a request's header Proxy: where one runs us, it is not ours.
+    return "" if name == "http_proxy" and not env.get(name) and "REQUEST_METHOD" in env else value
+
+
+def bypassed(host: str, port: int, rules: Iterable[str]) -> bool:
+    """Whether a host is reached without a proxy."""
+    return any(_fits(host.lower().rstrip("."), port, rule.strip().lower()) for rule in rules if rule.strip())
+
+
+def _fits(host: str, port: int, rule: str) -> bool:
+    if rule == "*":
+        return True
+    if "/" in rule:
+        return _inside(host, rule)
+    ported = _PORT.fullmatch(rule)
+    if ported is not None:
+        if int(ported[2]) != port:
+            return False
+        rule = ported[1]
+    rule = rule.strip("[]").removeprefix("*").lstrip(".")
+    return host == rule or host.endswith(f".{rule}")
+
+
+def _inside(host: str, rule: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(rule, strict=False)
+    except ValueError:
+        return False
+
+
+Key: TypeAlias = tuple[object, ...]
+KEPT = 64  # contexts at most
+_contexts: dict[Key, ssl.SSLContext] = {}
+
+
+def key_of(options: ConnectionOptions) -> Key:
+    """What makes two contexts different: the options and the state of their files."""
+    own = options.client_certificate
+    return (options.verify_ssl, own and own.passphrase, *((name, _stamp(name)) for name in files(options)))
+
+
+def files(options: ConnectionOptions) -> list[str]:
+    """What a context is made of besides the system's own: it may be renewed at any time."""
+    own = options.client_certificate
+    return [name for name in (*options.ca_bundle, *((own.cert, own.key) if own else ())) if name]
+
+
+def context(options: ConnectionOptions) -> ssl.SSLContext:
+    """The context for these options."""
+    key = key_of(options)
+    found = _contexts.get(key)
+    if found is None:
+        while len(_contexts) >= KEPT:
+            del _contexts[next(iter(_contexts))]
+        found = _contexts[key] = _made(options)
+    return found
+
+
+def _stamp(name: str) -> tuple[int, int]:
+    try:
+        found = os.stat(name)  # noqa: PTH116 — once per request; a Path would cost more than the call
+    except OSError as error:
+        raise InputError(f"certificate file {name}: {error.strerror}") from None
+    return (found.st_mtime_ns, found.st_size)
+
+
+def _made(options: ConnectionOptions) -> ssl.SSLContext:
+    made = ssl.create_default_context()
+    for name in options.ca_bundle:
+        try:
+            made.load_verify_locations(name)
+        except (ssl.SSLError, OSError):
+            raise InputError(f"ca_bundle: {name} holds no certificates in PEM form") from None
+    if options.client_certificate is not None:
+        _own(made, options.client_certificate)
+    if not options.verify_ssl:
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+    return made
+
+
+def _own(made: ssl.SSLContext, own: ClientCertificateFiles) -> None:
+    try:
+        # A function, because without any OpenSSL would ask at the terminal.
+        made.load_cert_chain(own.cert, own.key or None, lambda: own.passphrase)
+    except (ssl.SSLError, OSError):
+        raise InputError(
+            f"client_certificate: {own.cert} with the key {own.key or own.cert} cannot be used; "
+            "both must be PEM files that belong together, and the passphrase must fit"
+        ) from None
