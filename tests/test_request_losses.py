@@ -13,12 +13,12 @@ import pytest
 
 from penstock import request as rq
 from penstock.protocols.aisdk.write import Quirks as Sdk
-from penstock.protocols.anthropic.write import Quirks as Anthropic
-from penstock.protocols.bedrock.write import Quirks as Bedrock
+from penstock.protocols.anthropic.request_write import Quirks as Anthropic
+from penstock.protocols.bedrock.request_write import Quirks as Bedrock
 from penstock.protocols.cohere.write import Quirks as Cohere
 from penstock.protocols.gemini.write import Quirks as Gemini
 from penstock.protocols.openai_chat.write import Quirks as Chat
-from penstock.protocols.responses.write import Quirks as Responses
+from penstock.protocols.responses.request_write import Quirks as Responses
 from tests.support import conversations, request_facets
 from tests.support import request_protocols as requesting
 from tests.support.request_cases import cases

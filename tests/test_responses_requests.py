@@ -15,8 +15,8 @@ from penstock.protocols import decoder
 from penstock.protocols.completions.request import read_request as read_completion
 from penstock.protocols.completions.write import Quirks as CompletionQuirks
 from penstock.protocols.completions.write import write_request as write_completion
-from penstock.protocols.responses.request import read_request
-from penstock.protocols.responses.write import Quirks, write_request
+from penstock.protocols.responses.request_read import read_request
+from penstock.protocols.responses.request_write import Quirks, write_request
 from tests.support import corpus
 
 

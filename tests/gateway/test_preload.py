@@ -81,7 +81,7 @@ def test_no_request_imports_a_module() -> None:
 
 def test_only_what_is_configured_is_imported() -> None:
     nothing = set(modules(Config(), {}))
-    assert "penstock.protocols.anthropic.request" in nothing, "every client protocol is served"
+    assert "penstock.protocols.anthropic.request_read" in nothing, "every client protocol is served"
     assert not {"aiohttp", "penstock.protocols.bedrock", "penstock.protocols.cohere"} & nothing
     some = set(modules(Config(providers={"cohere": Account(key="made-up")}), {}))
     assert {"aiohttp", "penstock.protocols.cohere.write"} <= some

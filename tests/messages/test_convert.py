@@ -20,7 +20,7 @@ from penstock.messages.mapping import NINE
 from penstock.messages.profile import PROFILES, profile_of
 from penstock.messages.request_codecs import reader, writer
 from penstock.messages.state import remember
-from penstock.protocols.responses.write import Quirks as ResponsesQuirks
+from penstock.protocols.responses.request_write import Quirks as ResponsesQuirks
 from penstock.stage import Pipe
 from penstock.stores import MemoryStore
 from tests.messages.making import REQUESTS

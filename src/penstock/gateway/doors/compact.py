@@ -23,7 +23,7 @@ from penstock.gateway.doors.responses import known_of
 from penstock.gateway.doors.responses_past import items_of
 from penstock.json_depth import decode_deep
 from penstock.messages.request_codecs import reader
-from penstock.protocols.responses.resource import usage_object
+from penstock.protocols.responses.body import usage_object
 
 if TYPE_CHECKING:
     from penstock.gateway.doors.door import Visit

@@ -15,7 +15,7 @@ from penstock.gateway.doors.responses_echo import settings
 from penstock.gateway.doors.responses_keep import Keeping
 from penstock.gateway.doors.responses_past import PREVIOUS, refused, told
 from penstock.messages.request_codecs import reader
-from penstock.protocols.responses.resource import DEFAULTS
+from penstock.protocols.responses.body import DEFAULTS
 from penstock.store.responses import Stored
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import pick
-from penstock.protocols.responses.resource import DEFAULTS
+from penstock.protocols.responses.body import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,10 +3,9 @@
 from typing import Any
 
 from penstock.codec import Protocol
+from penstock.protocols.anthropic.body import ERRORS, body, error_body
 from penstock.protocols.anthropic.decode import AnthropicDecoder
 from penstock.protocols.anthropic.encode import AnthropicEncoder
-from penstock.protocols.anthropic.errors import ERRORS, error_body
-from penstock.protocols.anthropic.whole import body
 
 KINDS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
 

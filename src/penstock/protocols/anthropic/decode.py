@@ -17,7 +17,7 @@ from penstock.codec import Decoder
 from penstock.faults import classify
 from penstock.jsontext import as_json, clean, loose
 from penstock.protocols.anthropic import wire
-from penstock.protocols.anthropic.usage import NAME, read_usage
+from penstock.protocols.anthropic.body import NAME, read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import pick, provider_tools
+from penstock.carrying.marks import RAN
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
-from penstock.protocols.anthropic import encode_runs
-from penstock.protocols.anthropic.errors import error_body
+from penstock.protocols.anthropic.body import error_body
 from penstock.protocols.anthropic.losses import LOSSES
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class AnthropicEncoder(Encoder):
     def _call_start(self, event: ev.CallStart) -> None:
         kind = pick.text(self._own(event.extra), "type") or _CALL
         if event.by == "provider" and kind == _CALL:
-            mapped = not event.choice and encode_runs.name_of(event.name)
+            mapped = not event.choice and name_of(event.name)
             self.lose("provider-run" if mapped else "provider-call")
             if mapped:
                 self._mapped[event.id] = event.name
@@ -280,10 +280,10 @@ class AnthropicEncoder(Encoder):
         None is written last: a client takes the last block for the answer, and Gemini tells of its searches at the end.
         """
         if isinstance(event, ev.Result):
-            self._whole(encode_runs.result_block(event, self._mapped[event.call]))
+            self._whole(result_block(event, self._mapped[event.call]))
             return
-        self._open(-2, 0, encode_runs.call_block(event), ev.CallDelta, _INPUT)
-        self.out.append(self.template.frame(_encode(encode_runs.call_input(event)).decode()))
+        self._open(-2, 0, call_block(event), ev.CallDelta, _INPUT)
+        self.out.append(self.template.frame(_encode(call_input(event)).decode()))
         self._close(ev.TextEnd(-2))
 
     def _source(self, event: ev.Source) -> None:
@@ -329,4 +329,50 @@ class AnthropicEncoder(Encoder):
         ev.FileStart: lost("file"), ev.FileDelta: nothing, ev.FileEnd: nothing,
         ev.Result: _result, ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: verbatim,
+    }  # fmt: skip
+
+
+NAMES: dict[str, str] = {"search": "web_search", "program": "code_execution"}  # kind → the tool of this protocol
+
+
+def name_of(tool: str) -> str:
+    """The server tool that another provider's tool is written as; nothing where there is none."""
+    return NAMES.get(provider_tools.KINDS.get(tool, ""), "")
+
+
+def call_block(event: ev.CallStart | ev.CallEnd) -> dict[str, Any]:
+    """The call, its input apart."""
+    return {"type": "server_tool_use", "id": RAN + event.id, "name": name_of(event.name), "input": {}}
+
+
+def call_input(event: ev.CallEnd) -> dict[str, Any]:
+    """What was asked."""
+    if name_of(event.name) == "code_execution":
+        return {"code": provider_tools.program(event.json)}
+    return {"query": ", ".join(provider_tools.queries(event.json))}
+
+
+def result_block(event: ev.Result, tool: str) -> dict[str, Any]:
+    """What was found, or what a program wrote."""
+    name = name_of(tool)
+    made = {"type": f"{name}_tool_result", "tool_use_id": RAN + event.call}
+    if name == "code_execution":
+        wrote = provider_tools.output(event.json)
+        streams = {"stdout": "", "stderr": wrote} if event.failed else {"stdout": wrote, "stderr": ""}
+        done: dict[str, Any] = {
+            "type": "code_execution_result",
+            **streams,
+            "return_code": int(event.failed),
+            "content": [],
+        }
+        return {**made, "content": done}
+    if event.failed:
+        return {**made, "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}}
+    return {**made, "content": [_page(*page) for page in provider_tools.pages(event.json)]}
+
+
+def _page(address: str, title: str) -> dict[str, Any]:
+    return {
+        "type": "web_search_result", "url": address, "title": title or address, "encrypted_content": "",
+        "page_age": None,
     }  # fmt: skip

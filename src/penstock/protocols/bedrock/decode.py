@@ -17,7 +17,7 @@ from penstock.delta_templates import string_remover
 from penstock.faults import classify
 from penstock.parts import CUT_OFF
 from penstock.protocols.bedrock import wire
-from penstock.protocols.bedrock.blocks import NAME, Blocks
+from penstock.protocols.bedrock.decode_blocks import NAME, Blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -3,11 +3,10 @@
 from typing import Any
 
 from penstock.codec import Protocol
+from penstock.protocols.responses.body import ERRORS, body, error_body
 from penstock.protocols.responses.decode import ResponsesDecoder
 from penstock.protocols.responses.encode import ResponsesEncoder
-from penstock.protocols.responses.errors import ERRORS, error_body
-from penstock.protocols.responses.speech import NAME
-from penstock.protocols.responses.whole import body
+from penstock.protocols.responses.wire import NAME
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:

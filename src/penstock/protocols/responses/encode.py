@@ -14,12 +14,10 @@ import msgspec
 
 from penstock import events as ev
 from penstock import pick
-from penstock.protocols.responses.calling import Calling
-from penstock.protocols.responses.errors import error_event
-from penstock.protocols.responses.output import FORMS
-from penstock.protocols.responses.resource import DEFAULTS, INCOMPLETE, usage_object
-from penstock.protocols.responses.speech import NAME
-from penstock.protocols.responses.wire import SHAPES
+from penstock.protocols.responses.body import DEFAULTS, INCOMPLETE, error_event, usage_object
+from penstock.protocols.responses.encode_calls import Calling
+from penstock.protocols.responses.encode_text import FORMS
+from penstock.protocols.responses.wire import NAME, SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,13 +6,29 @@ Older and newer spellings of an event share its shape; `SHAPES` gives each spell
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 
 import msgspec
 from msgspec import Struct, field
 
+from penstock import pick
+from penstock.jsontext import as_json
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from penstock.events import By, Extra
+
+
+Item: TypeAlias = dict[str, Any]
+
+NAME = "responses"
+
+
+def own(**fields: Any) -> Extra | None:
+    """Extra data of this protocol, without the fields that say nothing."""
+    said = {key: value for key, value in fields.items() if value not in (None, "")}
+    return {NAME: said} if said else None
 
 
 class Response(Struct):
@@ -186,3 +202,74 @@ def dispatch(handlers: Mapping[str, Any]) -> dict[type, Any]:
 
 SHAPES: dict[str, type[Struct]] = {tag: _tagged(tag, base) for base, tags in SPELLINGS.items() for tag in tags}
 Payload: Any = Union[tuple(SHAPES.values())]  # noqa: UP007  (made of a table: there is no other way to write it)
+
+
+def as_text(value: Any) -> str:
+    """Input as text: a string is its own, anything else is told in JSON."""
+    return value if isinstance(value, str) else "" if value is None else as_json(value)
+
+
+class Tool(NamedTuple):
+    """A built-in: its name, who runs it, and which fields of its item are input and answer (one: its bare value)."""
+
+    name: str
+    by: By = "provider"
+    input: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
+
+
+EARLY: dict[str, Tool] = {  # run by the provider: a call and its answer in one item
+    "web_search_call": Tool("web_search", input=("action",), answer=("status", "sources")),
+    "file_search_call": Tool("file_search", input=("queries",), answer=("results",)),
+    "code_interpreter_call": Tool("code_interpreter", input=("code", "container_id"), answer=("outputs",)),
+    "image_generation_call": Tool(
+        "image_generation", input=("prompt",),
+        answer=("status", "revised_prompt", "size", "quality", "background", "output_format", "error"),
+    ),
+    "mcp_list_tools": Tool("mcp_list_tools", input=("server_label",), answer=("tools",)),
+}  # fmt: skip
+LATE: dict[str, Tool] = {  # a call alone, known when it is done
+    "local_shell_call": Tool("local_shell", "client", ("action",)),
+    "shell_call": Tool("shell", "client", ("action",)),
+    "apply_patch_call": Tool("apply_patch", "client", ("operation",)),
+    "computer_call": Tool("computer", "client", ("action", "actions", "pending_safety_checks")),
+    "tool_search_call": Tool("tool_search", "client", ("arguments",)),
+    "x_search_call": Tool("x_search", "provider", ("arguments",)),
+    "program": Tool("program", "provider", ("code",)),
+}
+ANSWERS: dict[str, Tool] = {  # an answer alone
+    "shell_call_output": Tool("shell", answer=("output",)),
+    "local_shell_call_output": Tool("local_shell", answer=("output",)),
+    "apply_patch_call_output": Tool("apply_patch", answer=("output",)),
+    "computer_call_output": Tool("computer", answer=("output",)),
+    "function_call_output": Tool("", answer=("output",)),
+    "custom_tool_call_output": Tool("", answer=("output",)),
+    "tool_search_output": Tool("tool_search", answer=("tools",)),
+    "program_output": Tool("program", answer=("result",)),
+}
+FAILED = ("failed", "incomplete")
+
+
+def runner(item: Item, tool: Tool) -> By:
+    """Who runs a call that either side might: a container or `execution: server` is the provider's."""
+    if pick.text(item, "execution") == "server" or pick.text(pick.table(item, "environment"), "type").startswith(
+        "container"
+    ):
+        return "provider"
+    return tool.by
+
+
+def given(item: Item, tool: Tool) -> str:
+    """A built-in's input, as JSON."""
+    if tool.input == ("arguments",):
+        return as_text(item.get("arguments") or {})
+    said = {**item, "action": {key: value for key, value in pick.table(item, "action").items() if key != "sources"}}
+    return as_json({key: said[key] for key in tool.input if item.get(key) not in (None, [])})
+
+
+def answered(item: Item, tool: Tool) -> Any:
+    """What a built-in gave."""
+    if len(tool.answer) == 1:
+        return item.get(tool.answer[0])
+    found = {**item, "sources": pick.table(item, "action").get("sources")}
+    return {key: found[key] for key in tool.answer if found.get(key) is not None}

@@ -12,8 +12,8 @@ from penstock import request as rq
 from penstock.carrying import Holds, input_of
 from penstock.jsontext import is_object, plain_or_raw
 from penstock.media import sniff
-from penstock.protocols.bedrock.blocks import NAME
-from penstock.protocols.bedrock.formats import kind_of, media_of
+from penstock.protocols.bedrock.decode_blocks import NAME
+from penstock.protocols.bedrock.wire import kind_of, media_of
 from penstock.writing import Draft, Losses, foreign_state, omitted, split, told
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock import request as rq
 from penstock.carrying import Holds, input_of
 from penstock.jsontext import plain_or_raw
 from penstock.media import sniff
-from penstock.protocols.anthropic.request_blocks import NAME
+from penstock.protocols.anthropic.request_read_parts import NAME
 from penstock.writing import Draft, Losses, add, omitted, salvage, split, told
 
 if TYPE_CHECKING:

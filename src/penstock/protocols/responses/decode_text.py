@@ -10,23 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import pick
-from penstock.protocols.responses.repeats import Repeats, equals, repeats
+from penstock.protocols.responses.decode_items import Repeats, equals, repeats
+from penstock.protocols.responses.wire import NAME, Item, own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.events import Extra, ReasoningForm
     from penstock.parts import Ledger, Part
-    from penstock.protocols.responses.items import Item, Slot
+    from penstock.protocols.responses.decode_items import Slot
 
-NAME = "responses"
 FORMS: dict[str, ReasoningForm] = {"summary": "summary", "full": "full"}
-
-
-def own(**fields: Any) -> Extra | None:
-    """Extra data of this protocol, without the fields that say nothing."""
-    said = {key: value for key, value in fields.items() if value not in (None, "")}
-    return {NAME: said} if said else None
 
 
 class Speech:

@@ -11,22 +11,30 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock import pick
 from penstock.jsontext import as_json, usable
-from penstock.protocols.responses.speech import NAME, own
+from penstock.protocols.responses.wire import (
+    ANSWERS,
+    EARLY,
+    FAILED,
+    LATE,
+    NAME,
+    Item,
+    Tool,
+    answered,
+    as_text,
+    given,
+    own,
+    runner,
+)
 
 if TYPE_CHECKING:
     from penstock.events import By, CallForm, Extra
     from penstock.parts import Ledger, Part
-    from penstock.protocols.responses.items import Item, Slot
+    from penstock.protocols.responses.decode_items import Slot
 
 KINDS = ("function_call", "custom_tool_call", "mcp_call")
 _PLAIN = frozenset({"type", "call_id", "name", "arguments", "input", "status"})
 NULL = "null"
 _UPSTREAM = "x_search"  # a tool whose steps are told as custom calls, though the provider takes them (xAI)
-
-
-def as_text(value: Any) -> str:
-    """Input as text: a string is its own, anything else is told in JSON."""
-    return value if isinstance(value, str) else "" if value is None else as_json(value)
 
 
 def read_arguments(value: Any) -> str:
@@ -194,3 +202,151 @@ class Calls:
         answer = item.get("error") or item.get("output")
         name, extra = pick.text(item, "name"), {NAME: {"item": item}}
         self._ledger.atom(ev.Result, slot.call, name, as_json(answer), failed, False, extra)  # noqa: FBT003
+
+
+_CODE = '{"code":"'  # how the input of a code interpreter begins, so that its code can be streamed
+
+
+class Untyped:
+    """Reads items that do not say their type. They are kept as unknown payloads: none of them may become a call."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def added(self, slot: Slot) -> None:
+        """Wait for the end of the item, which may say its type."""
+
+    def done(self, slot: Slot) -> None:
+        self._ledger.diagnostics.add("item-untyped", f"output item {slot.id!r} has no type and is left out")
+        self._ledger.unusable += 1
+        self._ledger.unknown(NAME, as_json(slot.item))
+
+    def last(self, slot: Slot) -> None:
+        """The final snapshot repeats what the item said when it was done."""
+
+    def close(self, slot: Slot, *, whole: bool) -> None:
+        """Report an item that was announced and never done."""
+        if not slot.done and whole:
+            self.done(slot)
+
+
+class Tools:
+    """State: the names of calls, and the last call of each tool, for answers that name none."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._names: dict[str, str] = {}
+        self._latest: dict[str, str] = {}
+
+    # ── items ─────────────────────────────────────────────────────────────────────────────────────
+
+    def added(self, slot: Slot) -> None:
+        tool = EARLY.get(slot.kind)
+        if tool is not None:
+            self._open(slot, tool, "provider", own(item=slot.item))
+
+    def done(self, slot: Slot) -> None:
+        kind = slot.kind
+        if kind in EARLY:
+            self._both(slot, EARLY[kind])
+        elif kind in LATE:
+            self._call(slot, LATE[kind])
+        elif kind in ANSWERS:
+            self._answer(slot, ANSWERS[kind])
+        elif kind == "mcp_approval_request":
+            self._ask(slot)
+        else:
+            self._ledger.atom(ev.Opaque, NAME, kind, slot.item)
+
+    def last(self, slot: Slot) -> None:
+        """The snapshot repeats what the item said when it was done."""
+
+    def close(self, slot: Slot, *, whole: bool) -> None:
+        """The response is over, and the item was announced but never done: no call of it may be run."""
+        if slot.done or not slot.told:
+            return
+        if slot.kind in LATE:
+            self._call(slot, LATE[slot.kind], void=True)
+        elif slot.kind not in EARLY and whole:
+            self.done(slot)
+
+    def _both(self, slot: Slot, tool: Tool) -> None:
+        self._open(slot, tool, "provider", own(item=slot.item))
+        self._end(slot, tool)
+        if slot.kind == "image_generation_call":
+            self._picture(slot)
+        self._result(slot, tool, slot.call)
+
+    def _call(self, slot: Slot, tool: Tool, *, void: bool = False) -> None:
+        by, extra = runner(slot.item, tool), own(item=slot.item)
+        self._open(slot, tool, by, extra)
+        part = self._ledger.find(slot.number)
+        if part is not None:
+            part.void = void or slot.item.get("status") in FAILED
+            # the half of it would be valid JSON: of a call that must not be run nothing is said
+            json = None if part.void else given(slot.item, tool)
+            self._ledger.end_call(slot.number, json, whole=not part.void, extra=extra)
+
+    def _answer(self, slot: Slot, tool: Tool) -> None:
+        call = pick.text(slot.item, "call_id") or self._latest.get(tool.name, "")
+        self._result(slot, tool, call)
+
+    def _ask(self, slot: Slot) -> None:
+        """The call that needs approval, told as the provider's, and the question."""
+        slot.call = slot.id or minted(self._ledger, slot)
+        extra = own(id=slot.id, type=slot.kind)
+        name = pick.text(slot.item, "name")
+        self._ledger.open_call(slot.number, slot.call, name, by="provider", item=slot.id, extra=extra)
+        self._ledger.end_call(slot.number, as_text(slot.item.get("arguments")))
+        self._ledger.atom(ev.Ask, slot.call, slot.call, own(item=slot.item))
+
+    # ── what is told between an item's beginning and its end ──────────────────────────────────────
+
+    def code(self, slot: Slot, text: str) -> None:
+        """A piece of a program, as a piece of the JSON that will hold it."""
+        part = self._ledger.find(slot.number)
+        if part is not None and text:
+            self._ledger.add(slot.number, ("" if part.pieces else _CODE) + as_json(text)[1:-1])
+
+    def program(self, slot: Slot, code: str) -> None:
+        """All of the program: the call is whole, its answer comes later."""
+        slot.item = {**slot.item, "code": code}
+        self._end(slot, EARLY["code_interpreter_call"])
+
+    def preview(self, slot: Slot, number: int, picture: str) -> None:
+        """A picture before it is finished: an answer that a later one replaces."""
+        self._open(slot, tool := EARLY["image_generation_call"], "provider", own(item=slot.item))
+        self._end(slot, tool)
+        json = as_json({"result": picture, "partial_image_index": number})
+        self._ledger.atom(ev.Result, slot.call, tool.name, json, False, True, own(id=slot.id))  # noqa: FBT003
+
+    # ── the ledger ────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, slot: Slot, tool: Tool, by: By, extra: Extra | None) -> None:
+        if slot.call:
+            return
+        slot.call = pick.text(slot.item, "call_id") or slot.id or minted(self._ledger, slot)
+        name = pick.text(slot.item, "name") or tool.name
+        self._names[slot.call], self._latest[tool.name] = name, slot.call
+        self._ledger.open_call(slot.number, slot.call, name, by=by, item=slot.id, extra=extra)
+
+    def _end(self, slot: Slot, tool: Tool) -> None:
+        json = given(slot.item, tool)
+        catch_up(self._ledger, slot.number, json)
+        self._ledger.end_call(slot.number, json, extra=own(id=slot.id, type=slot.kind))
+
+    def _picture(self, slot: Slot) -> None:
+        data = pick.text(slot.item, "result")
+        if data:
+            media = f"image/{pick.text(slot.item, 'output_format') or 'png'}"
+            key = (slot.number, "picture")
+            self._ledger.open_file(key, media, item=slot.id, extra=own(id=slot.id, type=slot.kind))
+            self._ledger.say(key, data)
+            self._ledger.close(key)
+
+    def _result(self, slot: Slot, tool: Tool, call: str) -> None:
+        item = slot.item
+        failed = bool(item.get("error")) or item.get("status") in FAILED
+        name = self._names.get(call) or tool.name
+        answer = item.get("error") or answered(item, tool)
+        self._ledger.atom(ev.Result, call, name, as_json(answer), failed, False, own(item=item))  # noqa: FBT003

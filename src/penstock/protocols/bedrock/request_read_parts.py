@@ -15,8 +15,8 @@ from penstock.carrying import json_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.pick import text as pick_text
-from penstock.protocols.bedrock.blocks import NAME
-from penstock.protocols.bedrock.formats import kind_of, media_of
+from penstock.protocols.bedrock.decode_blocks import NAME
+from penstock.protocols.bedrock.wire import kind_of, media_of
 from penstock.reading import keep, rest
 from penstock.writing import split
 
