@@ -18,7 +18,7 @@ import msgspec
 from benchmarks.timing import Section, interleaved, table
 from penstock.messages.convert import convert
 from penstock.protocols.anthropic.request_write import write_request
-from penstock.protocols.openai_chat.request import read_request
+from penstock.protocols.openai_chat.request_read import read_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

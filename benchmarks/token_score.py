@@ -149,7 +149,7 @@ def _litellm() -> Callable[[Sample], float]:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     from litellm import token_counter  # type: ignore[import-not-found]
 
-    from penstock.protocols.openai_chat.write import write_request
+    from penstock.protocols.openai_chat.request_write import write_request
 
     def count(sample: Sample) -> float:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.requests import conversation
 from benchmarks.timing import Section, interleaved, table
-from penstock.protocols.openai_chat.request import read_request
+from penstock.protocols.openai_chat.request_read import read_request
 from penstock.tokens import HybridTokenEstimator
 from penstock.tokens.bpe import PIECE, counters
 

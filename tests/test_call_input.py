@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.jsontext import is_json
-from penstock.protocols.openai_chat.call_input import SHORT, CallInput
+from penstock.protocols.openai_chat.decode_calls import SHORT, CallInput
 
 PIECES = [
     "{",

@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import protocols
 from penstock.errors import InputError
-from penstock.messages.convert_options import CHECKS, ConvertOptions
+from penstock.messages.options import CHECKS, ConvertOptions
 from penstock.option_checks import nearest_name
 from penstock.vscode import AdapterOptions, VSCodeStreamAdapter
 from penstock.vscode_stream import OPTIONS

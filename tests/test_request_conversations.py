@@ -14,8 +14,7 @@ import pytest
 from penstock import request as rq
 from penstock.errors import BadRequest
 from penstock.messages.convert import Converted, convert
-from penstock.messages.profile import profile_of
-from penstock.messages.request_codecs import reader
+from penstock.messages.request_codecs import profile_of, reader
 from tests.support import conversations
 from tests.support import request_contents as wiring
 from tests.support import request_protocols as requesting

@@ -11,7 +11,7 @@ from penstock import request as rq
 from penstock.messages import convert, convert_request, profile_of
 from penstock.protocols.anthropic.request_write import Quirks as Anthropic
 from penstock.protocols.bedrock.request_write import Quirks as Bedrock
-from penstock.protocols.openai_chat.write import Quirks as Chat
+from penstock.protocols.openai_chat.request_write import Quirks as Chat
 from tests.support import conversations
 from tests.support import request_protocols as requesting
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from penstock.events import Usage
     from penstock.fold import fold, unfold
     from penstock.guess import guess
+    from penstock.messages import convert_messages
     from penstock.messages.convert import convert
-    from penstock.messages.face import convert_messages
     from penstock.request import Turn
     from penstock.stage import Hop, Pipe, Stage
     from penstock.translating import translate

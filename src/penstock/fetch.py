@@ -24,7 +24,7 @@ from penstock.errors import InputError, MissingExtra
 from penstock.http.header_fields import InvalidHeaderError, check_text
 from penstock.input_limits import MAX_REQUEST_HEAD
 from penstock.media import is_of_kind, sniff
-from penstock.messages.walking import change_list, with_messages
+from penstock.messages.traversal import change_list, with_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

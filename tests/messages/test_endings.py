@@ -8,8 +8,8 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.messages.convert import Converted, convert
-from penstock.messages.endings import CONTINUE
-from penstock.messages.profile import profile_of
+from penstock.messages.request_codecs import profile_of
+from penstock.messages.turns import CONTINUE
 
 USER = {"role": "user", "content": "How deep?"}
 HALF = {"role": "assistant", "content": "It is three me "}

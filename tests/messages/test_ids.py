@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
-from penstock.messages.ids import map_ids, restore_prefix
-from penstock.messages.mapping import NINE, PLAIN, Rule, fit_ids
+from penstock.messages.identifiers import NINE, PLAIN, Rule, fit_ids, map_ids, restore_prefix
 from penstock.messages.pairing import pair
 from penstock.shaping.namespace import Namespace
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
 from penstock.errors import BadRequest
-from penstock.messages.images import Holding, Images, check_media, described, place_files, size, true_media
+from penstock.messages.content import Holding, Images, check_media, described, place_files, size, true_media
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()

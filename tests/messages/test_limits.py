@@ -6,7 +6,7 @@ import pytest
 
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
-from penstock.messages.limits import limit_output
+from penstock.messages.settings import limit_output
 from tests.messages.making import codes
 
 

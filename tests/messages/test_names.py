@@ -14,9 +14,9 @@ from penstock import request as rq
 from penstock.carrying.inputs import INPUT as CARRIED
 from penstock.diagnostics import Diagnostics
 from penstock.fold import fold, unfold
-from penstock.messages.mapping import PLAIN, Rule, fit_names
-from penstock.messages.names import map_names
-from penstock.messages.profile import PROFILES, Profile
+from penstock.messages.identifiers import PLAIN, Rule, fit_names
+from penstock.messages.request_codecs import PROFILES, Profile
+from penstock.messages.tools import map_names
 from penstock.shaping.names import INPUT, Name, RestoreNames, unwrap, wrap
 from tests.messages.making import NAMES, REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 

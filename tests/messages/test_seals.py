@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.messages.convert import Converted, convert
-from penstock.messages.profile import profile_of
+from penstock.messages.request_codecs import profile_of
 from penstock.messages.state import remember
 from penstock.stores import MemoryStore
 

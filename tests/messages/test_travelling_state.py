@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from penstock import translate
 from penstock.messages import convert, profile_of
 from penstock.messages.state import remember
-from penstock.protocols.openai_chat.write import Quirks
+from penstock.protocols.openai_chat.request_write import Quirks
 from penstock.request import Reasoning, Text, Turn
 from penstock.stores import MemoryStore
 

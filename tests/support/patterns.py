@@ -160,17 +160,17 @@ def _tokens() -> Iterable[re.Pattern[Any]]:
 
 
 def _names() -> Iterable[re.Pattern[Any]]:
-    from penstock.messages import mapping
-    from penstock.messages.profile import PROFILES
+    from penstock.messages import identifiers
+    from penstock.messages.request_codecs import PROFILES
 
-    found = {rule for row in PROFILES.values() for rule in (row.names, row.ids)} | {mapping.PLAIN, mapping.NINE}
+    found = {rule for row in PROFILES.values() for rule in (row.names, row.ids)} | {identifiers.PLAIN, identifiers.NINE}
     rules = sorted(found, key=repr)  # the same order in every worker: pytest numbers them
     firsts = [re.compile(f"[{rule.first}]") for rule in rules if rule.first]
-    return [*map(mapping._whole, rules), *(mapping._strange(rule) for rule in rules if rule.chars), *firsts]
+    return [*map(identifiers._whole, rules), *(identifiers._strange(rule) for rule in rules if rule.chars), *firsts]
 
 
 def _namespace() -> Iterable[re.Pattern[Any]]:
-    from penstock.messages.profile import PROFILES
+    from penstock.messages.request_codecs import PROFILES
     from penstock.shaping.namespace import Namespace
 
     made = [Namespace(reserved=word) for word in sorted({"", *(row.reserved for row in PROFILES.values())})]

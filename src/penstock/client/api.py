@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.config import Config
     from penstock.engines.reply import Reply
-    from penstock.messages.convert_options import ConvertOptions
+    from penstock.messages.options import ConvertOptions
     from penstock.providers.models import Model
     from penstock.stores import ReasoningStore
 

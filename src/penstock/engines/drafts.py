@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import request as rq
-from penstock.messages.texts import written
+from penstock.messages.content import written
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostic

@@ -20,8 +20,8 @@ from penstock.engines.substitutes import REFUSED
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
 from penstock.messages import ConvertOptions, Profile, convert_request, profile_of
-from penstock.messages.images import Holding
-from penstock.messages.mapping import Rule
+from penstock.messages.content import Holding
+from penstock.messages.identifiers import Rule
 from penstock.messages.request_codecs import quirks_type
 from penstock.providers.address import endpoint_url, filled
 from penstock.providers.models import model as facts_of

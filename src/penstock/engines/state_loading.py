@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.messages.convert import state_keys
 
 if TYPE_CHECKING:
-    from penstock.messages.convert_options import ConvertOptions
+    from penstock.messages.options import ConvertOptions
     from penstock.request import Request
 
 Run: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]

@@ -15,7 +15,7 @@ from penstock.diagnostics import Diagnostic
 from penstock.errors import provider_error
 from penstock.events import Fault
 from penstock.messages.context import rough
-from penstock.messages.lost_settings import LOSS, REFUSED, changed_meaning, lost
+from penstock.messages.settings import LOSS, REFUSED, changed_meaning, lost
 from penstock.shaping.stops import Stops
 
 if TYPE_CHECKING:

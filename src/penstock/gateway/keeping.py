@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock.messages.seals import ciphertexts_of
+from penstock.messages.foreign_state import ciphertexts_of
 from penstock.messages.state import Said
 
 if TYPE_CHECKING:

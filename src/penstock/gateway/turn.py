@@ -23,7 +23,7 @@ from penstock.gateway.doors.door import Asked
 from penstock.gateway.keeping import Keeping, SealedContent
 from penstock.gateway.passthrough import Passthrough, client_stream
 from penstock.gateway.streaming import Streaming
-from penstock.messages import seals
+from penstock.messages import foreign_state
 from penstock.messages.state import remember, seal_rows
 from penstock.rejection import redact_fault
 
@@ -127,7 +127,7 @@ class Turn:
             await self._tell(reply.cleared)
         if reply.protocol != asked.protocol:
             self._kept = Keeping()
-        elif reply.protocol == seals.PROTOCOL:
+        elif reply.protocol == foreign_state.PROTOCOL:
             self._sealed = SealedContent()
         if asked.request.stream:
             services.metrics.opened()

@@ -14,29 +14,11 @@ from penstock import codec
 from penstock import request as rq
 from penstock.diagnostics import Diagnostic, Diagnostics
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
-from penstock.messages import (
-    caching,
-    context,
-    endings,
-    foreign_state,
-    ids,
-    images,
-    limits,
-    names,
-    pairing,
-    reasoning,
-    roles,
-    sampling,
-    seals,
-    state,
-    texts,
-)
-from penstock.messages.convert_options import OPTIONS, ConvertOptions
-from penstock.messages.lost_settings import changed_meaning
-from penstock.messages.profile import profile_of
-from penstock.messages.provider_options import rename_options
-from penstock.messages.request_codecs import quirks_type, reader, typed_error, writer
-from penstock.messages.survey import survey
+from penstock.messages import content, context, foreign_state, identifiers, pairing, settings, state, tools, turns
+from penstock.messages.options import OPTIONS, ConvertOptions
+from penstock.messages.request_codecs import profile_of, quirks_type, reader, typed_error, writer
+from penstock.messages.settings import changed_meaning, rename_options
+from penstock.messages.traversal import survey
 from penstock.option_checks import check_options
 from penstock.pick import as_object
 from penstock.protocols import protocol
@@ -132,8 +114,8 @@ def _without_host_forms(request: rq.Request, source: str, options: ConvertOption
     client = profile_of(source)
     prefix = options.get("call_id_prefix", client.prefix)
     if prefix:
-        request = ids.restore_prefix(request, Namespace(prefix, reserved=client.reserved))
-    return roles.lead(request) if client.leads else request
+        request = identifiers.restore_prefix(request, Namespace(prefix, reserved=client.reserved))
+    return turns.lead(request) if client.leads else request
 
 
 class _Run:
@@ -214,26 +196,26 @@ class _Run:
         provider = given.provider if given is not None else ""  # a protocol's own profile names no provider
         if found is None and store is not None and (keys := state.keys_of(request)):
             found = store.get(self._options.get("tenant", ""), keys)
-        if self._mends and self.profile.protocol == seals.PROTOCOL:
+        if self._mends and self.profile.protocol == foreign_state.PROTOCOL:
             request = self._unsealed(request, found or {}, provider)
         return state.restored(request, found, self.notes, provider) if found else request
 
     def _unsealed(self, request: rq.Request, found: Mapping[str, bytes], provider: str) -> rq.Request:
         """Without what another provider has encrypted."""
-        return seals.drop_foreign_seals(
+        return foreign_state.drop_foreign_seals(
             request, lambda sealed: state.origin_of(sealed, found), self.notes, provider=provider,
             maker=identify(request.model).maker,
         )  # fmt: skip
 
     def _pictured(self, request: rq.Request) -> rq.Request:
         """Files in a system prompt that the assistant says are placed first: a prompt holds nothing but text."""
-        count = roles.leading(request, (rq.Text, rq.File)) if self._mends and profile_of(self._source).leads else 0
+        count = turns.leading(request, (rq.Text, rq.File)) if self._mends and profile_of(self._source).leads else 0
         prompt = [replace(message, role="system") for message in request.messages[:count]]
-        if not images.any_file(prompt):
+        if not content.any_file(prompt):
             return request
         how = self._options.get("images", "placeholder")
         holding = replace(self.profile.holding, roles=self.profile.holding.roles - {"system"})
-        told = images.place_files(
+        told = content.place_files(
             rq.Request(messages=prompt), holding, "placeholder" if how == "keep" else how, self.notes
         )
         placed = [replace(message, role="assistant") for message in told.messages]
@@ -244,32 +226,32 @@ class _Run:
         profile, notes = self.profile, self.notes
         orphans = self._options.get("orphans", "text")
         request = foreign_state.drop_foreign_state(request, notes)
-        request = roles.drop_unsaid(request, notes)
+        request = turns.drop_unsaid(request, notes)
         request = pairing.pair(request, notes, orphans=orphans, named=profile.answers)
         if self._crosses:
-            request = endings.drop_unspoken(request, profile.protocol, notes)
+            request = turns.drop_unspoken(request, profile.protocol, notes)
         seen = survey(request)
-        if not self._strict and not (seen.plain and texts.written(request.tools)):
-            request = texts.mend_texts(request, notes)
+        if not self._strict and not (seen.plain and content.written(request.tools)):
+            request = content.mend_texts(request, notes)
         if seen.files:
-            request = images.check_media(request, notes)
-            request = images.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
+            request = content.check_media(request, notes)
+            request = content.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
         request = self._spoken(request, blank=seen.blank)
         if seen.wrapped or not profile.names.fit(seen.names):
-            request, self.restore.names = names.map_names(request, profile, notes)
+            request, self.restore.names = tools.map_names(request, profile, notes)
         if not profile.ids.fit(seen.ids):
-            request, self.restore.ids = ids.map_ids(request, profile.ids, notes)
-        return caching.limit_points(request, profile.points, notes) if seen.hints > profile.points > 0 else request
+            request, self.restore.ids = identifiers.map_ids(request, profile.ids, notes)
+        return context.limit_points(request, profile.points, notes) if seen.hints > profile.points > 0 else request
 
     def _spoken(self, request: rq.Request, *, blank: bool) -> rq.Request:
         """Who speaks when."""
         profile, notes = self.profile, self.notes
         if blank:
-            request = roles.fill_empty(request, profile.empty, notes)
-        request = roles.place_system(request, profile.system, notes)
+            request = turns.fill_empty(request, profile.empty, notes)
+        request = turns.place_system(request, profile.system, notes)
         if profile.alternate:
-            request = roles.alternate(request, notes, profile.protocol)
-        return roles.open_with_user(request, notes) if profile.opens else request
+            request = turns.alternate(request, notes, profile.protocol)
+        return turns.open_with_user(request, notes) if profile.opens else request
 
     def _asked(self, request: rq.Request) -> rq.Request:
         """What the caller wants done, and limits."""
@@ -278,14 +260,14 @@ class _Run:
             request = self._fitted(request)
         maximum = options.get("max_output")
         if self._mends or maximum:
-            request = limits.limit_output(
+            request = settings.limit_output(
                 request, notes, maximum=maximum, minimum=profile.min_output, inside=profile.inside,
                 required=self._requires_limit,
             )  # fmt: skip
         if options.get("context_management"):
             request = self._managed(request)
         if options.get("prompt_caching"):
-            request = caching.place_points(request, profile.points)
+            request = context.place_points(request, profile.points)
         return request
 
     def _fitted(self, request: rq.Request) -> rq.Request:
@@ -301,16 +283,16 @@ class _Run:
         if profile.protocol in _OPTIONS or not (self._crosses or options.get("renamed")):
             return request
         if facts is not None:
-            request = sampling.fit_sampling(request, facts, notes)
+            request = settings.fit_sampling(request, facts, notes)
             self._signature = profile.signature if facts.signed else ""
         prefills = profile_of(self._source).prefills
-        return endings.end_conversation(request, facts, notes, trims=profile.trims, prefills=prefills)
+        return turns.end_conversation(request, facts, notes, trims=profile.trims, prefills=prefills)
 
     def _reasoned(self, request: rq.Request, facts: Thinking) -> rq.Request:
         """Reasoning settings in the form that the model takes."""
         profile = self.profile
         marks = as_object(as_object((request.extra or {}).get(profile.protocol)).get("_"))
-        return reasoning.fit_reasoning(
+        return settings.fit_reasoning(
             request, facts, profile.thinking, self.notes, inside=profile.inside,
             unthinking="unthinking" in marks and request.settings.budget is None,
         )  # fmt: skip
@@ -345,4 +327,4 @@ class _Run:
         try:
             return write(request, quirks)
         except (msgspec.DecodeError, UnicodeEncodeError):  # the input of some call is no JSON
-            return write(texts.mend_inputs(request, self.notes), quirks)
+            return write(content.mend_inputs(request, self.notes), quirks)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.messages.walking import change_list, change_parts, with_messages
+from penstock.messages.traversal import change_list, change_parts, with_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.events import Extra
-from penstock.messages.seals import ciphertext_of
-from penstock.messages.walking import with_messages
+from penstock.messages.foreign_state import ciphertext_of
+from penstock.messages.traversal import with_messages
 from penstock.pick import as_object, text
 
 if TYPE_CHECKING:

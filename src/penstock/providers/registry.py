@@ -96,7 +96,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider. `profile`: fields of `penstock.messages.profile.Profile`; `quirks`: by protocol, its writer's."""
+    """A provider. `profile`: fields of `penstock.messages.Profile`; `quirks`: by protocol, its writer's."""
 
     name: str
     title: str

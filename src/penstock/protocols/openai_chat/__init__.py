@@ -4,10 +4,9 @@ from typing import Any
 
 from penstock import pick
 from penstock.codec import Protocol
+from penstock.protocols.openai_chat.body import ERRORS, body, error_body
 from penstock.protocols.openai_chat.decode import ChatDecoder
 from penstock.protocols.openai_chat.encode import ChatEncoder
-from penstock.protocols.openai_chat.errors import ERRORS, error_body
-from penstock.protocols.openai_chat.whole import body
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:

@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
 from penstock.delta_templates import number_remover, string_remover
-from penstock.jsontext import loose
+from penstock.faults import classify
+from penstock.jsontext import as_json, fit, loose
 from penstock.protocols.openai_chat import wire
-from penstock.protocols.openai_chat.calls import Calls
-from penstock.protocols.openai_chat.errors import report
-from penstock.protocols.openai_chat.google_state import rest_of
-from penstock.protocols.openai_chat.usage import read_usage
-from penstock.protocols.openai_chat.voice import Voice
+from penstock.protocols.openai_chat.decode_calls import Calls
+from penstock.protocols.openai_chat.decode_choice import Voice
+from penstock.protocols.openai_chat.wire import NAME, rest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import AnyEvent
-    from penstock.parts import Part
+    from penstock.parts import Ledger, Part
 
-NAME = "openai-chat"
 _ALIVE = frozenset({"ping", "keepalive"})
 # Padding of OpenAI's and Mistral's, and a time that some servers write anew in every chunk; the first one counts.
 _IGNORED = (string_remover(b"obfuscation"), string_remover(b"p"), number_remover(b'"created'))
@@ -210,3 +209,54 @@ def _join(delta: wire.Delta, message: wire.Delta) -> wire.Delta:
     """
     fields = {name: getattr(delta, name) or getattr(message, name) for name in wire.Delta.__struct_fields__}
     return wire.Delta(**fields)
+
+
+def report(ledger: Ledger, error: dict[str, Any] | str) -> None:
+    """Break the turn off with what the provider said."""
+    said: dict[str, Any] = {"message": error} if isinstance(error, str) else error
+    code, kind = said.get("code"), said.get("type")
+    places = (said.get("status_code"), said.get("raw_status_code"), code, said.get("status"))
+    status = next((value for value in places if isinstance(value, int)), None)
+    message = str(said.get("message") or "the provider reported an error")
+    words = [str(one) for one in (code, kind) if one]
+    ledger.fault(
+        classify(words, message, status), message, status=status, code=str(code or kind or ""),
+        extra={NAME: {"error": said}},
+    )  # fmt: skip
+
+
+def _first(*values: int | None) -> int | None:
+    for value in values:  # a generator would cost more than all the rest
+        if value is not None:
+            return value
+    return None
+
+
+def _apart(prompt: int | None, completion: int, reasoning: int, total: int | None) -> bool:
+    """Whether a dialect leaves reasoning out of the completion. A total that fits decides; else there is more of it."""
+    included = (prompt or 0) + completion
+    return reasoning > completion if total not in (included, included + reasoning) else total != included
+
+
+def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
+    """None when the object holds no counts at all, or is of another shape."""
+    try:
+        said = msgspec.convert(raw, wire.Usage, strict=False)
+    except msgspec.ValidationError:
+        try:
+            said, _ = fit(loose(as_json(raw).encode()), wire.Usage)  # a copy: fields that do not fit are taken out
+        except msgspec.ValidationError:
+            return None
+    prompt, completion = said.prompt_tokens, said.completion_tokens
+    if prompt is None and completion is None:
+        return None
+    of_prompt = said.prompt_tokens_details or wire.PromptDetails()
+    of_completion = said.completion_tokens_details or wire.CompletionDetails()
+    reasoning = _first(of_completion.reasoning_tokens, said.reasoning_tokens)
+    cached = _first(
+        of_prompt.cached_tokens, said.cached_tokens, said.prompt_cache_hit_tokens, said.cache_read_input_tokens
+    )
+    written = _first(of_prompt.cache_write_tokens, said.cache_creation_input_tokens)
+    if reasoning and completion is not None and _apart(prompt, completion, reasoning, said.total_tokens):
+        completion += reasoning
+    return ev.Usage(prompt, completion, cached, written, reasoning, extra={"openai-chat": raw})

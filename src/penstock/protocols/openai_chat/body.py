@@ -1,18 +1,28 @@
-"""The chunks of an encoded stream as one completion: what a client gets that did not ask for a stream."""
+"""Error objects of Chat and its dialects → a fault, and a fault → the error object that OpenAI would send."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock import openai_errors
 from penstock.growing_text import GrowingText, encode, grow
 from penstock.jsontext import decode_own, is_json
 from penstock.pick import as_object
-from penstock.protocols.openai_chat.google_state import FIELD
+from penstock.protocols.openai_chat.wire import FIELD, NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.events import Fault
     from penstock.framing import Frame
+
+ERRORS = openai_errors.errors_with_prompt("messages")
+
+
+def error_body(fault: Fault) -> dict[str, Any]:
+    """The body of an HTTP error, which is also the payload of an error in a stream."""
+    return {"error": openai_errors.error_object(fault, NAME, ERRORS)}
+
 
 _LISTS = ("annotations", "images")
 

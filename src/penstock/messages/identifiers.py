@@ -8,12 +8,19 @@ from __future__ import annotations
 import re
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.messages.traversal import change_parts, with_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from penstock.diagnostics import Diagnostics
+    from penstock.shaping.namespace import Namespace
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SIZE = 8  # letters of a digest behind a readable name
@@ -130,3 +137,50 @@ def _readable(name: str, rule: Rule) -> str:
     if rule.first and not re.match(f"[{rule.first}]", word):
         word = "_" + word
     return (word[: rule.limit] if rule.limit else word) or "_"
+
+
+_FIELDS: dict[type, str] = {rq.Call: "id", rq.Result: "call", rq.Ask: "call"}
+
+
+def restore_prefix(request: rq.Request, names: Namespace) -> rq.Request:
+    """The provider's own ids again, as they were before they were namespaced for the client."""
+    return _renamed(request, names.restore)
+
+
+def map_ids(request: rq.Request, rule: Rule, notes: Diagnostics) -> tuple[rq.Request, dict[str, str]]:
+    """The request with ids that fit, and the way back: new id → old id."""
+    if not rule.strict:
+        return request, {}
+    table = fit_ids(_ids(request), rule)
+    if not table:
+        return request, {}
+    notes.add("ids", f"call ids that the target refuses were mapped: {len(table)}")
+    return _renamed(request, lambda word: table.get(word, word)), {new: old for old, new in table.items()}
+
+
+def _ids(request: rq.Request) -> dict[str, None]:
+    """All ids of calls that a client runs, in the order they are first used."""
+    found: dict[str, None] = {}
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is rq.Call:
+                if part.by == "client":
+                    found[part.id] = None
+            elif type(part) is rq.Result:
+                if part.by == "client":
+                    found[part.call] = None
+            elif type(part) is rq.Ask:
+                found[part.call] = None
+    return found
+
+
+def _renamed(request: rq.Request, name: Callable[[str], str]) -> rq.Request:
+    def renamed(part: Any) -> Any:
+        field = _FIELDS[type(part)]
+        old = getattr(part, field)
+        if getattr(part, "by", "client") == "provider":
+            return part
+        new = name(old)
+        return part if new == old else replace(part, **{field: new})
+
+    return with_messages(request, change_parts(request.messages, _FIELDS.keys(), renamed))

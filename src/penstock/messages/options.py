@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
-from penstock.messages import images, pairing
-from penstock.messages.profile import Profile
+from penstock.messages import content, pairing
+from penstock.messages.request_codecs import Profile
 from penstock.option_checks import (
     COUNT_OR_NONE,
     FLAG,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock import request as rq
-    from penstock.messages.images import Images
+    from penstock.messages.content import Images
     from penstock.messages.pairing import Orphans
     from penstock.stores import ReasoningStore
 
@@ -55,7 +55,7 @@ class ConvertOptions(TypedDict, total=False):
 
 
 CHECKS: dict[str, Option] = {
-    "profile": optional(instance_of("a Profile", Profile)), "model": TEXT, "images": one_of(get_args(images.Images)),
+    "profile": optional(instance_of("a Profile", Profile)), "model": TEXT, "images": one_of(get_args(content.Images)),
     "orphans": one_of(get_args(pairing.Orphans)), "prompt_caching": FLAG, "context_management": FLAG,
     "overflow": FLAG, "strict": FLAG, "thinking": optional(instance_of("Thinking", Thinking)),
     "max_input": COUNT_OR_NONE, "max_output": COUNT_OR_NONE, "count": FUNCTION,

@@ -1,23 +1,176 @@
-"""Reasoning settings in the form that the model takes: an effort, a budget, a level and a switch become each other.
+"""The output limit: the caller's, never under what the provider requires.
 
-The form is a fact of the model (`penstock.providers.thinking`), the forms that a target can write are in its profile.
-Every value that changes is a diagnostic `changed-<setting>`, every one that is left out is a `loss-<setting>`.
+If the caller gives none, none is sent: providers count it against quotas and reserve credit for it. Only where the
+target's protocol requires one, half the model's maximum is sent, and a diagnostic says so.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from penstock.writing import budget_inside, budget_of, effort_of
+from penstock.providers.models import default_limit
+from penstock.writing import ROOM, budget_inside, budget_of, effort_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from penstock import request as rq
-    from penstock.diagnostics import Diagnostics
+    from penstock.diagnostics import Diagnostic, Diagnostics
+    from penstock.pick import Object
     from penstock.providers.thinking import Thinking
+
+
+def limit_output(
+    request: rq.Request, notes: Diagnostics, *, maximum: int | None = None, minimum: int = 0, inside: bool = False,
+    required: bool = False,
+) -> rq.Request:  # fmt: skip
+    """The request with its output limit. `inside`: a budget for reasoning is part of it and must leave room."""
+    asked = request.settings
+    wanted = asked.max_output
+    if wanted is None and required and maximum:
+        wanted = default_limit(maximum)
+    if wanted is None:
+        return request
+    budget = asked.budget if inside else None
+    limit = max(wanted, minimum, budget + ROOM if budget and budget >= wanted else 0)
+    if maximum:
+        limit = min(limit, max(maximum, minimum))
+    if budget and budget >= limit:
+        notes.add("reasoning-budget", f"a budget of {budget} reasoning tokens is more than the model can put out")
+        asked = replace(asked, budget=max(limit - ROOM, 0))
+    _report(notes, asked.max_output, limit, maximum)
+    settled = replace(asked, max_output=limit)
+    return request if settled == request.settings else replace(request, settings=settled)
+
+
+def _report(notes: Diagnostics, asked: int | None, limit: int, maximum: int | None) -> None:
+    if asked is None:
+        said = f"an output limit is required by this API and was not given; using {limit} of the model's {maximum}"
+        notes.add("output-limit", said)
+    elif asked != limit:
+        notes.add("output-limit", f"an output limit of {asked} is sent as {limit}")
+
+
+# The settings, and the values that say no more than their absence.
+DEFAULTS: dict[str, tuple[float, ...]] = {
+    "temperature": (1,), "top_p": (1,), "top_k": (), "frequency_penalty": (0,), "presence_penalty": (0,),
+    "logprobs": (False,), "top_logprobs": (0,),
+}  # fmt: skip
+
+
+def fit_sampling(request: rq.Request, facts: Thinking, notes: Diagnostics) -> rq.Request:
+    """The request without sampling settings that its model refuses. Settings for reasoning are decided already."""
+    settings = request.settings
+    names, why = _refused(settings, facts)
+    gone = [name for name in names if getattr(settings, name) is not None]
+    if not gone:
+        return request
+    for name in gone:
+        if getattr(settings, name) not in DEFAULTS[name]:
+            notes.add(f"loss-{name}", f"{request.model or 'the model'} takes no {name}{why}: it is left out", name)
+    return replace(request, settings=replace(settings, **dict.fromkeys(gone)))
+
+
+def _refused(settings: rq.Settings, facts: Thinking) -> tuple[tuple[str, ...], str]:
+    """Names of settings that the model refuses, and when it does."""
+    like = f" (as its nearest relative {facts.relative})" if facts.relative else ""
+    if facts.sampling == "never":
+        return tuple(DEFAULTS), like
+    if facts.sampling == "unthinking" and settings.effort != "none" and (settings.effort or facts.on):
+        return tuple(DEFAULTS), f" while it reasons{like}"
+    if facts.sampling == "one" and settings.temperature is not None and settings.top_p is not None:
+        return ("top_p",), f" beside a temperature{like}"
+    return (), ""
+
+
+LOSS, CHANGED, REFUSED = "loss-", "changed-", "refused-field"  # how codes begin, and one
+SETTING = "loss-setting"
+LIMIT = "output-limit"
+ALTERED = {LIMIT: "max-output", "reasoning-budget": "budget"}  # settings that a limit has changed, by code
+# Fields of bodies that are refused, by the names of the settings they say.
+FIELDS = {
+    "n": "choices", "parallel_tool_calls": "parallel_calls", "service_tier": "tier", "stop_sequences": "stop",
+    "stopSequences": "stop",
+}  # fmt: skip
+# What a setting says that might as well not be said: leaving it out loses nothing.
+PLAIN: dict[str, tuple[object, ...]] = {
+    "choices": (1,), "logprobs": (False,), "top_logprobs": (0,), "frequency_penalty": (0,), "presence_penalty": (0,),
+    "parallel_calls": (True,), "tier": ("auto", "default"),
+}  # fmt: skip
+
+
+def lost(rows: Iterable[Diagnostic], asked: rq.Settings) -> tuple[str, ...]:
+    """Names of what was asked for and not carried, or carried with another value, each once."""
+    found: dict[str, None] = {}
+    for row in rows:
+        altered = row.code in ALTERED and (row.code != LIMIT or asked.max_output is not None)  # not one that was added
+        if altered or row.code.startswith((LOSS, CHANGED)) or row.code == REFUSED:
+            name = ALTERED.get(row.code) or FIELDS.get(row.name, row.name)
+            name = name or row.code.removeprefix(LOSS).removeprefix(CHANGED)
+            if getattr(asked, name, None) not in PLAIN.get(name, ()):
+                found[name] = None
+    return tuple(found)
+
+
+# What `strict` refuses to lose: without it the answer is another one, or says less than was asked for.
+STRICT = frozenset({
+    "allowed", "any-json", "budget", "choice", "choices", "effort", "frequency_penalty", "logprobs", "parallel_calls",
+    "prefill", "presence_penalty", "schema", "seed", "stop", "temperature", "top_k", "top-k", "top_logprobs", "top_p",
+})  # fmt: skip
+
+
+def changed_meaning(rows: Iterable[Diagnostic], asked: rq.Settings) -> tuple[str, ...]:
+    """Names of what was lost and changes the result. A value in another form, or the nearest one, is not among them."""
+    gone = [row for row in rows if not row.code.startswith(CHANGED) and row.code not in ALTERED]
+    names = tuple(name for name in lost(gone, asked) if name in STRICT)
+    formless = any(row.code == SETTING and row.name == "format" for row in gone)  # not only the name of its schema
+    return (*names, "format") if formless else names
+
+
+_SNAKE = frozenset({"openai-chat", "responses", "completions", "anthropic", "cohere", "ollama"})  # whose fields are so
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL = re.compile(r"[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+")
+# Objects with names of the caller's own inside.
+_OPAQUE = frozenset({"metadata", "schema", "input_schema", "parameters", "logit_bias", "headers"})
+
+
+def rename_options(options: Object, protocol: str, notes: Diagnostics) -> Object:
+    """The options with the names that the protocol has for them. Every name that changes is a diagnostic."""
+    if protocol not in _SNAKE:
+        return options
+    changed: list[str] = []
+    made = _renamed(options, changed)
+    if changed:
+        notes.add(
+            "renamed-options", f"options in the AI SDK's spelling are sent in the provider's: {', '.join(changed)}",
+            "options",
+        )  # fmt: skip
+    return made
+
+
+def _renamed(fields: Object, changed: list[str]) -> Object:
+    made: Object = {}
+    for key, value in fields.items():
+        name = _HUMP.sub("_", key).lower() if _CAMEL.fullmatch(key) else key
+        if name != key and name in fields:  # the provider's own spelling counts
+            changed.append(f"{key} not at all, beside {name}")
+            continue
+        if name != key:
+            changed.append(f"{key} as {name}")
+        made[name] = value if name in _OPAQUE else _inside(value, changed)
+    return made
+
+
+def _inside(value: Any, changed: list[str]) -> Any:
+    if isinstance(value, dict):
+        return _renamed(cast("Object", value), changed)
+    if isinstance(value, list):
+        return [_inside(one, changed) for one in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
 
 UNSAID = "medium"  # the effort of a wish to think that says no more
 _FORCED = frozenset({"required", "tool"})  # modes in which a tool must be called
