@@ -20,9 +20,9 @@ import msgspec
 
 from benchmarks.ridge import Belief, Row, solve
 from benchmarks.token_corpus import load
-from penstock.tokens import spread
-from penstock.tokens.model import FITTED, GENERAL, Constants, Tables, tables
-from penstock.tokens.tally import Counter, Tally, tokens, values
+from penstock.tokens import features
+from penstock.tokens.families import FITTED, GENERAL, Constants, Tables, tables
+from penstock.tokens.features import Counter, Tally, tokens, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -138,8 +138,8 @@ def _missed(row: Seen, constants: tuple[float, ...]) -> float:
 
 
 def spread_of(row: Seen, constants: tuple[float, ...]) -> float:
-    return spread.together(
-        spread.of_frame(row.frame, constants), sum(spread.of_message(part, constants) for part in row.messages)
+    return features.together(
+        features.of_frame(row.frame, constants), sum(features.of_message(part, constants) for part in row.messages)
     )
 
 

@@ -15,14 +15,14 @@ import msgspec
 
 from benchmarks.token_fit import bounded, fold_of, seen, spread_of
 from penstock.tokens.bpe import Vocabulary
-from penstock.tokens.tally import tokens, values
+from penstock.tokens.features import tokens, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from benchmarks.token_corpus import Sample
     from benchmarks.token_fit import Seen
-    from penstock.tokens.model import Constants, Tables
+    from penstock.tokens.families import Constants, Tables
 
 DEALS = 3
 """So many ways of dealing conversations into halves: one deal alone would be luck."""

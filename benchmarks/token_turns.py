@@ -15,7 +15,7 @@ from penstock.errors import PenstockError
 from penstock.fold import fold
 from penstock.framing import BedrockChunks
 from penstock.grammar import Guard
-from penstock.tokens import HybridTokenEstimator, keys
+from penstock.tokens import HybridTokenEstimator, count_cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
     from penstock.request import Turn
     from penstock.tokens import Estimate
-    from penstock.tokens.model import Tables
+    from penstock.tokens.families import Tables
 
 
 class Second(NamedTuple):
@@ -69,7 +69,8 @@ def pairs(samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
 
 
 def _chain(sample: Sample) -> list[bytes]:
-    return keys.chain(keys.frame_digest(sample.request, ""), [keys.digest(one) for one in sample.request.messages])
+    digests = [count_cache.digest(one) for one in sample.request.messages]
+    return count_cache.chain(count_cache.frame_digest(sample.request, ""), digests)
 
 
 def _begins(first: list[bytes], second: list[bytes]) -> bool:

@@ -14,7 +14,7 @@ from fuzz.target import Target, Verdict, pick, promise
 from penstock.media import sniff
 from penstock.rejection import rejection
 from penstock.secrecy import MARK, find, hide, hide_headers
-from penstock.tokens.pictures import pages, size_of
+from penstock.tokens.file_costs import pages, size_of
 from tests.support import run_streams as running
 
 if TYPE_CHECKING:

@@ -84,5 +84,5 @@ def test_only_what_is_configured_is_imported() -> None:
     assert "penstock.protocols.anthropic.request_read" in nothing, "every client protocol is served"
     assert not {"aiohttp", "penstock.protocols.bedrock", "penstock.protocols.cohere"} & nothing
     some = set(modules(Config(providers={"cohere": Account(key="made-up")}), {}))
-    assert {"aiohttp", "penstock.protocols.cohere.write"} <= some
+    assert {"aiohttp", "penstock.protocols.cohere.request_write"} <= some
     assert "penstock.protocols.bedrock" not in some

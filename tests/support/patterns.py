@@ -154,7 +154,7 @@ def _clients() -> Iterable[re.Pattern[Any]]:
 
 
 def _tokens() -> Iterable[re.Pattern[Any]]:
-    from penstock.tokens.model import tables
+    from penstock.tokens.families import tables
 
     return [pattern for pattern, _ in tables()._patterns]
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import MissingExtra
 from penstock.tokens import HybridTokenEstimator
 from penstock.tokens.bpe import NEAR, counters, pieces
-from penstock.tokens.model import tables
+from penstock.tokens.families import tables
 from tests.tokens.samples import CODE, EMOJI, JSON
 
 

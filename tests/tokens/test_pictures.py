@@ -9,8 +9,8 @@ import pytest
 
 from penstock.request import File, Message
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.model import tables
-from penstock.tokens.pictures import USUAL, cost, head, pages, size_of
+from penstock.tokens.families import tables
+from penstock.tokens.file_costs import USUAL, cost, head, pages, size_of
 
 
 def png(width: int, height: int) -> bytes:

@@ -10,10 +10,9 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.request import Request, Tool
-from penstock.tokens.classes import COUNTS, counts, weigh
-from penstock.tokens.model import FITTED, GENERAL, Constants, build, tables
-from penstock.tokens.schemas import held, rendered
-from penstock.tokens.tally import TOOL, Counter
+from penstock.tokens.families import COUNTS, FITTED, GENERAL, Constants, build, counts, tables, weigh
+from penstock.tokens.features import TOOL, Counter
+from penstock.tokens.tool_rendering import held, rendered
 
 FACTS: dict[str, Any] = tomllib.loads(files("penstock.tokens").joinpath("tables.toml").read_text("utf-8"))
 FITS: dict[str, Any] = tomllib.loads(files("penstock.tokens").joinpath("fitted.toml").read_text("utf-8"))

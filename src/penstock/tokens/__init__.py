@@ -3,9 +3,7 @@
 docs/tokens.md shows how to use it, what it counts, and how far off it was on recorded requests.
 """
 
-from penstock.tokens.estimate import Breakdown, Estimate, HybridTokenEstimator, Line
-from penstock.tokens.export import Factors
-from penstock.tokens.learn import Factor
-from penstock.tokens.preflight import warning
+from penstock.tokens.estimate import Breakdown, Estimate, HybridTokenEstimator, Line, warning
+from penstock.tokens.families import Factor, Factors
 
 __all__ = ["Breakdown", "Estimate", "Factor", "Factors", "HybridTokenEstimator", "Line", "warning"]

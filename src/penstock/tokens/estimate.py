@@ -13,23 +13,72 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.request import Message, Request, Tool, Turn
-from penstock.tokens import keys, learn, preflight, spread
-from penstock.tokens.export import Factors, factors
-from penstock.tokens.model import Tables, tables
-from penstock.tokens.ready import Ready
-from penstock.tokens.shelf import Shelf
-from penstock.tokens.tally import TEXT, Counter
-from penstock.tokens.turns import Outcome, outcome
+from penstock.tokens import count_cache, families, features
+from penstock.tokens.count_cache import Outcome, Shelf, outcome
+from penstock.tokens.families import Factors, Tables, factors, tables
+from penstock.tokens.features import HIDDEN, REASONING, TEXT, Counter, tokens, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.diagnostics import Diagnostic
     from penstock.events import Usage
     from penstock.stores import CountStore, FactorStore
-    from penstock.tokens.shelf import Count
+    from penstock.tokens.count_cache import Count
+    from penstock.tokens.families import Family
+
+NEAR = 0.9
+"""From this share of the limit on it is said."""
+
+
+def warning(estimate: Estimate, limit: int) -> Diagnostic | None:
+    """None while there is room, or no limit is known."""
+    if limit <= 0 or estimate.tokens < NEAR * limit:
+        return None
+    share = f"{estimate.tokens:,} of {limit:,} tokens ({estimate.tokens / limit:.0%}; {estimate.method}"
+    share += ")" if estimate.method == "actual" else f", {estimate.low:,} to {estimate.high:,})"
+    if estimate.tokens > limit:
+        return Diagnostic("over-limit", f"the prompt is probably too long: {share}; drop or shorten messages", "tokens")
+    return Diagnostic("near-limit", f"the prompt comes near the limit: {share}", "tokens")
+
+
+KEEPS = 50.0  # a family that pays so much for hidden reasoning reads it again
+
+
+class Ready:
+    """`salt` tells its counts from those of others; `exact` if its texts are counted by a real tokeniser."""
+
+    __slots__ = ("constants", "counter", "factor", "family", "high", "low", "name", "salt")
+
+    def __init__(self, name: str, family: Family, counter: Counter, salt: bytes, *, exact: bool) -> None:
+        self.name = name
+        self.family = family
+        self.counter = counter
+        self.salt = salt
+        fitted = list(values(family.constants))
+        if exact:
+            fitted[TEXT] = 1.0  # the fitted scale mends what counting by classes gets wrong
+        self.constants = tuple(fitted)
+        self.low, self.high = family.constants.low, family.constants.high
+        self.factor = 1.0
+
+    def message(self, message: Message) -> Count:
+        tally = self.counter.message(message)
+        return tokens(tally, self.constants), features.of_message(tally, self.constants)
+
+    def thought(self, message: Message, reasoning: float) -> float:
+        """What of a turn's reasoning is read again when the turn comes back."""
+        amounts = self.counter.message(message).amounts
+        if amounts[HIDDEN]:
+            return reasoning if self.constants[HIDDEN] > KEEPS else 0.0
+        return min(reasoning, amounts[REASONING] * self.constants[REASONING])
+
+    def frame(self, request: Request) -> Count:
+        tally = self.counter.frame(request)
+        return tokens(tally, self.constants), features.of_frame(tally, self.constants)
+
 
 Method: TypeAlias = Literal["actual", "hybrid", "estimated"]
 PREFIXES = 20_000  # prompts whose actual count is remembered
@@ -91,7 +140,7 @@ class HybridTokenEstimator:
         self._counters = dict(counters or {})
         self._facts = facts or tables()
         self._tenant, self._learned = tenant, learned
-        self._factors: dict[str, learn.Factor] = {}
+        self._factors: dict[str, families.Factor] = {}
         self._models: dict[tuple[str, str], Ready] = {}
         self.cache = Shelf(counts, tenant)
         self._prompts = Shelf(counts, tenant, prompts)
@@ -102,12 +151,12 @@ class HybridTokenEstimator:
         """A text by itself, without the framing of a message."""
         by = self._model(model, provider)
         amount = by.counter.text(text) * by.constants[TEXT]
-        return self._estimate(by, amount, amount * spread.WORDS)
+        return self._estimate(by, amount, amount * features.WORDS)
 
     def estimate_message(self, message: Message, model: str = "", provider: str = "") -> Estimate:
         """A message with its framing; its content counts once, whatever was counted before."""
         by = self._model(model, provider)
-        return self._estimate(by, *self._counts(by, [message], [keys.digest(message)])[0])
+        return self._estimate(by, *self._counts(by, [message], [count_cache.digest(message)])[0])
 
     def estimate_conversation(
         self, request: Request | Sequence[Message], model: str = "", provider: str = "", tools: Sequence[Tool] = ()
@@ -122,11 +171,11 @@ class HybridTokenEstimator:
         """The same, with a line for each message."""
         asked = _asked(request, tools)
         by = self._model(model or asked.model, provider, fresh=True)
-        digests = [keys.digest(message) for message in asked.messages]
-        frame = keys.frame_digest(asked, by.name)
+        digests = [count_cache.digest(message) for message in asked.messages]
+        frame = count_cache.frame_digest(asked, by.name)
         around = self.cache.all([_salted(by.salt, frame)], lambda _: by.frame(asked))[0]
         counts = self._counts(by, asked.messages, digests)
-        total = self._total(by, asked, keys.chain(frame, digests), around, counts)
+        total = self._total(by, asked, count_cache.chain(frame, digests), around, counts)
         if not lines:
             return Breakdown(by.family.name, [], total)
         told = [
@@ -141,7 +190,7 @@ class HybridTokenEstimator:
         place = next((place for place in range(last, max(-1, last - BACK), -1) if names[place] in known), None)
         if place is None:
             amount, off = map(sum, zip(*counts, strict=True)) if counts else (0.0, 0.0)
-            return self._estimate(by, around[0] + amount, spread.together(around[1], off))
+            return self._estimate(by, around[0] + amount, features.together(around[1], off))
         actual = known[names[place]][0]
         if place == last:
             return Estimate(round(actual), "actual", 1.0, round(actual), round(actual))
@@ -154,7 +203,7 @@ class HybridTokenEstimator:
         """What the provider itself counted for the turn that comes back here."""
         if message.role != "assistant":
             return None
-        name = _answered(prompt, keys.said(message.parts))
+        name = _answered(prompt, count_cache.said(message.parts))
         found = self._prompts.get([name]).get(name)
         return None if found is None else found[0] + by.thought(message, found[1])
 
@@ -183,11 +232,11 @@ class HybridTokenEstimator:
         if heard.input is None or heard.inside:
             return  # nothing was said, or tools that the provider ran are in the figure
         by = self._model(model or asked.model, provider, fresh=True)
-        digests = [keys.digest(message) for message in asked.messages]
-        frame = keys.frame_digest(asked, by.name)
+        digests = [count_cache.digest(message) for message in asked.messages]
+        frame = count_cache.frame_digest(asked, by.name)
         raw = self.cache.all([_salted(by.salt, frame)], lambda _: by.frame(asked))[0][0]
         raw += sum(row[0] for row in self._counts(by, asked.messages, digests))
-        self._remember(keys.chain(frame, digests)[-1], heard)
+        self._remember(count_cache.chain(frame, digests)[-1], heard)
         if not heard.steps:
             self._learn(by, raw, heard.input)
 
@@ -199,18 +248,18 @@ class HybridTokenEstimator:
 
     def _learn(self, by: Ready, raw: float, actual: int) -> None:
         if self._learned is None:
-            self._factors[by.name] = learn.learned(self._factors.get(by.name, learn.Factor()), raw, actual)
+            self._factors[by.name] = families.learned(self._factors.get(by.name, families.Factor()), raw, actual)
         else:
             row = self._learned.update(
-                self._tenant, by.name, lambda old: learn.written(learn.learned(learn.read(old), raw, actual))
+                self._tenant, by.name, lambda old: families.written(families.learned(families.read(old), raw, actual))
             )
-            self._factors[by.name] = learn.read(row)
+            self._factors[by.name] = families.read(row)
         by.factor = self._factors[by.name].value
 
-    def factor(self, model: str, provider: str = "") -> learn.Factor:
+    def factor(self, model: str, provider: str = "") -> families.Factor:
         """What was learned for a provider's model."""
         by = self._model(model, provider, fresh=True)
-        return self._factors.get(by.name, learn.Factor())
+        return self._factors.get(by.name, families.Factor())
 
     def reset(self) -> None:
         """Forget counts and prompts in memory. What was learned stays, and so does what a store holds."""
@@ -229,7 +278,7 @@ class HybridTokenEstimator:
         tools: Sequence[Tool] = (),
     ) -> Diagnostic | None:  # fmt: skip
         """A warning from 90% of a model's input limit on; never more than a warning."""
-        return preflight.warning(self.estimate_conversation(request, model, provider, tools), limit)
+        return warning(self.estimate_conversation(request, model, provider, tools), limit)
 
     # ── models ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -244,8 +293,8 @@ class HybridTokenEstimator:
             if self._learned is not None:
                 row = self._learned.get(self._tenant, [by.name]).get(by.name)
                 if row is not None:
-                    self._factors[by.name] = learn.read(row)
-            by.factor = self._factors.get(by.name, learn.Factor()).value
+                    self._factors[by.name] = families.read(row)
+            by.factor = self._factors.get(by.name, families.Factor()).value
         return by
 
     def _made(self, model: str, provider: str) -> Ready:
@@ -255,7 +304,7 @@ class HybridTokenEstimator:
         way = family.vocabulary if count is not None else "classes"
         if chars:
             count, way = partial(_by_length, chars), str(chars)
-        salt = keys.packed((self._facts.version, family.name, way))
+        salt = count_cache.packed((self._facts.version, family.name, way))
         counter = Counter(family, self._facts.pictures, count)
         return Ready(f"{provider}/{model}", family, counter, salt, exact=count is not None)
 
@@ -271,8 +320,8 @@ def _by_length(chars: float, text: str) -> float:
 
 
 def _salted(salt: bytes, digest: bytes) -> bytes:
-    return blake2b(digest, key=salt[:64], digest_size=keys.SIZE).digest()
+    return blake2b(digest, key=salt[:64], digest_size=count_cache.SIZE).digest()
 
 
 def _answered(prompt: bytes, said: bytes) -> bytes:
-    return blake2b(prompt + said, key=b"reply", digest_size=keys.SIZE).digest()
+    return blake2b(prompt + said, key=b"reply", digest_size=count_cache.SIZE).digest()

@@ -13,7 +13,7 @@ from penstock.errors import InputError
 from penstock.gateway.access import refused
 from penstock.gateway.doors import ollama_models
 from penstock.providers.models import NAME, detail, max_input_tokens
-from penstock.tokens.pictures import USUAL, cost
+from penstock.tokens.file_costs import USUAL, cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable

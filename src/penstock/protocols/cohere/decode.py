@@ -14,8 +14,7 @@ from penstock import events as ev
 from penstock.codec import Decoder
 from penstock.faults import classify
 from penstock.protocols.cohere import wire
-from penstock.protocols.cohere.reading import NAME, cite, end, read_usage
-from penstock.protocols.cohere.version1 import PLAN, Version1
+from penstock.protocols.cohere.decode_v1 import NAME, PLAN, Version1, cite, end, read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

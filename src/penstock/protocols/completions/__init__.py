@@ -4,10 +4,9 @@ from typing import Any
 
 from penstock import pick
 from penstock.codec import Protocol
+from penstock.protocols.completions.body import ERRORS, error_body, fold_body
 from penstock.protocols.completions.decode import CompletionsDecoder
 from penstock.protocols.completions.encode import CompletionsEncoder
-from penstock.protocols.completions.errors import ERRORS, error_body
-from penstock.protocols.completions.whole import body
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:
@@ -19,7 +18,7 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 
 PROTOCOL = Protocol(
-    "completions", looks, CompletionsDecoder, CompletionsEncoder, body=body,
+    "completions", looks, CompletionsDecoder, CompletionsEncoder, body=fold_body,
     end_marks=(b"data: [DONE]", b"data:[DONE]"), end_frame=b"data: [DONE]\n\n",
     errors=ERRORS, error_body=error_body,
 )  # fmt: skip

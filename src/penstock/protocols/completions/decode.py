@@ -10,7 +10,7 @@ from penstock import events as ev
 from penstock import pick
 from penstock.codec import Decoder
 from penstock.faults import classify
-from penstock.protocols.completions import logprobs, wire
+from penstock.protocols.completions import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +74,7 @@ class CompletionsDecoder(Decoder):
         if choice.text:
             if self.ledger.find(index) is None:
                 self.ledger.open_text(index, choice=index)
-            said = None if choice.logprobs is None else logprobs.read(choice.logprobs)
+            said = None if choice.logprobs is None else wire.read(choice.logprobs)
             self.ledger.say(index, choice.text, said)
         if choice.finish_reason:
             self._finish(index, choice.finish_reason, choice.stop_reason)

@@ -12,8 +12,8 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
-from penstock.protocols.completions import logprobs
-from penstock.protocols.completions.errors import error_body
+from penstock.protocols.completions import wire
+from penstock.protocols.completions.body import error_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -167,8 +167,8 @@ class CompletionsEncoder(Encoder):
         self._send(self._choices[event.index], _encode(event.text))
 
     def _chances(self, choice: int, said: Any) -> bytes:
-        lists, self._offsets[choice] = logprobs.write(said, self._offsets.get(choice, 0))
-        if logprobs.read(lists) != said:
+        lists, self._offsets[choice] = wire.write(said, self._offsets.get(choice, 0))
+        if wire.read(lists) != said:
             self.lose("logprobs")
         return _encode(lists)
 

@@ -3,10 +3,9 @@
 from typing import Any
 
 from penstock.codec import Protocol
+from penstock.protocols.gemini.body import ERRORS, error_body, fold_body
 from penstock.protocols.gemini.decode import GeminiDecoder
 from penstock.protocols.gemini.encode import GeminiEncoder
-from penstock.protocols.gemini.errors import ERRORS, error_body
-from penstock.protocols.gemini.whole import body
 
 KEYS = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "usage_metadata", "prompt_feedback"})
 
@@ -25,5 +24,12 @@ def looks(_name: str, payload: dict[str, Any]) -> bool:
 
 
 PROTOCOL = Protocol(
-    "gemini", looks, GeminiDecoder, GeminiEncoder, writes="sse+json", body=body, errors=ERRORS, error_body=error_body
+    "gemini",
+    looks,
+    GeminiDecoder,
+    GeminiEncoder,
+    writes="sse+json",
+    body=fold_body,
+    errors=ERRORS,
+    error_body=error_body,
 )

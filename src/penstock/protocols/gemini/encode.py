@@ -19,11 +19,10 @@ from penstock.fold import total
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.framing import ERROR
 from penstock.pick import as_object
-from penstock.protocols.gemini import ending, tools
-from penstock.protocols.gemini.candidate import Candidate, Slot
-from penstock.protocols.gemini.errors import error_body
-from penstock.protocols.gemini.own import NAME, owned, said
-from penstock.protocols.gemini.reasons import REASONS
+from penstock.protocols.gemini import body
+from penstock.protocols.gemini.body import Candidate, Slot, error_body
+from penstock.protocols.gemini.decode_metadata import REASONS
+from penstock.protocols.gemini.wire import NAME, owned, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,7 +97,7 @@ class GeminiEncoder(Encoder):
         self._turns += 1
         again = f"-{self._turns}" if self._turns > 1 else ""  # another id is what tells a reader of another answer
         name = {"modelVersion": event.model or self._model, "responseId": event.id or self._id + again}
-        head = {**said(createTime=ending.time(event.created)), **owned(event.extra), **name}
+        head = {**said(createTime=body.time(event.created)), **owned(event.extra), **name}
         self._tail = b"," + _encode(head)[1:]
 
     def _usage_event(self, event: ev.Usage) -> None:
@@ -108,10 +107,10 @@ class GeminiEncoder(Encoder):
             return
         if event.written is not None:
             self.lose("written")
-        self._usage = ending.usage(event)
+        self._usage = body.usage(event)
 
     def _spent(self) -> dict[str, Any] | None:
-        return ending.usage(total(self._steps.values())) if self._usage is None and self._steps else self._usage
+        return body.usage(total(self._steps.values())) if self._usage is None and self._steps else self._usage
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason == "pause" and event.raw not in REASONS:
@@ -126,7 +125,7 @@ class GeminiEncoder(Encoder):
         if "groundingMetadata" not in own and any(one.moved for one in self._choices.values()):
             self.lose("span")
         if not blocked:
-            payload["candidates"] = ending.candidates(event, self._choices)
+            payload["candidates"] = body.candidates(event, self._choices)
         if "promptFeedback" in own:
             payload["promptFeedback"] = own["promptFeedback"]
         if self._spent() is not None:
@@ -137,7 +136,7 @@ class GeminiEncoder(Encoder):
         """What was found and spent so far is said before, because readers stop at the error."""
         if any(self._waiting.values()):
             self.lose("cut-call")
-        payload = ending.so_far(self._choices, self._spent())
+        payload = body.so_far(self._choices, self._spent())
         if payload:
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
         elif self._silent:
@@ -251,7 +250,7 @@ class GeminiEncoder(Encoder):
             return
         if event.form == "text" or not event.json.lstrip().startswith("{"):
             self.lose("text-call")
-        self._waiting[event.index] = _encode(tools.function_call(event))
+        self._waiting[event.index] = _encode(body.function_call(event))
         self._release()
 
     def _release(self) -> None:
@@ -265,19 +264,19 @@ class GeminiEncoder(Encoder):
             self._waiting.popitem(last=False)
 
     def _run(self, event: ev.CallEnd) -> None:
-        choice, part, kind = self._choice_of[event.index], tools.run(event), provider_tools.KINDS.get(event.name)
+        choice, part, kind = self._choice_of[event.index], body.run(event), provider_tools.KINDS.get(event.name)
         if part is None and kind in ("search", "program"):
             self.lose("provider-run")
             self._mapped[event.id] = kind
             if kind == "search":
                 self._choices.setdefault(choice, Candidate()).queries += provider_tools.queries(event.json)
-            part = tools.program(event) if kind == "program" else {}
+            part = body.program(event) if kind == "program" else {}
         self._ran(choice, part)
 
     def _result(self, event: ev.Result) -> None:
-        part, kind = tools.result(event), self._mapped.get(event.call)
+        part, kind = body.result(event), self._mapped.get(event.call)
         if part is None and kind is not None:
-            part = tools.program_output(event) if kind == "program" else {}
+            part = body.program_output(event) if kind == "program" else {}
         self._ran(owned(event.extra).get("choice", 0), part)
 
     def _ran(self, choice: int, part: dict[str, Any] | None) -> None:

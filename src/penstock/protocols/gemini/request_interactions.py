@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
+from penstock.carrying import input_of
 from penstock.errors import BadRequest
-from penstock.jsontext import as_json
+from penstock.jsontext import as_json, plain_or_raw
 from penstock.pick import as_object
-from penstock.protocols.gemini.own import NAME
 from penstock.protocols.gemini.request_settings import LEVELS
+from penstock.protocols.gemini.wire import NAME
 from penstock.reading import keep, rest, unsaid
+from penstock.writing import add, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.pick import Object
+    from penstock.protocols.gemini.request_write import PartWriter
 
 MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
 SUMMARIES = {"auto": True, "none": False}
@@ -39,7 +42,7 @@ def is_interaction(body: Object) -> bool:
 def read_interaction(body: Object) -> rq.Request:
     """A request from its parsed body."""
     system = reading.text(body, "system_instruction")
-    messages, shape = _input(body.get("input"))
+    messages, shape = _read_input(body.get("input"))
     if system:
         messages.insert(0, rq.Message("system", [rq.Text(system)]))
     config = reading.table(body, "generation_config")
@@ -53,7 +56,7 @@ def read_interaction(body: Object) -> rq.Request:
     return rq.Request(
         reading.text(body, "model"),
         messages,
-        reading.rows(body, "tools", _tool),
+        reading.rows(body, "tools", _read_tool),
         _choice(config.get("tool_choice")),
         _settings(config, reading.flag(body, "store")),
         stream=reading.flag(body, "stream") or False,
@@ -83,7 +86,7 @@ def _settings(config: Object, store: bool | None) -> rq.Settings:  # noqa: FBT00
     )
 
 
-def _tool(tool: Object) -> rq.Tool:
+def _read_tool(tool: Object) -> rq.Tool:
     kind = reading.text(tool, "type")
     if kind != "function":
         return rq.Tool(reading.text(tool, "name") or kind, kind="provider", extra={NAME: {"tool": tool}})
@@ -103,7 +106,7 @@ def _choice(given: Any) -> rq.ToolChoice | None:
 # ── the input ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _input(given: Any) -> tuple[list[rq.Message], str]:
+def _read_input(given: Any) -> tuple[list[rq.Message], str]:
     """Messages, and which of the forms it was."""
     if isinstance(given, str):
         return [rq.Message("user", [rq.Text(given)])], "text"
@@ -111,7 +114,7 @@ def _input(given: Any) -> tuple[list[rq.Message], str]:
         raise BadRequest("a string or a list", given, "input")
     kinds = {str(as_object(one).get("type")) for one in given}  # pyright: ignore[reportUnknownVariableType]
     if kinds and kinds <= _CONTENTS.keys():
-        return [rq.Message("user", reading.each(given, _content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
+        return [rq.Message("user", reading.each(given, _read_content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
     messages: list[rq.Message] = []
     for role, parts in reading.each(given, _step, "input"):  # pyright: ignore[reportUnknownArgumentType]
         if messages and messages[-1].role == role != "user":
@@ -130,7 +133,7 @@ def _step(step: Object) -> tuple[rq.Role, list[rq.AnyPart]]:
     kind = reading.text(step, "type")
     if kind == "user_input":
         return "user", _contents(step)
-    read = _STEPS.get(kind)
+    read = _STEP_READERS.get(kind)
     return ("tool" if kind == "function_result" else "assistant"), (
         [rq.Opaque(NAME, kind, step)] if read is None else read(step)
     )
@@ -143,7 +146,7 @@ def _mark(part: rq.AnyPart, **marks: Any) -> None:
 
 
 def _contents(step: Object) -> list[rq.AnyPart]:
-    return reading.rows(step, "content", _content)
+    return reading.rows(step, "content", _read_content)
 
 
 def _said(step: Object) -> list[rq.AnyPart]:
@@ -154,26 +157,26 @@ def _said(step: Object) -> list[rq.AnyPart]:
     return parts
 
 
-def _thought(step: Object) -> list[rq.AnyPart]:
+def _read_thought(step: Object) -> list[rq.AnyPart]:
     words = "".join(reading.rows(step, "summary", lambda piece: reading.text(piece, "text")))
     own = rest(step, {"type", "summary"})
     extra = keep(NAME, own, pieces=step.get("summary"))
     return [rq.Reasoning(words, "summary" if words else "redacted", extra=extra)]
 
 
-def _call(step: Object) -> list[rq.AnyPart]:
+def _read_call(step: Object) -> list[rq.AnyPart]:
     id, name = reading.needed(step, "id"), reading.needed(step, "name")  # noqa: A001 — as the part calls it
     extra = keep(NAME, rest(step, {"type", "id", "name", "arguments"}))
     return [rq.Call(id, name, as_json(reading.table(step, "arguments")), extra=extra)]
 
 
-def _result(step: Object) -> list[rq.AnyPart]:
+def _read_result(step: Object) -> list[rq.AnyPart]:
     given: Any = step.get("result")
     content: list[rq.ResultPart]
     if isinstance(given, str):
         content = [rq.Text(given)]
     elif isinstance(given, list):
-        content = cast("list[rq.ResultPart]", reading.each(given, _content, "result"))  # pyright: ignore[reportUnknownArgumentType]
+        content = cast("list[rq.ResultPart]", reading.each(given, _read_content, "result"))  # pyright: ignore[reportUnknownArgumentType]
     else:
         content = [] if given is None else [rq.Json(as_json(given))]
     failed = reading.flag(step, "is_error")
@@ -183,7 +186,7 @@ def _result(step: Object) -> list[rq.AnyPart]:
     return [rq.Result(reading.needed(step, "call_id"), name, content, failed or False, extra=extra)]
 
 
-def _content(content: Object) -> rq.AnyPart:
+def _read_content(content: Object) -> rq.AnyPart:
     kind = reading.text(content, "type")
     if kind == "text":
         return rq.Text(reading.needed(content, "text"), extra=keep(NAME, rest(content, {"type", "text"})))
@@ -196,6 +199,136 @@ def _content(content: Object) -> rq.AnyPart:
 
 
 _CONTENTS = {"text": "", "image": "", "audio": "", "video": "", "document": ""}
-_STEPS: dict[str, Callable[[Object], list[rq.AnyPart]]] = {
-    "model_output": _said, "thought": _thought, "function_call": _call, "function_result": _result,
+_STEP_READERS: dict[str, Callable[[Object], list[rq.AnyPart]]] = {
+    "model_output": _said, "thought": _read_thought, "function_call": _read_call, "function_result": _read_result,
 }  # fmt: skip
+
+
+_MODE_NAMES = {mode: word for word, mode in reversed(MODES.items())}
+
+
+def write_interaction(request: rq.Request, draft: PartWriter) -> Object:
+    """A body of the Interactions API."""
+    own, marks = split(request.extra, NAME)
+    body: Object = {"model": request.model} if request.model else {}
+    messages = list(request.messages)
+    if messages and messages[0].role == "system":
+        body["system_instruction"] = "\n".join(part.text for part in messages.pop(0).parts if isinstance(part, rq.Text))
+    body["input"] = _write_input(messages, marks["interaction"], draft)
+    tools = [made for tool in request.tools for made in _write_tool(tool, draft)]
+    if tools:
+        body["tools"] = tools
+    config = {**_write_config(request), **own.get("generation_config", {})}
+    if config:
+        body["generation_config"] = config
+    if request.stream:
+        body["stream"] = True
+    if request.settings.store is not None:
+        body["store"] = request.settings.store
+    body.update({key: value for key, value in own.items() if key != "generation_config"})
+    add(body, marks.get("also"))
+    return body
+
+
+def _write_config(request: rq.Request) -> Object:
+    asked, choice = request.settings, request.choice
+    words = {known: word for word, known in SUMMARIES.items()}
+    word = None if choice is None else split(choice.extra, NAME)[1].get("word") or _MODE_NAMES.get(choice.mode)
+    said: Object = {
+        "temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed,
+        "stop_sequences": asked.stop or None, "max_output_tokens": asked.max_output,
+        "thinking_level": asked.effort or None, "tool_choice": word,
+        "thinking_summaries": None if asked.thoughts is None else words[asked.thoughts],
+    }  # fmt: skip
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _write_tool(tool: rq.Tool, draft: PartWriter) -> list[Object]:
+    own, _ = draft.own(tool.extra)
+    if "tool" in own:
+        return [own["tool"]]
+    made: Object = {"type": "function", "name": tool.name}
+    if tool.description:
+        made["description"] = tool.description
+    if tool.schema is not None:
+        made["parameters"] = tool.schema
+    return [{**made, **own}]
+
+
+def _write_input(messages: list[rq.Message], shape: str, draft: PartWriter) -> Any:
+    if len(messages) == 1 and messages[0].role == "user":
+        parts = messages[0].parts
+        if shape == "text" and len(parts) == 1 and isinstance(parts[0], rq.Text):
+            return parts[0].text
+        if shape == "contents":
+            return [_write_content(part, draft) for part in parts]
+    return [step for message in messages for step in _write_steps(message, draft)]
+
+
+def _write_steps(message: rq.Message, draft: PartWriter) -> list[Object]:
+    made: list[Object] = []
+    user = message.role != "assistant"
+    for part in message.parts:
+        own, marks = draft.own(getattr(part, "extra", None))
+        write = _STEP_WRITERS.get(type(part))
+        if write is not None:
+            made.append(write(part, own, marks, draft))
+        elif isinstance(part, rq.Opaque) and not user:
+            made.append(part.data)
+        elif "turn" in marks:
+            _write_turn(part, marks["turn"], user=user, made=made, draft=draft)
+        elif made and "content" in made[-1] and "step" not in marks:
+            made[-1]["content"].append(_write_content(part, draft))
+        else:
+            made.append({"type": "user_input" if user else "model_output", "content": [_write_content(part, draft)]})
+    return made
+
+
+def _write_turn(part: Any, form: str, *, user: bool, made: list[Object], draft: PartWriter) -> None:
+    if form == "text":
+        made.append({"role": "user" if user else "model", "content": part.text})
+    elif made:
+        made[-1]["content"].append(_write_content(part, draft))
+    else:
+        made.append({"role": "user" if user else "model", "content": [_write_content(part, draft)]})
+
+
+def _write_thought(_part: rq.Reasoning, own: Object, marks: Object, _: PartWriter) -> Object:
+    pieces = {"summary": marks["pieces"]} if "pieces" in marks else {}
+    return {"type": "thought", **pieces, **own}
+
+
+def _write_call(call: rq.Call, own: Object, _marks: Object, _: PartWriter) -> Object:
+    return {"type": "function_call", "id": call.id, "name": call.name, "arguments": input_of(call)[0], **own}
+
+
+def _write_result(result: rq.Result, own: Object, marks: Object, draft: PartWriter) -> Object:
+    made: Object = {"type": "function_result", "call_id": result.call}
+    if result.name:
+        made["name"] = result.name
+    only = result.content[0] if len(result.content) == 1 and not marks.get("listed") else None
+    if isinstance(only, rq.Json):
+        made["result"] = plain_or_raw(only.json)
+    elif isinstance(only, rq.Text):
+        made["result"] = only.text
+    elif result.content or marks.get("listed"):
+        made["result"] = [_write_content(part, draft) for part in result.content]
+    if result.failed or marks.get("said"):
+        made["is_error"] = result.failed
+    return {**made, **own}
+
+
+def _write_content(part: Any, draft: PartWriter) -> Object:
+    if isinstance(part, rq.Opaque):
+        return part.data if part.protocol == NAME else {"type": "text", "text": ""}
+    own, marks = draft.own(part.extra)
+    if not isinstance(part, rq.File):
+        return {"type": "text", "text": part.text if isinstance(part, rq.Text) else part.json, **own}
+    kind = part.media.partition("/")[0]
+    kind = marks.get("kind") or (kind if kind in ("image", "audio", "video") else "document")
+    where: Object = {"uri": part.url} if part.url else {"data": part.data}
+    media = {} if part.media.endswith("/*") else {"mime_type": part.media}
+    return {"type": kind, **where, **media, **own}
+
+
+_STEP_WRITERS: dict[type, Any] = {rq.Reasoning: _write_thought, rq.Call: _write_call, rq.Result: _write_result}

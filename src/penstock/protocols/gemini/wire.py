@@ -6,9 +6,17 @@ Everything may be missing or null. Only what is read is declared; what is echoed
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct, field
+
+from penstock.jsontext import as_json, fit, loose
+
+if TYPE_CHECKING:
+    from penstock.events import Extra
 
 # ── generateContent ───────────────────────────────────────────────────────────────────────────────
 
@@ -288,3 +296,94 @@ class InteractionUsage(Struct, gc=False):
     total_thought_tokens: int | None = None
     total_tool_use_tokens: int | None = None
     total_cached_tokens: int | None = None
+
+
+NAME = "gemini"
+SEAL: Extra = {NAME: {"partMetadata": {"penstock": "system"}}}  # on marks that we have written: no text can hold it
+
+
+def own(**fields: Any) -> Extra | None:
+    """Extra data of this protocol, without the fields that say nothing."""
+    told = {key: value for key, value in fields.items() if value is not None and value is not False}
+    return {NAME: told} if told else None
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    """An object without the fields that are unknown."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def owned(extra: Extra | None) -> dict[str, Any]:
+    """This protocol's corner of an event's extra data."""
+    return extra.get(NAME, {}) if extra else {}
+
+
+def shaped(value: dict[str, Any], shape: Any) -> Any:
+    """An object that is kept as it was, read as a Struct; what does not fit is left out of the Struct alone."""
+    try:
+        return msgspec.convert(value, shape, strict=False)
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        pass
+    try:
+        return fit(msgspec.json.decode(as_json(value)), shape)[0]
+    except msgspec.ValidationError:
+        return shape()
+
+
+_HUMP = re.compile(r"_([a-z0-9])")
+_DATA = frozenset({"args", "response", "custom_metadata", "part_metadata"})  # the keys below are the application's
+_KNOWN = frozenset({"thought", "thoughtSignature", "thought_signature", "text"})
+_QUIET = frozenset({"thought", "thought_signature", "text"})
+
+
+def camel(value: Any) -> Any:
+    """The value with its keys in camel case."""
+    if isinstance(value, list):
+        return [camel(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        return {_HUMP.sub(lambda match: match[1].upper(), str(key)): _inner(key, one) for key, one in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
+
+
+def keys(source: dict[str, Any]) -> dict[str, Any]:
+    """The object with its own keys in camel case, whatever is below them; itself where they are."""
+    for key in source:
+        if "_" in key:
+            return {_HUMP.sub(lambda match: match[1].upper(), name): value for name, value in source.items()}
+    return source
+
+
+def _inner(key: str, value: Any) -> Any:
+    if key not in _DATA or (isinstance(value, dict) and "candidates" in value):  # Code Assist's `response` is no tool's
+        return camel(value)
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def camel_chunk(data: bytes) -> Chunk:
+    """A payload read once more, in camel case."""
+    try:
+        chunk: Chunk = fit(camel(loose(data)), Chunk)[0]
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+        return Chunk()
+    return chunk
+
+
+def camel_part(data: bytes, candidate: int, number: int) -> tuple[dict[str, Any], Part | None]:
+    """A part read once more: as it was sent, less the keys that say nothing, and in camel case if that says more."""
+    try:
+        body: Any = loose(data)
+        raw: dict[str, Any] = body.get("response", body)["candidates"][candidate]["content"]["parts"][number]
+        told = {key: value for key, value in raw.items() if key not in _KNOWN and value is not None}
+        part: Part = fit(camel(raw), Part)[0]
+    except (LookupError, TypeError, AttributeError, UnicodeEncodeError, msgspec.ValidationError, RecursionError):
+        return {}, None
+    said = any(getattr(part, name) is not None for name in Part.__struct_fields__ if name not in _QUIET)
+    return (raw if told else {}), part if said and told else None
+
+
+def created(time: str | None) -> int | None:
+    """Seconds of a time such as `2025-06-01T10:00:00.123456Z`."""
+    try:
+        return int(datetime.fromisoformat(time).timestamp()) if time else None
+    except (ValueError, OverflowError):
+        return None
