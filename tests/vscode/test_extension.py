@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.messages.request_codecs import reader
 from penstock.request import Tool
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.features import COUNTS, counts
+from penstock.tokens.families import COUNTS, counts
 from penstock.tokens.tool_rendering import rendered
 from tests.vscode.e2e import EXTENSION, HERE, ROOT, Gateway, alone, need_packages, node, script
 from tests.vscode.signed import insisting, insisting_on_all, insisting_on_words
