@@ -15,8 +15,8 @@ from penstock import request as rq
 from penstock.protocols.aisdk.write import Quirks as Sdk
 from penstock.protocols.anthropic.request_write import Quirks as Anthropic
 from penstock.protocols.bedrock.request_write import Quirks as Bedrock
-from penstock.protocols.cohere.write import Quirks as Cohere
-from penstock.protocols.gemini.write import Quirks as Gemini
+from penstock.protocols.cohere.request_write import Quirks as Cohere
+from penstock.protocols.gemini.request_write import Quirks as Gemini
 from penstock.protocols.openai_chat.request_write import Quirks as Chat
 from penstock.protocols.responses.request_write import Quirks as Responses
 from tests.support import conversations, request_facets
