@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.timing import Section, table
-from penstock.engines.routing import Router
+from penstock.engines.router import Router
 from penstock.replay import play
 from penstock.request import Message, Request, Text
 from penstock.testing import Reply, Upstream

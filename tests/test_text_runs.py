@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from penstock import delta_templates, protocols
 from penstock.bridge import encoding, parser
-from penstock.engines.job import Job
+from penstock.engines.interface import Job
 from penstock.engines.reading import Reading
 from penstock.errors import ProviderError
 from penstock.events import TextDelta

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock import protocols
 from penstock.carrying import CARRIERS
-from penstock.engines.substitutes import SUBSTITUTES
+from penstock.engines.emulation import SUBSTITUTES
 from penstock.errors import UnknownProtocol
 from penstock.messages.request_codecs import losses
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.engines.config import Account
-from penstock.engines.stored_key import find_stored_key, origin_of
+from penstock.engines.credentials import find_stored_key, origin_of
 from penstock.providers import registry
 from tests.cli.running import PROJECT, environment, inside, penstock
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.client import Client
-from penstock.engines.flags import variable
+from penstock.engines.config import variable
 from penstock.errors import AuthError, NetworkError
 from penstock.replay import play
 from penstock.testing import Reply, Upstream

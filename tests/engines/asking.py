@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.engines.options import RequestOptions
-from penstock.engines.routing import Router
+from penstock.engines.router import Router
 from penstock.fold import fold
 from penstock.replay import play
 from penstock.request import Message, Request, Text

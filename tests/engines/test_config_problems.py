@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.config import Config
+from penstock.engines.config import Config, wished
 from penstock.engines.config_problems import find_missing_keys, find_problems
-from penstock.engines.flags import wished
 from penstock.errors import InputError
 
 OPENAI = {"OPENAI_API_KEY": "k"}

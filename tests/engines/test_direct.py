@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from penstock.engines.job import Outgoing
+from penstock.engines.interface import Outgoing
 from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
 from penstock.errors import ProviderError

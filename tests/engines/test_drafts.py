@@ -13,9 +13,9 @@ from penstock import request as rq
 from penstock.diagnostics import Diagnostic
 from penstock.engines.config import Config
 from penstock.engines.drafts import sort_of
-from penstock.engines.naming import Target
+from penstock.engines.model_resolution import Target
 from penstock.engines.options import RequestOptions
-from penstock.engines.prepare import Plan, plan, prepare
+from penstock.engines.request_plan import Plan, plan, prepare
 from penstock.errors import PenstockError
 from penstock.providers.registry import providers
 from tests.engines.asking import asking
@@ -72,7 +72,7 @@ def test_from_a_draft(row: Any, several: list[list[tuple[str, str]]], settings: 
 def test_the_second_request_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     how = planned(providers()["openai"])
     first = prepare(asking(text="one"), how, source="openai-chat", convert={})
-    monkeypatch.setattr("penstock.engines.prepare.convert_request", None)
+    monkeypatch.setattr("penstock.engines.request_plan.convert_request", None)
     second = prepare(asking(text="two"), how, source="openai-chat", convert={})
     assert second.body == {**first.body, "messages": [{"role": "user", "content": "two"}]}
     assert list(second.body) == list(first.body)
@@ -83,7 +83,7 @@ def test_a_required_limit_is_said_for_the_second_request_too(monkeypatch: pytest
     target = Target(providers()["anthropic"], "claude-sonnet-4-5", "")
     how = plan(target, "chat", options=RequestOptions(), account=Config().account("anthropic"), env={}, stream=True)
     first = prepare(asking("anthropic", text="one"), how, source="openai-chat", convert={})
-    monkeypatch.setattr("penstock.engines.prepare.convert_request", None)
+    monkeypatch.setattr("penstock.engines.request_plan.convert_request", None)
     second = prepare(asking("anthropic", text="two"), how, source="openai-chat", convert={})
     assert [row.code for row in first.diagnostics] == ["output-limit"]
     assert second.diagnostics == first.diagnostics

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.job import Outgoing
+from penstock.engines.interface import Outgoing
 from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
 from penstock.errors import ProviderError

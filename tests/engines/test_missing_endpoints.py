@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.missing_endpoints import REMEMBERED, MissingEndpoints, is_missing_endpoint
-from penstock.engines.naming import targets
-from penstock.engines.routing import Router
+from penstock.engines.model_resolution import targets
+from penstock.engines.retries import REMEMBERED, MissingEndpoints, is_missing_endpoint
+from penstock.engines.router import Router
 from penstock.errors import NotFound, ProviderError, provider_error
 from penstock.events import Fault
 from penstock.rejection import rejection

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.engines.config import Account, Config
-from penstock.engines.naming import targets
+from penstock.engines.model_resolution import targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.routing import Router
+from penstock.engines.router import Router
 from penstock.errors import AuthError, InputError
 from penstock.http.proxy_and_tls import proxy_for
 from tests.engines.asking import KEY, asking, no_wait, run

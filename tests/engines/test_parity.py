@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines import ability
-from penstock.engines.vendors import VENDORS as CLIENTS
+from penstock.engines import sdk_vendors
+from penstock.engines.sdk_vendors import VENDORS as CLIENTS
 from penstock.errors import AuthError, NetworkError, RateLimited, ServerError
 from penstock.replay import offered, play
 from penstock.request import Request
@@ -230,7 +230,7 @@ def test_mistral_is_read_by_the_client_of_those_it_imitates(stream: bool) -> Non
 @pytest.mark.parametrize("major", [0, 99])
 def test_a_version_that_was_not_tried_is_not_used(name: str, major: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An older one never; a newer one where only what is public is used."""
-    monkeypatch.setattr(ability, "_major", lambda _: major)
+    monkeypatch.setattr(sdk_vendors, "_major", lambda _: major)
     can = CLIENTS[name].ability
     said = can.unknown(name)
     assert bool(said) == (major < can.oldest or can.newest is not None)

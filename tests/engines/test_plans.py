@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.auth.signing import Signed
+from penstock.engines.auth.base import Signed
 from penstock.engines.environ import LIVE, Changes
 from penstock.engines.options import RequestOptions
-from penstock.engines.routing import Router
+from penstock.engines.router import Router
 from penstock.testing import Upstream
 from tests.engines.asking import asking, good, no_wait, run, turn
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.breaker import CIRCUITS, Breakers, CircuitKey, Policy
-from penstock.engines.retrying import pause
+from penstock.engines.retries import CIRCUITS, Breakers, CircuitKey, Policy, pause
 from penstock.errors import AuthError, InvalidRequest, NotFound, Overloaded, RateLimited, TooLarge, provider_error
 from penstock.events import Fault, Start
 from penstock.providers.registry import Retry
@@ -19,7 +18,7 @@ from penstock.testing import Reply, Upstream
 from tests.engines.asking import asking, each_engine, events, good, quick, router, run, turn
 
 if TYPE_CHECKING:
-    from penstock.engines.record import Decision
+    from penstock.engines.decisions import Decision
     from penstock.testing import Seen
 
 GOOD = Reply.of("openai-chat", play("text"))

@@ -7,8 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from penstock.engines.sdk import Sdk
-from penstock.engines.sdk_clients import SdkClients
+from penstock.engines.sdk import Sdk, SdkClients
 from penstock.errors import PenstockError
 from tests.engines.asking import asking, router, run, turn
 from tests.gateway.raw_upstream import LIMIT, raw_upstream

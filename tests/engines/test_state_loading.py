@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.client import Client
-from penstock.engines.state_loading import load_state
+from penstock.engines.request_plan import load_state
 from penstock.messages import convert
 from penstock.messages.convert import convert_request, state_keys
 from penstock.messages.request_codecs import reader

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.vendors import VENDORS
+from penstock.engines.sdk_vendors import VENDORS
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 

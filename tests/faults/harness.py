@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.engines.breaker import Policy
 from penstock.engines.config import Account, Config
+from penstock.engines.retries import Policy
 from penstock.gateway.app import App
 from penstock.gateway.config import GatewayConfig, JournalTable, StateTable
 from tests.faults import readers

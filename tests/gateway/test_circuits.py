@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.breaker import Policy
+from penstock.engines.retries import Policy
 from penstock.gateway.app import App
 from penstock.gateway.config import AccessTable, Serve
 from penstock.testing import Reply, scripted

@@ -19,7 +19,7 @@ from penstock.gateway import keys as keys_module
 from penstock.gateway.access import Access, Refused
 from penstock.gateway.config import AccessTable, GatewayConfig, Key
 from penstock.gateway.keys import PREFIX, VARIABLE, KeyFile, KeyRing, digest, file_of, made
-from penstock.store import private_file
+from penstock.store import provider_keys
 from tests.cli.running import PROJECT, environment, inside
 from tests.gateway import process
 from tests.gateway.openresponses import until
@@ -168,8 +168,8 @@ def test_threads_that_add_and_revoke_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.finding("SEC-9")
 def test_a_lock_that_is_held_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_file, "TIMEOUT", 0.05)
-    with private_file.locked(tmp_path / "keys.json"):
+    monkeypatch.setattr(provider_keys, "TIMEOUT", 0.05)
+    with provider_keys.locked(tmp_path / "keys.json"):
         done = inside("keys", "add", "a", PENSTOCK_DATA=str(tmp_path))
     assert done.returncode == 2
     assert done.stderr.count(b"\n") == 1

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import parser
-from penstock.engines.job import Job
+from penstock.engines.decisions import Record
+from penstock.engines.interface import Job
 from penstock.engines.reading import Reading
-from penstock.engines.record import Record
 from penstock.engines.reply import Reply
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.passthrough import Passthrough, client_stream

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.gateway.config import StateTable
-from penstock.store.responses import Stored
+from penstock.store.key_value import Stored
 from penstock.testing import Reply
 from tests.gateway.openresponses import FAST, ask, asking, events, named, resource, until
 from tests.gateway.running import answer, gateway

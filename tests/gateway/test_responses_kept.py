@@ -11,8 +11,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.gateway.doors.responses_keep import Keeping
-from penstock.store.responses import Responses, Stored
-from penstock.store.rows import SqliteRows
+from penstock.store.key_value import Responses, SqliteRows, Stored
 from penstock.store.sqlite import ABSENT
 from penstock.store.writer import Writer
 from penstock.stores import Bounds

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from penstock.gateway.config import GatewayConfig, Key, Serve
 from penstock.gateway.keys import digest, file_of
-from penstock.store import private_file
+from penstock.store import provider_keys
 from tests.gateway.asking import ASKING
 from tests.gateway.openresponses import LIMIT, asking, lawful, socket, until
 from tests.gateway.running import SERVERS, answer, gateway
@@ -221,7 +221,7 @@ def test_each_turn_of_a_websocket_is_let_in_anew(tmp_path: Path, keys: KeyFile) 
     with gateway(data=tmp_path) as (running, _), socket(running.url, **bearer(DAVE)) as dave:
         assert dave.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
         rows["dave"] |= {"models": ["anthropic/*"], "tenant": "team", "limits": {"requests": 2}}
-        private_file.replace(keys.path, json.dumps(rows).encode())
+        provider_keys.replace(keys.path, json.dumps(rows).encode())
         until(lambda: running.app.services.access.admit(_scope(DAVE)).tenant == "team")
         assert dave.error(model="openai-chat/text", input="Hi.")["status"] == 403
         assert dave.whole(model="anthropic/text", input="Hi.")["status"] == "completed"

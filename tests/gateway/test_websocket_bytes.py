@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from penstock.gateway.byte_budget import FRAMING, ByteBudget
 from penstock.gateway.config import Serve
 from penstock.gateway.websocket_memory import RESPONSES, ResponseMemory
-from penstock.store.responses import Past
+from penstock.store.key_value import Past
 from tests.gateway import process
 from tests.gateway.openresponses import LIMIT, socket, until
 from tests.gateway.running import SERVERS, answer, gateway

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock.engines.decisions import Record
 from penstock.engines.options import Timeouts
 from penstock.engines.reading import Reading
-from penstock.engines.record import Record
 from penstock.engines.reply import Reply
 from penstock.gateway.doors.door import Asked
 from penstock.gateway.keeping import Keeping
@@ -20,7 +20,7 @@ from penstock.http.response_writer import Outlet
 from penstock.request import Request
 
 if TYPE_CHECKING:
-    from penstock.engines.job import Job
+    from penstock.engines.interface import Job
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.engines.config import Config
-from penstock.engines.naming import targets
+from penstock.engines.model_resolution import targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.prepare import plan, prepare
+from penstock.engines.request_plan import plan, prepare
 from penstock.errors import InputError
 from penstock.messages import convert, profile_of
 from penstock.messages.request_codecs import reader

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.config import Config
-from penstock.engines.naming import model_names
+from penstock.engines.model_resolution import model_names
 from penstock.errors import InputError
 from penstock.gateway.config import read
 from penstock.gateway.config_trust import sensitive_settings

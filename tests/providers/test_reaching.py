@@ -12,7 +12,7 @@ import pytest
 
 from penstock import request as rq
 from penstock.client import Client
-from penstock.engines.routing import Router
+from penstock.engines.router import Router
 from penstock.fold import fold
 from penstock.messages.request_codecs import reader
 from penstock.providers import Provider, filled

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import protocols
-from penstock.engines.prepare import profile
+from penstock.engines.request_plan import profile
 from penstock.errors import InputError
 from penstock.framing import PARSERS
 from penstock.providers import Provider, custom, provider, providers, url

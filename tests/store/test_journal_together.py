@@ -62,7 +62,7 @@ def test_a_value_that_no_column_takes_costs_its_own_row(rows: JournalRows) -> No
 def test_rows_that_somebody_kept_from_being_written_are_tried_again(
     rows: JournalRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.store.held.SHORT", 0.05)
+    monkeypatch.setattr("penstock.store.writer.SHORT", 0.05)
     monkeypatch.setattr("penstock.store.writer.SHORT", 0.05)
     rows._writer.connection.execute("PRAGMA busy_timeout=1")
     other = sqlite3.connect(rows.path, isolation_level=None)

@@ -28,7 +28,7 @@ WORKER = """
 import signal, sys, time
 from pathlib import Path
 from penstock.store.journal import JournalRows, Turn
-from penstock.store.rows import SqliteRows
+from penstock.store.key_value import SqliteRows
 from penstock.store.writer import Writer
 from penstock.stores import Bounds
 folder, name = Path(sys.argv[1]), sys.argv[2]

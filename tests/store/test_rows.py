@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store import rows as module
-from penstock.store.rows import SqliteRows
+from penstock.store import key_value as module
+from penstock.store.key_value import SqliteRows
 from penstock.store.sqlite import ABSENT
 from penstock.store.writer import Writer
 from penstock.stores import Bounds, MemoryStore, ReasoningStore

@@ -121,7 +121,7 @@ def hook(event, args):
             bad.append(args[0])
 sys.addaudithook(hook)
 from penstock.store.journal import JournalRows, Turn
-from penstock.store.rows import SqliteRows
+from penstock.store.key_value import SqliteRows
 from penstock.store.tokens import TokenStore
 from penstock.store.writer import Writer
 from penstock.cli import main
@@ -245,7 +245,7 @@ def test_a_lock_that_is_held_too_long_is_said_to_be_one(tmp_path: Path, monkeypa
 MANY = """
 import sys
 from pathlib import Path
-from penstock.store.rows import SqliteRows
+from penstock.store.key_value import SqliteRows
 from penstock.store.writer import Writer
 from penstock.store.journal import JournalRows, Turn
 sys.stdin.readline()

@@ -178,7 +178,7 @@ def _namespace() -> Iterable[re.Pattern[Any]]:
 
 
 def _aliases() -> Iterable[re.Pattern[Any]]:
-    from penstock.engines.alias_patterns import _compiled
+    from penstock.engines.model_resolution import _compiled
 
     return [_compiled(text) for text in ("claude-*", "*", "*-latest", "a*b*c*d", "*/gpt-*-mini")]
 
@@ -191,12 +191,12 @@ def _thinking() -> Iterable[re.Pattern[Any]]:
 
 FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
     "providers/clients.py": _clients, "tokens/model.py": _tokens, "messages/mapping.py": _names,
-    "shaping/namespace.py": _namespace, "engines/alias_patterns.py": _aliases, "providers/thinking.py": _thinking,
+    "shaping/namespace.py": _namespace, "engines/model_resolution.py": _aliases, "providers/thinking.py": _thinking,
 }  # fmt: skip
 
 
 _DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "shaping/namespace.py": ("sub",),
-                 "engines/alias_patterns.py": ("fullmatch",), "providers/thinking.py": ("match",)}  # fmt: skip
+                 "engines/model_resolution.py": ("fullmatch",), "providers/thinking.py": ("match",)}  # fmt: skip
 
 
 def _made_of_data() -> Iterator[tuple[str, str, re.Pattern[Any], str]]:

@@ -10,7 +10,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock.replay.inputs import filled
+from penstock.replay.tools import filled
 from penstock.testing import Reply
 
 if TYPE_CHECKING:

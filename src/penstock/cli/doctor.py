@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from penstock.engines.routing import Router
+    from penstock.engines.router import Router
     from penstock.providers.registry import Provider
 
 EPILOG = """\
@@ -46,7 +46,7 @@ def run(options: Namespace) -> int:
         return _explained(options.error)
     import asyncio
 
-    from penstock.engines.routing import Router
+    from penstock.engines.router import Router
 
     router = Router(load_config(options).engine)
     rows = asyncio.run(_found(router, offline=options.offline))
@@ -82,7 +82,7 @@ async def _found(router: Router, *, offline: bool) -> dict[str, Any]:
     import platform
 
     from penstock._version import __version__
-    from penstock.engines.naming import known
+    from penstock.engines.model_resolution import known
 
     rows = known(router.config, router.env)
     try:
@@ -116,8 +116,8 @@ def _proxy(router: Router) -> str:
 
 
 async def _provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
-    from penstock.engines.flags import wished
-    from penstock.engines.stored_key import find_stored_key
+    from penstock.engines.config import wished
+    from penstock.engines.credentials import find_stored_key
 
     account = router.config.account(row.name)
     keys = [name for name in (account.env, *row.env) if name and router.env.get(name)]

@@ -110,7 +110,7 @@ def _count(tokens: int) -> str:
 def _select_models(options: Namespace, config: Config) -> list[Model]:
     """The models of the providers that are named or configured, as far as they are known without asking."""
     from penstock.engines.environ import LIVE
-    from penstock.engines.naming import known
+    from penstock.engines.model_resolution import known
 
     if options.live:
         return _ask_providers(options, config)

@@ -68,7 +68,7 @@ def ready(row: Provider, env: Mapping[str, str], config: Config) -> bool:
 
 def key_of(row: Provider, env: Mapping[str, str], config: Config) -> str:
     """Where its key is, or which variable is missing; never the key."""
-    from penstock.engines.stored_key import find_stored_key
+    from penstock.engines.credentials import find_stored_key
 
     account = config.account(row.name)
     if account.key:

@@ -93,9 +93,8 @@ def run(options: Namespace) -> int:
 
 def _resolve(options: Namespace, name: str, config: GatewayConfig) -> tuple[str, str, int]:
     """The model's name, who serves it, and how long a prompt may be; aliases are replaced by the first they mean."""
-    from penstock.engines.alias_patterns import find_alias
     from penstock.engines.environ import LIVE
-    from penstock.engines.naming import targets
+    from penstock.engines.model_resolution import find_alias, targets
     from penstock.errors import InputError
     from penstock.providers import max_input_tokens, model
 

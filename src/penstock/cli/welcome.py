@@ -24,8 +24,7 @@ def base_of(host: str, port: int) -> str:
 
 def models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """Names to ask for: aliases, those that configured providers are said to have, packaged streams."""
-    from penstock.engines.alias_patterns import is_pattern
-    from penstock.engines.naming import known
+    from penstock.engines.model_resolution import is_pattern, known
     from penstock.replay import offered
 
     found = [name for name in config.engine.aliases if not is_pattern(name)]

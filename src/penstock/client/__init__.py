@@ -7,10 +7,9 @@
 `LlmApi` is the interface, `Client` implements it, `SyncClient` is the same without `await`.
 """
 
-from penstock.client.api import Client, LlmApi
-from penstock.client.shapes import Embeddings, Ranked, Ranking
+from penstock.client.api import Client, LlmApi, SyncClient
+from penstock.client.embeddings import Embeddings, Ranked, Ranking
 from penstock.client.stream import Answer, Stream
-from penstock.client.sync import SyncClient
 from penstock.engines.config import Config
 from penstock.engines.options import ClientCertificate, RequestOptions, Timeouts
 

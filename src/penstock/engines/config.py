@@ -9,8 +9,10 @@ fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
 
 from __future__ import annotations
 
+import logging
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.bounded_toml import read_toml
-from penstock.engines.breaker import Policy
 from penstock.engines.options import RequestOptions
+from penstock.engines.retries import Policy
 from penstock.errors import InputError
 from penstock.http.header_fields import check_headers, check_key, check_text, check_url
 from penstock.providers.own_models import OwnModel
@@ -27,8 +29,7 @@ from penstock.providers.registry import COMPATIBLE, Provider, custom, provider, 
 from penstock.secrecy import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+    from collections.abc import Callable, Iterable, Mapping
 
 GATEWAY = frozenset({"serve", "keys", "limits", "access", "journal", "record", "state", "features", "fetch", "log"})
 """Tables of `penstock.toml` that only a gateway reads: one file does for all."""
@@ -176,3 +177,58 @@ def _remembered(key: tuple[str, str, str, bytes], make: Callable[[], Provider]) 
             _made.clear()
         found = _made[key] = make()
     return found
+
+
+ENGINES = ("native", "sdk")
+FLAG = "PENSTOCK_ENGINE"
+log = logging.getLogger("penstock.engines")
+
+
+@lru_cache(1000)
+def variable(provider: str) -> str:
+    """The name of a provider's own flag."""
+    return f"{FLAG}_{re.sub('[^A-Z0-9]+', '_', provider.upper())}"
+
+
+def wished(provider: str, config: Config, env: Mapping[str, str], said: str = "") -> tuple[str, str]:
+    """The engine, and who wished for it.
+
+    A wrong value in a call is the caller's error. A wrong flag is not: it is logged, and native is used.
+    """
+    if said:
+        return _checked(said, "the call"), "the call"
+    for value, who in _wishes(provider, config, env):
+        if value:
+            if not valid(value):
+                _warn(who, value)
+                return ENGINES[0], f"the default, because {who} is neither {' nor '.join(ENGINES)}"
+            return _cleaned(value), who
+    return ENGINES[0], "the default"
+
+
+def valid(value: str) -> bool:
+    """Whether a flag names an engine."""
+    return _cleaned(value) in ENGINES
+
+
+def _checked(value: str, who: str) -> str:
+    if not valid(value):
+        raise InputError(f"{who}: expected {' or '.join(ENGINES)}, found {value!r}")
+    return _cleaned(value)
+
+
+def _cleaned(value: str) -> str:
+    return value.strip().lower()
+
+
+@lru_cache(1000)
+def _warn(who: str, value: str) -> None:
+    """Log a wrong flag, each value once."""
+    log.warning("%s: expected %s, found %r; native is used", who, " or ".join(ENGINES), value)
+
+
+def _wishes(provider: str, config: Config, env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    yield env.get(variable(provider), ""), variable(provider)
+    yield env.get(FLAG, ""), FLAG
+    yield config.account(provider).engine, f"providers.{provider}.engine"
+    yield config.engine, "engine"

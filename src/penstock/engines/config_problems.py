@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engines.alias_patterns import STAR, best_pattern, find_alias, is_pattern
-from penstock.engines.flags import ENGINES, FLAG, valid, variable
-from penstock.engines.naming import REPLAY, known, model_names, targets
-from penstock.engines.stored_key import find_stored_key
+from penstock.engines.config import ENGINES, FLAG, valid, variable
+from penstock.engines.credentials import find_stored_key
+from penstock.engines.model_resolution import (
+    REPLAY,
+    STAR,
+    best_pattern,
+    find_alias,
+    is_pattern,
+    known,
+    model_names,
+    targets,
+)
 from penstock.errors import InputError
 from penstock.providers.address import filled
 from penstock.providers.registry import providers

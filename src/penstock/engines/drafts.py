@@ -15,7 +15,7 @@ from penstock.messages.content import written
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.job import Job
+    from penstock.engines.interface import Job
 
 MOST = 20  # drafts of one plan; settings may differ with every request
 LONG = 512  # bytes of settings that are worth remembering

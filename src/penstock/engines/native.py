@@ -26,7 +26,7 @@ from penstock.secrecy import hide
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engines.job import Job, Outgoing
+    from penstock.engines.interface import Job, Outgoing
     from penstock.engines.options import RequestOptions, Timeouts
     from penstock.http.pool import Letter
 

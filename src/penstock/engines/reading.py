@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.job import Job, Pair, Step
+    from penstock.engines.interface import Job, Pair, Step
     from penstock.errors import ProviderError
     from penstock.events import AnyEvent
     from penstock.http.response import Incoming

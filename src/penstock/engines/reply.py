@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.job import Job, Pair, Source, Step
-    from penstock.engines.record import Record
+    from penstock.engines.decisions import Record
+    from penstock.engines.interface import Job, Pair, Source, Step
     from penstock.messages.context import Cleared
     from penstock.request import Turn
 

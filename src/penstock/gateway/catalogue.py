@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engines.alias_patterns import is_pattern
-from penstock.engines.naming import REPLAY, known, targets
+from penstock.engines.model_resolution import REPLAY, is_pattern, known, targets
 from penstock.errors import InputError, ProviderError
 from penstock.gateway.access import refused
 from penstock.providers.models import Model, max_input_tokens, output_limit
@@ -23,7 +22,7 @@ from penstock.providers.models import models as table
 from penstock.replay import offered
 
 if TYPE_CHECKING:
-    from penstock.engines.naming import Target
+    from penstock.engines.model_resolution import Target
     from penstock.gateway.access import Caller
     from penstock.gateway.services import Services
     from penstock.providers.registry import Provider

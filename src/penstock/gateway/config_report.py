@@ -9,9 +9,8 @@ import logging
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from penstock.engines.alias_patterns import STAR, best_pattern
 from penstock.engines.config_problems import Problem, find_problems
-from penstock.engines.naming import REPLAY, known, model_names
+from penstock.engines.model_resolution import REPLAY, STAR, best_pattern, known, model_names
 from penstock.gateway.keys import file_of
 from penstock.gateway.places import Place
 from penstock.providers.registry import providers

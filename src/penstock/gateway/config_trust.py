@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.errors import InputError
 from penstock.gateway.places import Place
-from penstock.store import private_file
+from penstock.store import provider_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -125,21 +125,21 @@ class TrustStore:
     def add(self, path: Path, data: bytes) -> None:
         """Trust a content."""
         fresh = Trusted(placed(path), content_hash(data), time.strftime("%Y-%m-%d", time.gmtime()))
-        with private_file.locked(self.path):
+        with provider_keys.locked(self.path):
             kept = [one for one in self.read() if (one.path, one.sha256) != (fresh.path, fresh.sha256)]
             self._write([*kept, fresh])
 
     def remove(self, path: Path) -> int:
         """Trust no content of a file any more; gives how many there were."""
         place = placed(path)
-        with private_file.locked(self.path):
+        with provider_keys.locked(self.path):
             rows = self.read()
             kept = [one for one in rows if one.path != place]
             self._write(kept)
         return len(rows) - len(kept)
 
     def _write(self, rows: list[Trusted]) -> None:
-        private_file.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        provider_keys.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 def content_hash(data: bytes) -> str:

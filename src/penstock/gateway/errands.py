@@ -13,7 +13,7 @@ from penstock.gateway.journal import Turn as Row
 from penstock.gateway.journal import cost
 
 if TYPE_CHECKING:
-    from penstock.engines.record import Record
+    from penstock.engines.decisions import Record
     from penstock.events import Fault, Usage
     from penstock.gateway.doors.door import Visit
     from penstock.gateway.limits import Ticket

@@ -21,7 +21,7 @@ import msgspec
 
 from penstock.errors import InputError
 from penstock.gateway.config import GatewayConfig, Key, place_of
-from penstock.store import private_file
+from penstock.store import provider_keys
 from penstock.store.sqlite import ABSENT
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class KeyFile:
             raise InputError(f"{self.path}: {error}; `penstock keys` writes this file") from None
 
     def add(self, name: str, key: Key) -> None:
-        with private_file.locked(self.path):
+        with provider_keys.locked(self.path):
             rows = self.read()
             if name in rows:
                 raise InputError(f"there is a key {name!r} already; revoke it first, or choose another name")
@@ -83,7 +83,7 @@ class KeyFile:
             self._write({**rows, name: key})
 
     def revoke(self, name: str) -> None:
-        with private_file.locked(self.path):
+        with provider_keys.locked(self.path):
             rows = self.read()
             if name not in rows:
                 known = ", ".join(sorted(rows)) or "none"
@@ -93,14 +93,14 @@ class KeyFile:
 
     def reset(self) -> None:
         """Delete all keys, and the marker: without keys a gateway serves its own machine again."""
-        with private_file.locked(self.path):
-            private_file.remove(self.path)
-            private_file.remove(self.marker)
+        with provider_keys.locked(self.path):
+            provider_keys.remove(self.path)
+            provider_keys.remove(self.marker)
 
     def mark(self) -> None:
         """Remember that keys have existed."""
         if not self.marker.exists():
-            private_file.replace(self.marker, _MARKED)
+            provider_keys.replace(self.marker, _MARKED)
 
     @property
     def required(self) -> bool:
@@ -108,7 +108,7 @@ class KeyFile:
         return os.path.lexists(self.marker) or os.path.lexists(self.path)
 
     def _write(self, rows: Mapping[str, Key]) -> None:
-        private_file.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        provider_keys.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 class Held(NamedTuple):

@@ -33,7 +33,7 @@ from penstock.gateway.passthrough_frames import (
 from penstock.gateway.writing import Translation, frames, tees
 
 if TYPE_CHECKING:
-    from penstock.engines.job import Pair
+    from penstock.engines.interface import Pair
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
     from penstock.framing import Frame

@@ -6,7 +6,7 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from penstock.engines.naming import known
+from penstock.engines.model_resolution import known
 from penstock.gateway.doors import DOORS, METHODS
 from penstock.gateway.struct_types import build_types
 from penstock.protocols import MODULES, request_module
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.gateway")
 _NATIVE = ("aiohttp", "penstock.engines.native")
-_REPLAY = "penstock.engines.played"
+_REPLAY = "penstock.engines.replay"
 
 
 def preload(config: Config, env: Mapping[str, str]) -> None:

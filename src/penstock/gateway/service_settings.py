@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock.engines.config import Account, Config
-from penstock.engines.naming import REPLAY
+from penstock.engines.model_resolution import REPLAY
 from penstock.fetch import Limits as FetchLimits
 
 if TYPE_CHECKING:

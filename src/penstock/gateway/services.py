@@ -16,13 +16,12 @@ from msgspec.structs import replace
 
 from penstock import delta_templates
 from penstock.client.api import Client
-from penstock.engines.alias_patterns import is_pattern
 from penstock.engines.config_problems import find_missing_keys
 from penstock.engines.environ import live, stored_keys
-from penstock.engines.naming import DEFAULT_STREAM, REPLAY, known, targets
+from penstock.engines.model_resolution import DEFAULT_STREAM, REPLAY, is_pattern, known, targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.request_files import RequestFiles
-from penstock.engines.routing import Router
+from penstock.engines.request_plan import RequestFiles
+from penstock.engines.router import Router
 from penstock.errors import InputError, StreamFault
 from penstock.fetch import Fetcher
 from penstock.gateway.access import Access, Refused
@@ -45,15 +44,15 @@ from penstock.http.response_channel import SMALL
 from penstock.providers.clients import client, clients
 from penstock.secrecy import telling
 from penstock.shaping.remote_files import RemoteFiles
+from penstock.store.key_value import Responses
 from penstock.store.recordings import Header
-from penstock.store.responses import Responses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engines.naming import Target
+    from penstock.engines.model_resolution import Target
     from penstock.engines.reply import Reply
-    from penstock.engines.retrying import Watch
+    from penstock.engines.retries import Watch
     from penstock.events import Fault
     from penstock.gateway.access import Caller
     from penstock.gateway.doors.door import Asked, Visit

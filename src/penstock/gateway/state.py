@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from penstock.errors import StreamFault
 from penstock.events import Fault
 from penstock.gateway.config import place_of
-from penstock.store.rows import SqliteRows
+from penstock.store.key_value import SqliteRows
 from penstock.store.sqlite import ABSENT
 from penstock.store.writer import Writer
 from penstock.stores import HOUR, Bounds

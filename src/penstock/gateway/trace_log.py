@@ -26,7 +26,7 @@ from penstock.tracing import Tracer, Whole
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.engines.job import Pair
+    from penstock.engines.interface import Pair
     from penstock.engines.reply import Reply
     from penstock.gateway.turn import Turn
     from penstock.tracing import Step

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock import protocols
-from penstock.engines.prepare import pass_headers
+from penstock.engines.request_plan import pass_headers
 from penstock.errors import InputError, PenstockError
 from penstock.fold import Fold
 from penstock.framing import WRITERS
@@ -28,9 +28,9 @@ from penstock.messages.state import remember, seal_rows
 from penstock.rejection import redact_fault
 
 if TYPE_CHECKING:
-    from penstock.engines.job import Job
+    from penstock.engines.interface import Job
     from penstock.engines.reply import Reply
-    from penstock.engines.retrying import Wait
+    from penstock.engines.retries import Wait
     from penstock.gateway.doors.door import Door, Visit
     from penstock.gateway.services import Services
     from penstock.http.disconnect import Gone

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from penstock.gateway.byte_budget import ConnectionBytes
-    from penstock.store.responses import Past
+    from penstock.store.key_value import Past
 
 RESPONSES = 16
 

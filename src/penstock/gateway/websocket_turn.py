@@ -16,7 +16,7 @@ from penstock.gateway.doors.responses_past import PREVIOUS
 from penstock.gateway.frames import Frames
 from penstock.gateway.writing import Translation
 from penstock.http.response_writer import BODY
-from penstock.store.responses import Past
+from penstock.store.key_value import Past
 
 if TYPE_CHECKING:
     from penstock.gateway.doors.door import Asked, Visit

@@ -20,7 +20,7 @@ from penstock.whole_body import write_body
 if TYPE_CHECKING:
     from collections.abc import Sequence as Several
 
-    from penstock.engines.job import Pair
+    from penstock.engines.interface import Pair
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
     from penstock.framing import Frame

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
-    from penstock.engines.job import Pair
+    from penstock.engines.interface import Pair
     from penstock.engines.reply import Reply
     from penstock.gateway.doors.door import Asked
     from penstock.gateway.turn import Turn

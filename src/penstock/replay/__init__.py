@@ -3,9 +3,8 @@
 `answer` is what the provider says to a request, `play` one script by name, `wire` its bytes in any protocol.
 """
 
-from penstock.replay.answering import AGENT, answer, cases, named, wire
-from penstock.replay.pace import FULL, NATURAL, Pace, paced
-from penstock.replay.playing import offered, play, scripts
+from penstock.replay.provider import AGENT, FULL, NATURAL, Pace, answer, cases, named, paced, wire
+from penstock.replay.scripts import offered, play, scripts
 
 __all__ = [
     "AGENT",

@@ -12,9 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from penstock import request as rq
-from penstock.replay.inputs import filled
-from penstock.replay.playing import scripts
-from penstock.replay.tools import chosen
+from penstock.replay.scripts import scripts
+from penstock.replay.tools import chosen, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.pick import as_object, listed, objects
 
 if TYPE_CHECKING:
+    from penstock.pick import Object
     from penstock.request import Request, Tool
 
 COMMANDS = ("command", "cmd", "commands", "script", "shell_command", "code")  # fields that hold what is to be run
@@ -40,3 +45,92 @@ def runs_commands(tool: Tool) -> bool:
     """Whether there is a field for a command; a tool of free text takes anything."""
     fields = (tool.schema or {}).get("properties")
     return tool.kind == "custom" or (isinstance(fields, dict) and any(name in fields for name in COMMANDS))
+
+
+_DEPTH = 32  # schemas that hold schemas
+
+
+def filled(schema: Object, command: str) -> str:
+    """The input as JSON text."""
+    made = _object(schema, command, schema, _DEPTH)
+    return msgspec.json.encode(made).decode()
+
+
+def _object(schema: Object, command: str, root: Object, depth: int) -> Object:
+    fields = as_object(schema.get("properties"))
+    runs = next((name for name in COMMANDS if name in fields), "")
+    made: Object = {runs: _command(runs, as_object(fields[runs]), command, root)} if runs else {}
+    for name in listed(schema, "required"):
+        if isinstance(name, str) and name in fields and name not in made:
+            made[name] = _value(as_object(fields[name]), command, root, depth - 1)
+    return made
+
+
+def _command(name: str, schema: Object, command: str, root: Object) -> Any:
+    """A command as a line, as a list of lines, or as the words of one, as the field has it."""
+    if _type(_plain(schema, root)) != "array":
+        return command
+    return [command] if name.endswith("s") else ["bash", "-lc", command]
+
+
+def _value(schema: Object, command: str, root: Object, depth: int) -> Any:
+    found = _plain(schema, root)
+    for word in ("const", "default"):
+        if word in found:
+            return found[word]
+    chosen = listed(found, "enum")
+    if chosen:
+        return chosen[0]
+    kind = _type(found)
+    if kind == "object" and depth > 0:
+        return _object(found, command, root, depth)
+    if kind == "array":
+        return [_value(as_object(found.get("items")), command, root, depth - 1)] if _wants(found, depth) else []
+    return _ZEROS.get(kind, _word)(found)
+
+
+def _wants(schema: Object, depth: int) -> bool:
+    least: Any = schema.get("minItems")
+    return depth > 0 and isinstance(least, int) and least > 0
+
+
+def _plain(schema: Object, root: Object, depth: int = _DEPTH) -> Object:
+    """A schema without references, and the first of its choices that is not null."""
+    where: Any = schema.get("$ref")
+    found: Object | None = None
+    if isinstance(where, str) and where.startswith("#/"):
+        found = root
+        for step in where[2:].split("/"):
+            found = as_object(found.get(step))
+    for word in ("anyOf", "oneOf", "allOf"):
+        found = found or next((row for row in objects(schema.get(word)) if _type(row) != "null"), None)
+    return _plain(found, root, depth - 1) if found is not None and depth else schema
+
+
+def _type(schema: Object) -> str:
+    said = next((word for word in listed(schema, "type") if word != "null"), None) or schema.get("type")
+    return said if isinstance(said, str) else "object" if "properties" in schema else "string"
+
+
+def _number(schema: Object) -> Any:
+    least: Any = schema.get("minimum")
+    return least if isinstance(least, int | float) else 1
+
+
+def _word(_: Object) -> str:
+    return "penstock"
+
+
+def _false(_: Object) -> bool:
+    return False
+
+
+def _none(_: Object) -> None:
+    return None
+
+
+def _empty(_: Object) -> Object:
+    return {}
+
+
+_ZEROS: dict[str, Any] = {"integer": _number, "number": _number, "boolean": _false, "null": _none, "object": _empty}

@@ -15,8 +15,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from penstock.errors import InputError
-from penstock.store.schema import ensure_table
-from penstock.store.sqlite import size
+from penstock.store.sqlite import ensure_table, size
 from penstock.store.writer import WAITING, Writer
 
 if TYPE_CHECKING:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import tempfile
 import threading
 import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from penstock.errors import InputError
-from penstock.store import private_file
 from penstock.store.sqlite import folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Mapping
 
 FILE = "provider-keys.json"
 SERVICE = "penstock"  # what the entries are called in the keyring
@@ -90,7 +92,7 @@ class ProviderKeys:
             place=place, id=os.urandom(8).hex(), added=time.strftime("%Y-%m-%d", time.gmtime()), origin=origin,
             key=key if why else "",
         )  # fmt: skip
-        with private_file.locked(self.path):
+        with locked(self.path):
             before = self.read()
             self._write({**before, provider: row})
         if why and provider in before and before[provider].place == "keyring":
@@ -99,7 +101,7 @@ class ProviderKeys:
 
     def remove(self, provider: str) -> bool:
         """Delete a key; False if there was none."""
-        with private_file.locked(self.path):
+        with locked(self.path):
             rows = self.read()
             row = rows.pop(provider, None)
             if row is None:
@@ -126,7 +128,7 @@ class ProviderKeys:
             log.warning("the key of %s was not deleted from the keyring: %s", provider, error)
 
     def _write(self, rows: Mapping[str, StoredKey]) -> None:
-        private_file.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 def _call(work: Callable[[Any], Any]) -> Any:
@@ -242,3 +244,101 @@ def _stamp(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+TIMEOUT = 20.0  # seconds to wait for another process
+_PAUSE = 0.02
+_REPLACE_TRIES = 50  # Windows refuses to replace a file while somebody reads it
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock of a file. Raises `InputError` if another process keeps it for longer than `TIMEOUT` seconds."""
+    path = _real(path)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = path.with_name(f"{path.name}.lock")
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        _wait_for(descriptor, lock, TIMEOUT)
+        yield
+    finally:
+        os.close(descriptor)  # closing the file releases the lock
+
+
+def _wait_for(descriptor: int, lock: Path, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            _try_lock(descriptor)
+        except OSError:
+            if time.monotonic() >= deadline:
+                said = f"{lock}: another process has held this lock for {timeout:g} s; end it, or try again later"
+                raise InputError(said) from None
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file so that a reader, or a crash, finds the old content or the new one. Only its owner can read it."""
+    path = _real(path)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mkstemp creates with mode 0600
+    fresh = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _move(fresh, path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def remove(path: Path) -> bool:
+    """Delete a file; False if there was none."""
+    path = _real(path)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    _sync_folder(path.parent)
+    return True
+
+
+def _real(path: Path) -> Path:
+    """The file behind a symbolic link: it is the one to lock and to replace."""
+    return Path(os.path.realpath(path))
+
+
+def _move(fresh: Path, path: Path) -> None:
+    for _ in range(_REPLACE_TRIES if sys.platform == "win32" else 0):
+        with suppress(PermissionError):
+            fresh.replace(path)
+            return
+        time.sleep(_PAUSE)
+    fresh.replace(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Without this a crash of the machine may bring the old directory entry back."""
+    if sys.platform == "win32":
+        return  # a folder cannot be opened there
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -3,10 +3,8 @@
 Public, and what penstock's own tests use. `Upstream` and `scripted` need aiohttp (the extra `client`).
 """
 
-from penstock.testing.cutting import cut, cuts
-from penstock.testing.replies import Reply
-from penstock.testing.speaking import error_body, media, speak
-from penstock.testing.threaded import scripted
-from penstock.testing.upstream import Answer, Seen, Upstream
+from penstock.testing.replies import Reply, cut, cuts
+from penstock.testing.upstream import Answer, Seen, Upstream, scripted
+from penstock.testing.wire_encoding import error_body, media, speak
 
 __all__ = ["Answer", "Reply", "Seen", "Upstream", "cut", "cuts", "error_body", "media", "scripted", "speak"]

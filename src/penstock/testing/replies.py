@@ -7,13 +7,15 @@ Reply.limited("openai-chat", retry_after=2)       429
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock.events import Fault
-from penstock.testing.speaking import JSON, error_body, media, speak
+from penstock.testing.wire_encoding import JSON, error_body, media, speak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -131,3 +133,19 @@ class Reply(msgspec.Struct, frozen=True):
             yield self.noise
         elif self.trouble:
             yield self.trouble
+
+
+def cut(data: bytes, *places: int) -> list[bytes]:
+    """The data in pieces, cut at these places."""
+    marks = [0, *sorted(place for place in set(places) if 0 < place < len(data)), len(data)]
+    return [data[first:last] for first, last in pairwise(marks)] if data else []
+
+
+def cuts(data: bytes, count: int = 10, *, seed: int = 0) -> Iterator[list[bytes]]:
+    """Ways to cut: whole, byte by byte, in halves, then `count` at random (the same ones for the same seed)."""
+    yield cut(data)
+    yield cut(data, *range(1, len(data)))
+    yield cut(data, len(data) // 2)
+    dice = random.Random(seed)  # noqa: S311 — no secrets: the places of cuts
+    for _ in range(count):
+        yield cut(data, *(dice.randrange(1, max(len(data), 2)) for _ in range(dice.randrange(1, 20))))

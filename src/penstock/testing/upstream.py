@@ -10,8 +10,10 @@ Needs aiohttp. Every wait has a limit: a stalled answer is given up after `patie
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -22,6 +24,7 @@ from penstock.testing.replies import Reply
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Generator
 
 Answer: TypeAlias = "Reply | Callable[[Seen], Reply | Awaitable[Reply]]"
 HOST = "127.0.0.1"
@@ -160,3 +163,26 @@ def _web() -> Any:
         return import_module("aiohttp.web")
     except ImportError as error:
         raise MissingExtra("aiohttp", "client") from error
+
+
+_LIMIT = 30.0
+
+
+@contextmanager
+def scripted(*replies: Answer, tls: ssl.SSLContext | None = None) -> Generator[Upstream]:
+    """An upstream for the length of a `with`."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def opened() -> Upstream:
+        return await Upstream(*replies, tls=tls).__aenter__()
+
+    up = asyncio.run_coroutine_threadsafe(opened(), loop).result(_LIMIT)
+    try:
+        yield up
+    finally:
+        asyncio.run_coroutine_threadsafe(up.__aexit__(), loop).result(_LIMIT)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_LIMIT)
+        loop.close()

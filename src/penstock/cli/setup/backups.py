@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.cli.setup.config_files import Change, Edited, FileEdit, Form, undo, write_file
 from penstock.errors import InputError
-from penstock.store import private_file
+from penstock.store import provider_keys
 
 FOLDER = "setup-backups"
 
@@ -43,12 +43,12 @@ class Backup:
         """Remember what is about to be written. A second setup is undone together with the first."""
         rows = [*self.read()]
         rows += [_Saved(str(one.path), one.form, edited.before, edited.after, edited.changes) for one, edited in edits]
-        private_file.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        provider_keys.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
     def restore(self) -> list[str]:
         """Put everything back, the last change first. Gives a line for each file."""
         done = [_restored(row) for row in reversed(self.read())]
-        private_file.remove(self.path)
+        provider_keys.remove(self.path)
         return done
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 import msgspec
 
 from penstock.errors import InputError
-from penstock.store import private_file
+from penstock.store import provider_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -371,6 +371,6 @@ def diff_lines(path: Path, edited: Edited) -> Iterator[Line]:
 def write_file(path: Path, text: str) -> None:
     """Replace a file at once. A new one is its owner's alone: it may hold a key. An old one keeps its rights."""
     mode = path.stat().st_mode & 0o777 if path.is_file() else None
-    private_file.replace(path, text.encode("utf-8"))
+    provider_keys.replace(path, text.encode("utf-8"))
     if mode is not None:
         path.chmod(mode)

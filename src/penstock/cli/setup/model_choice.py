@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.cli.program import find_command
-from penstock.engines.naming import REPLAY, known, targets
+from penstock.engines.model_resolution import REPLAY, known, targets
 from penstock.errors import InputError
 from penstock.providers.models import model as facts_of
 from penstock.providers.models import models as models_of

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from penstock.cli.program import find_command
 from penstock.cli.setup.terminal import ask, print_line
+from penstock.engines.credentials import origin_of
 from penstock.engines.environ import LIVE
-from penstock.engines.stored_key import origin_of
 from penstock.errors import InputError, PenstockError, ProviderError
 from penstock.http.header_fields import check_key
 from penstock.providers.models import models

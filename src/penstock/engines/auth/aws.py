@@ -10,13 +10,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.auth.signing import Signed, library
+from penstock.engines.auth.base import Signed, library
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engines.auth.signing import Fetch, Headers
+    from penstock.engines.auth.base import Fetch, Headers
 
 _KEY, _SECRET, _TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"  # names, not values
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import pick, reading
-from penstock.client.shapes import read
+from penstock.client.embeddings import read
 from penstock.errors import InputError, ProviderError
 from penstock.gateway.doors.door import canonical
 from penstock.messages import convert_request
@@ -16,8 +16,8 @@ from penstock.messages.request_codecs import reader
 
 if TYPE_CHECKING:
     from penstock import request as rq
-    from penstock.engines.naming import Target
-    from penstock.engines.record import Record
+    from penstock.engines.decisions import Record
+    from penstock.engines.model_resolution import Target
     from penstock.gateway.doors.door import Visit
     from penstock.gateway.errands import Errand
     from penstock.gateway.services import Services

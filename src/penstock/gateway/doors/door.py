@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from penstock import request as rq
-from penstock.engines.retrying import Wait
+from penstock.engines.retries import Wait
 from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.gateway.conversion_thread import LARGE
 from penstock.http.header_fields import read_headers

@@ -13,7 +13,7 @@ from penstock import pick, reading
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
-    from penstock.client.shapes import Embeddings
+    from penstock.client.embeddings import Embeddings
     from penstock.gateway.doors.door import Visit
     from penstock.gateway.errands import Errand
     from penstock.gateway.services import Services

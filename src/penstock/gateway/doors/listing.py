@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engines.naming import REPLAY, known
+from penstock.engines.model_resolution import REPLAY, known
 from penstock.errors import InputError
 from penstock.gateway.access import refused
 from penstock.gateway.doors import ollama_models

@@ -16,7 +16,7 @@ from penstock.gateway.doors.responses_keep import Keeping
 from penstock.gateway.doors.responses_past import PREVIOUS, refused, told
 from penstock.messages.request_codecs import reader
 from penstock.protocols.responses.body import DEFAULTS
-from penstock.store.responses import Stored
+from penstock.store.key_value import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from penstock import pick
-from penstock.engines.naming import targets
-from penstock.engines.prepare import place
+from penstock.engines.model_resolution import targets
+from penstock.engines.request_plan import place
 from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault
 from penstock.gateway.doors.compaction import opened
-from penstock.store.responses import Past
+from penstock.store.key_value import Past
 from penstock.vendor_errors import PARAM
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.protocols.vscode import wire
 from penstock.protocols.vscode.parts import encoded
 
 if TYPE_CHECKING:
-    from penstock.engines.retrying import Wait
+    from penstock.engines.retries import Wait
     from penstock.gateway.doors.door import Visit
 
 WAITS = {"rate-limit": "{}'s rate limit", "overloaded": "{} is overloaded", "timeout": "{} did not answer in time"}

@@ -15,31 +15,44 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.engines.breaker import Breakers, CircuitKey, circuit_message
-from penstock.engines.config import Config
-from penstock.engines.credentials import Credentials
+from penstock.engines.config import Config, wished
+from penstock.engines.credentials import Credentials, Signing
+from penstock.engines.decisions import Decision, Record, Recorder
 from penstock.engines.environ import Changes, live
-from penstock.engines.flags import wished
-from penstock.engines.missing_endpoints import MissingEndpoints, is_missing_endpoint
-from penstock.engines.naming import Target, targets
+from penstock.engines.model_resolution import Target, targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.prepare import Plan, outline, over, pass_headers, place, plan, relieved
-from penstock.engines.record import Decision, Record, Recorder
 from penstock.engines.reply import Reply
-from penstock.engines.retrying import Wait, elsewhere, passing, pause
-from penstock.engines.signing import Signing
-from penstock.engines.state_loading import load_state
-from penstock.engines.turn_request import TurnRequest
+from penstock.engines.request_plan import (
+    Plan,
+    TurnRequest,
+    load_state,
+    outline,
+    over,
+    pass_headers,
+    place,
+    plan,
+    relieved,
+)
+from penstock.engines.retries import (
+    Breakers,
+    CircuitKey,
+    MissingEndpoints,
+    Wait,
+    circuit_message,
+    elsewhere,
+    is_missing_endpoint,
+    passing,
+    pause,
+)
 from penstock.errors import InvalidRequest, ProviderError, TooLarge, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from penstock.engines.job import Engine, Job, Source
-    from penstock.engines.request_files import RequestFiles
-    from penstock.engines.retrying import Watch
-    from penstock.engines.state_loading import Run
+    from penstock.engines.interface import Engine, Job, Source
+    from penstock.engines.request_plan import RequestFiles, Run
+    from penstock.engines.retries import Watch
     from penstock.messages import ConvertOptions
     from penstock.request import Request
 
@@ -392,6 +405,6 @@ def engine_named(name: str) -> Engine:
         from penstock.engines.sdk import Sdk  # noqa: PLC0415 — and the SDKs are whole seconds
 
         return Sdk()
-    from penstock.engines.played import Played  # noqa: PLC0415 — and this reads the packaged streams
+    from penstock.engines.replay import Played  # noqa: PLC0415 — and this reads the packaged streams
 
     return Played()

@@ -21,7 +21,7 @@ from penstock.shaping.stops import Stops
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engines.job import Job
+    from penstock.engines.interface import Job
     from penstock.errors import ProviderError
 
 __all__ = ["LOSS", "REFUSED", "fill", "lost", "several", "worded"]

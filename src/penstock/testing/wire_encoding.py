@@ -13,7 +13,7 @@ from penstock.bridge import encoding
 from penstock.framing import WRITERS
 from penstock.shaping.sequence import Sequence as InOrder
 from penstock.stage import Pipe
-from penstock.testing.voices import VOICES
+from penstock.testing.provider_encoders import VOICES
 from penstock.whole_body import write_body
 
 if TYPE_CHECKING:

@@ -9,18 +9,22 @@ import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
-from penstock.engines.auth.signing import Signed, library
+import msgspec
+
+from penstock.engines.auth.base import Signed, Tokens, library
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
-from penstock.pick import as_object
+from penstock.faults import kind_of
+from penstock.pick import as_object, number, text
 from penstock.pick import text as text_of
 from penstock.secrecy import hide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engines.auth.signing import Fetch, Headers
+    from penstock.engines.auth.base import Fetch, Headers, Secret
 
 # the types of credentials that a file may hold, and what makes them
 _KINDS = {
@@ -135,3 +139,49 @@ class _Answer:
 
 async def _awaited(fetch: Fetch, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
     return await fetch(method, url, headers, body)
+
+
+_GRANT = "urn:ibm:params:oauth:grant-type:apikey"
+_HEADERS = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+_OK = 200
+
+
+class IbmAuth:
+    """`authorization: Bearer` with the token that the key was exchanged for."""
+
+    scheme = "ibm"
+
+    def __init__(self, key: Secret, token_url: str) -> None:
+        self._key = key
+        self._url = token_url
+        self._tokens = Tokens(self._ask)
+
+    async def sign(
+        self, method: str, url: str, headers: Headers, body: bytes = b"", fetch: Fetch | None = None
+    ) -> Signed:
+        token = await self._tokens.get(fetch)
+        return Signed(url, {**headers, "authorization": f"Bearer {token.reveal()}"})
+
+    def secrets(self) -> tuple[str, ...]:
+        return (self._key.reveal(), *self._tokens.known())
+
+    async def _ask(self, fetch: Fetch | None) -> tuple[str, float]:
+        if fetch is None:
+            raise InputError("an IBM token must be asked for, and there is no way to ask: give `fetch`")
+        form = urlencode({"grant_type": _GRANT, "apikey": self._key.reveal()}).encode()
+        status, _, body = await fetch("POST", self._url, _HEADERS, form)
+        said = as_object(_json(body))
+        token = text(said, "access_token")
+        if status == _OK and token:
+            return token, float(number(said, "expires_in") or 3600)
+        words = hide(text(said, "errorMessage", "message") or f"status {status}", self.secrets())
+        code = text(said, "errorCode", "code")
+        kind = "auth" if status == 400 else kind_of(code, status=status)  # noqa: PLR2004 — it says so of a wrong key
+        raise provider_error(Fault(kind, f"no IBM token: {words}", status=status, code=code))
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.job import Job, Pair
+    from penstock.engines.interface import Job, Pair
     from penstock.events import AnyEvent
 
 PACES = {"natural": NATURAL, "full": FULL}

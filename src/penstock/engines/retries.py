@@ -8,13 +8,25 @@ that they wait for to pass. The clock is given.
 
 from __future__ import annotations
 
+import re
+import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from penstock.engines.emulation import UNSUPPORTED
+from penstock.faults import word
+from penstock.pick import as_object, table, text
+from penstock.vendor_errors import HTTP
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from penstock.engines.interface import Job
+    from penstock.engines.model_resolution import Target
+    from penstock.errors import ProviderError
+    from penstock.providers.registry import Retry
 
 BLAMED = frozenset({"server", "overloaded", "timeout", "network", "truncated", "malformed"})
 """Kinds of failures that are the provider's own, or of the way to it."""
@@ -167,3 +179,101 @@ def circuit_message(name: str, left: float, quote: str) -> str:
     """What a caller is told who meets an open circuit, with the provider's own words."""
     said = f"; it said: {quote}" if quote else ""
     return f"{name} has failed too often: it is not asked for another {max(left, 0.1):.1f} s{said}"
+
+
+BASE, MOST = 0.5, 8.0  # seconds of the first wait, and of any that nobody asked for
+PASSING = frozenset({"rate-limit", "overloaded", "server", "timeout", "network", "truncated", "malformed"})
+"""Kinds that may have passed when asked again."""
+LASTING = frozenset({"auth", "permission", "quota", "not-found", "too-large", "filter", "cancelled", "grammar"})
+"""Kinds that asking again does not change, whatever the status."""
+ELSEWHERE = PASSING | {"auth", "permission", "quota", "not-found", "other"}
+"""Kinds that somebody else may not have. What is wrong with the request is wrong everywhere."""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A pause before a provider is asked again: how long, after which kind of no, and what the provider is called."""
+
+    seconds: float
+    kind: str
+    provider: str
+
+
+class Watch(Protocol):
+    """Who is told how a turn comes about, while it does."""
+
+    def chosen(self, job: Job) -> None:
+        """This is going to be asked, unless another is asked after it. It is not signed yet: headers may be added."""
+        ...
+
+    async def waits(self, wait: Wait) -> None:
+        """Nothing happens for a while."""
+        ...
+
+
+def passing(error: ProviderError, policy: Retry) -> bool:
+    """Whether it may be gone the next time."""
+    if error.kind in LASTING:
+        return False
+    return error.kind in PASSING or (error.status is not None and error.status in policy.statuses)
+
+
+def elsewhere(error: ProviderError) -> bool:
+    """Whether the next provider may do better."""
+    return error.kind in ELSEWHERE or error.code == UNSUPPORTED
+
+
+def pause(error: ProviderError, tries: int, policy: Retry, chance: Callable[[], float]) -> float | None:
+    """Seconds to wait before the next try; None where it asks for more patience than there is.
+
+    As long as it says, and a little more; else twice as long each time, anywhere in the upper half of that.
+    """
+    if error.retry_after is not None:
+        if error.retry_after > policy.limit:
+            return None
+        return error.retry_after + chance() * min(0.25, 0.1 + error.retry_after / 10)
+    full: float = min(MOST, BASE * 2 ** (tries - 1))
+    return full * (0.5 + chance() / 2)
+
+
+SUBSTITUTES: dict[str, str] = {"responses": "chat"}  # an operation, and what is asked in its place
+REMEMBERED = 3600.0  # seconds
+_STATUSES = frozenset({404, 405})
+# Codes and types that say no more than the status. `model_not_found` and `previous_response_not_found` say more.
+_BARE = frozenset({"", "notfound", "notfounderror", "methodnotallowed", "invalidrequesterror", "unknownurl"})
+_MODEL = re.compile(r"(?i)\bmodels?\b")
+
+
+def is_missing_endpoint(error: ProviderError) -> bool:
+    """Whether a server has nothing at an address, as opposed to no such model."""
+    if error.status not in _STATUSES or word(error.code) not in _BARE or _MODEL.search(error.message):
+        return False
+    body = as_object(as_object((error.fault.extra or {}).get(HTTP)).get("body"))
+    return text(table(body, "error"), "param") != "model"
+
+
+class MissingEndpoints:
+    """What was learned, by provider and address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[tuple[str, str, str], float] = {}
+
+    def substitute(self, target: Target, operation: str) -> str:
+        """What can be asked in place of an operation; nothing where there is nothing."""
+        other = SUBSTITUTES.get(operation, "")
+        row, model = target.provider, target.model
+        return other if other and row.endpoint(other, model) and not row.only_responses(model) else ""
+
+    def known(self, target: Target, operation: str) -> bool:
+        """Whether the provider is known to lack an operation."""
+        return self._clock() < self._until.get(_key(target, operation), 0.0)
+
+    def learn(self, target: Target, operation: str) -> None:
+        self._until[_key(target, operation)] = self._clock() + REMEMBERED
+
+    def forget(self, target: Target, operation: str) -> None:
+        self._until.pop(_key(target, operation), None)
+
+
+def _key(target: Target, operation: str) -> tuple[str, str, str]:
+    return target.provider.name, target.provider.base_url, operation

@@ -31,7 +31,7 @@ class Embeddings(msgspec.Struct, omit_defaults=True):
     usage: Usage | None = None
     raw: Any = None
     provider: str = ""
-    record: Any = None  # how the answer came to be: `penstock.engines.record.Record`
+    record: Any = None  # how the answer came to be: `penstock.engines.decisions.Record`
 
 
 class Ranked(msgspec.Struct):

@@ -8,14 +8,15 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from contextvars import ContextVar
+from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgspec
 
 from penstock.carrying import without_raw
-from penstock.engines.ability import Ability
 from penstock.errors import provider_error
 from penstock.events import Fault
 from penstock.json_depth import NestingError, decode_bounded
@@ -24,7 +25,7 @@ from penstock.pick import as_object
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from penstock.engines.job import Job, Outgoing
+    from penstock.engines.interface import Job, Outgoing
 
 _KEY = "held-by-penstock"  # the clients want one; the real one comes with the signed headers
 
@@ -38,6 +39,41 @@ async def keep(response: Any) -> None:
     kept = _kept.get()
     if kept is not None:
         kept.append(response)
+
+
+class Ability(msgspec.Struct, frozen=True, kw_only=True):
+    """What a vendor's client can do: the types of payloads and bodies by protocol; no type: it is read as it is.
+
+    `fetches` are the shapes of what is no turn. `oldest` and `newest` are the major versions that the parity tests were
+    run with, `newest` only where what is used is not public.
+    """
+
+    package: str
+    streams: dict[str, str]
+    wholes: dict[str, str]
+    fetches: dict[str, str]
+    operations: frozenset[str]
+    schemes: frozenset[str] = frozenset({"none", "bearer", "header", "google", "ibm"})
+    oldest: int
+    newest: int | None = None
+
+    def types(self, protocol: str) -> list[str]:
+        """All types of a protocol or shape."""
+        found = (rows.get(protocol) for rows in (self.streams, self.wholes, self.fetches))
+        return [place for place in found if place]
+
+    def unknown(self, distribution: str) -> str:
+        """Why the version that is installed will not do; nothing where it will."""
+        major = _major(distribution)
+        if self.oldest <= major <= (major if self.newest is None else self.newest):
+            return ""
+        known = f"{self.oldest}" if self.newest == self.oldest else f"{self.oldest} and later"
+        return f"version {major} of {distribution} is not known, only {known}"
+
+
+@cache
+def _major(package: str) -> int:
+    return int(version(package).partition(".")[0])
 
 
 class Vendor(ABC):

@@ -5,22 +5,26 @@ Leans on `penstock.messages` for the body and on `penstock.providers` for the re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock.diagnostics import Diagnostic
-from penstock.engines import substitutes
+from penstock.engines import emulation
+from penstock.engines.credentials import Signing
 from penstock.engines.drafts import Drafts, sort_of
-from penstock.engines.job import Job
+from penstock.engines.emulation import REFUSED
+from penstock.engines.interface import Job
 from penstock.engines.options import merged_headers
-from penstock.engines.signing import Signing
-from penstock.engines.substitutes import REFUSED
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
+from penstock.fetch import Limits, fetch_files
 from penstock.messages import ConvertOptions, Profile, convert_request, profile_of
 from penstock.messages.content import Holding
+from penstock.messages.convert import state_keys
 from penstock.messages.identifiers import Rule
 from penstock.messages.request_codecs import quirks_type
 from penstock.providers.address import endpoint_url, filled
@@ -30,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.engines.config import Account
-    from penstock.engines.naming import Target
+    from penstock.engines.model_resolution import Target
     from penstock.engines.options import RequestOptions
+    from penstock.engines.retries import Watch
     from penstock.errors import ProviderError
     from penstock.providers.registry import Endpoint, Provider
     from penstock.request import Request
@@ -135,14 +140,14 @@ def _converted(job: Job, request: Request, asked: Request, plan: Plan, source: s
     found = made.diagnostics
     worded = bool(found) and any(row.code == ANY_JSON for row in found)
     if worded:
-        made = convert_request(substitutes.worded(asked), source, endpoint.protocol, **given)
+        made = convert_request(emulation.worded(asked), source, endpoint.protocol, **given)
     body, dropped = trimmed(made.body, row, endpoint)
     job.body = over(over(body, job.body), job.options.extra_body)
     job.diagnostics, job.cleared = [*made.diagnostics, *dropped], made.cleared
     job.shaping = made.restore.stages()
     if job.diagnostics or worded:
         strict = convert.get("strict", False)
-        substitutes.fill(job, request, ["any-json"] if worded else (), strict=strict)
+        emulation.fill(job, request, ["any-json"] if worded else (), strict=strict)
 
 
 def outline(
@@ -232,3 +237,79 @@ def _profile(row: Provider, protocol: str) -> Profile:
     except msgspec.ValidationError as error:
         raise InputError(f"provider {row.name!r}: {error}") from None
     return replace(base, **{**said, "provider": row.name, "options": row.names, "quirks": quirks})
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """`run` does what takes long for a large request, such as in a thread. `files` fetches files given by address."""
+
+    request: Request
+    operation: str
+    source: str
+    engine: str
+    options: RequestOptions | None
+    convert: ConvertOptions
+    watch: Watch | None
+    run: Run | None
+    files: RequestFiles | None
+
+    async def prepare(self, request: Request, plan: Plan, convert: ConvertOptions) -> Job:
+        """The job of a try, with the diagnostics of fetched files."""
+        if self.run is None:
+            job = prepare(request, plan, source=self.source, convert=convert)
+        else:
+            job = await self.run(lambda: prepare(request, plan, source=self.source, convert=convert))
+        if self.files is not None:
+            self.files.report(job)
+        return job
+
+
+When: TypeAlias = Literal["needed", "all"]
+
+
+class RequestFiles:
+    """The files of one request. `when`: for targets that take no addresses, or for all."""
+
+    def __init__(self, limits: Limits, when: When = "needed") -> None:
+        self._limits, self._when = limits, when
+        self._filled: Request | None = None
+        self._found: list[Diagnostic] = []
+        self._used = False  # whether the last target got the files
+
+    async def filled(self, request: Request, plan: Plan) -> Request:
+        """The request as a target gets it."""
+        profile = plan.given.get("profile")
+        self._used = self._when == "all" or (profile is not None and not profile.addresses)
+        if not self._used:
+            return request
+        if self._filled is None:
+            self._filled, notes = await fetch_files(request, limits=self._limits)
+            self._found = list(notes)
+        return self._filled
+
+    def report(self, job: Job) -> None:
+        """Add what was found while fetching to a job."""
+        if self._used and self._found:
+            job.diagnostics = [*job.diagnostics, *self._found]
+
+
+Run: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Does some work, such as in a thread, and gives what it gives."""
+
+
+async def load_state(request: Request, source: str, convert: ConvertOptions, run: Run | None = None) -> ConvertOptions:
+    """The options with the rows that were found (`state`) in place of the store. Nothing to look up costs nothing."""
+    store = convert.get("store")
+    if store is None:
+        return convert
+    options = convert.copy()
+    del options["store"]
+    if run is None:
+        keys = state_keys(request, source, **options)
+    else:
+        keys = await run(lambda: state_keys(request, source, **options))
+    if keys:
+        tenant = options.get("tenant", "")
+        aget = getattr(store, "aget", None)
+        options["state"] = store.get(tenant, keys) if aget is None else await aget(tenant, keys)
+    return options
