@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from penstock import codec, translating
+from penstock import codec, translation
 from tests.support.example_counts import FAST, USUAL
 from tests.support.mark_filter import is_left_out
 
@@ -30,7 +30,7 @@ hypothesis.settings.register_profile("ci", deadline=None, max_examples=USUAL, de
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=FAST, derandomize=CI, print_blob=CI)
 hypothesis.settings.load_profile("ci" if CI else "dev")
 
-translating.DEFAULT_CLOCK = lambda: 0.0  # what is translated twice must be the same, at the turn of a second too
+translation.DEFAULT_CLOCK = lambda: 0.0  # what is translated twice must be the same, at the turn of a second too
 
 
 class NoSkips:

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import request as rq
 from penstock.errors import BadRequest
-from penstock.protocols.aisdk.write import Quirks
+from penstock.protocols.aisdk.request_write import Quirks
 from tests.node.oracle import UI_VERSIONS, Oracles, Version
 from tests.support import request_facets
 from tests.support import request_protocols as requesting

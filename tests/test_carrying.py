@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from penstock import request as rq
-from penstock.carrying import Holds, grammar_of, json_of, restored, schema_of, stowed, text_of
-from penstock.carrying.systems import told_apart
+from penstock.markers import Holds, grammar_of, json_of, restored, schema_of, stowed, text_of
+from penstock.markers.marks import told_apart
 from penstock.protocols.gemini.request_write import Quirks as Gemini
 from tests.support import request_protocols as requesting
 from tests.support.conversations import PIXEL

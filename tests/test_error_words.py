@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "penstock"
 CLASS_NAME = ("type(error).__name__", "error.__class__.__name__")
 # `explain` is a report for developers; an internal error is to be reported, with its class.
-ALLOWED = {"errors.py", "translating.py"}
+ALLOWED = {"errors.py", "translation.py"}
 
 
 def test_no_message_quotes_the_class_of_an_error() -> None:

@@ -22,7 +22,7 @@ from penstock.shaping.citations import CitationLinks
 from penstock.shaping.prose import Prose
 from penstock.shaping.stops import Stops
 from penstock.shaping.think import ThinkTags
-from penstock.translating import translate
+from penstock.translation import translate
 from tests.support.growth import assert_linear
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from penstock.parts import Ledger
 from penstock.protocols.vscode.objects import PartMaker
 from penstock.reading import parse
 from penstock.stage import Pipe
-from penstock.translating import translate
+from penstock.translation import translate
 from penstock.vscode import ToolCallPart
 from penstock.writing import salvage
 from tests.support import request_cases

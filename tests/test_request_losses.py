@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import request as rq
-from penstock.protocols.aisdk.write import Quirks as Sdk
+from penstock.protocols.aisdk.request_write import Quirks as Sdk
 from penstock.protocols.anthropic.request_write import Quirks as Anthropic
 from penstock.protocols.bedrock.request_write import Quirks as Bedrock
 from penstock.protocols.cohere.request_write import Quirks as Cohere

@@ -14,8 +14,8 @@ import pytest
 
 from penstock import request as rq
 from penstock.errors import BadRequest
+from penstock.protocols.vscode.request_write import Quirks
 from penstock.protocols.vscode.thinking import Thought, pack
-from penstock.protocols.vscode.write import Quirks
 from tests.support import request_protocols as requesting
 from tests.support.request_cases import cases
 

@@ -20,8 +20,8 @@ from jsonschema import Draft202012Validator
 from penstock import events as ev
 from penstock import protocols
 from penstock.protocols.vscode import wire
-from penstock.protocols.vscode.contents import KINDS
-from penstock.protocols.vscode.tokens import tokens
+from penstock.protocols.vscode.request_parts import KINDS
+from penstock.protocols.vscode.wire import tokens
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
 from tests.support import request_protocols as requesting

@@ -12,9 +12,8 @@ from penstock import events as ev
 from penstock import protocols
 from penstock.grammar import Guard
 from penstock.protocols.vscode.decode import VSCodeDecoder
-from penstock.protocols.vscode.encode import VSCodeEncoder
-from penstock.protocols.vscode.losses import EMPTY, LOSSES
-from penstock.protocols.vscode.options import HOST
+from penstock.protocols.vscode.encode import EMPTY, LOSSES, VSCodeEncoder
+from penstock.protocols.vscode.encode_parts import HOST
 
 REPLY: list[Any] = [
     ev.TextStart(0), ev.TextDelta(0, "Let me look."), ev.TextEnd(0), ev.CallStart(1, "c1", "tide"),

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import protocols
-from penstock.carrying import CARRIERS
 from penstock.engines.emulation import SUBSTITUTES
 from penstock.errors import UnknownProtocol
+from penstock.markers import CARRIERS
 from penstock.messages.request_codecs import losses
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.messages.convert import convert
     from penstock.request import Turn
     from penstock.stage import Hop, Pipe, Stage
-    from penstock.translating import translate
+    from penstock.translation import translate
     from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
 
 # name → the module it is in; a module's own name is the module
@@ -35,7 +35,7 @@ _NAMES = {
     "Stage": "stage", "StreamFault": "errors", "SyncClient": "client", "TextPart": "vscode", "ThinkingPart": "vscode",
     "ToolCallPart": "vscode", "Turn": "request", "Usage": "events", "VSCodeStreamAdapter": "vscode",
     "bridge": "bridge", "convert": "messages", "convert_messages": "messages", "fold": "fold", "guess": "guess",
-    "translate": "translating", "unfold": "fold",
+    "translate": "translation", "unfold": "fold",
 }  # fmt: skip
 _MODULES = ("errors", "events")
 __all__ = [

@@ -13,9 +13,8 @@ from typing import Any, Unpack
 
 from penstock.events import Usage
 from penstock.fold import StreamUsage
-from penstock.protocols.vscode.options import HOST
-from penstock.protocols.vscode.parts import DataPart, HostPart, TextPart, ThinkingPart, ToolCallPart
-from penstock.protocols.vscode.tokens import usage_part
+from penstock.protocols.vscode.encode_parts import HOST
+from penstock.protocols.vscode.wire import DataPart, HostPart, TextPart, ThinkingPart, ToolCallPart, usage_part
 from penstock.shaping.remote_files import Fetch, RemoteFiles
 from penstock.vscode_stream import AdapterOptions, Batch, Outcome, VSCodeStream, checked_options
 

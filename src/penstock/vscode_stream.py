@@ -7,14 +7,13 @@ logger wants that. Leans on the decoders, the guard, and the encoder of VS Code'
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
 from penstock import events as ev
 from penstock import protocols
 from penstock import request as rq
-from penstock.adapter_log import AdapterLog, Level, describe
 from penstock.diagnostics import Diagnostic
 from penstock.errors import PenstockError, StreamFault
 from penstock.events import Usage
@@ -31,15 +30,16 @@ from penstock.option_checks import (
     one_of,
     options_of,
 )
-from penstock.protocols.vscode.items import as_json, fault_of, from_json
-from penstock.protocols.vscode.losses import EMPTY
-from penstock.protocols.vscode.objects import PartMaker
-from penstock.protocols.vscode.options import HOST, Citations, Reasoning
-from penstock.protocols.vscode.options import OPTIONS as ENCODER_OPTIONS
-from penstock.protocols.vscode.parts import HostPart, TextPart
-from penstock.protocols.vscode.tokens import spent
+from penstock.protocols.vscode.encode import EMPTY
+from penstock.protocols.vscode.encode_parts import HOST, Citations, Reasoning
+from penstock.protocols.vscode.encode_parts import OPTIONS as ENCODER_OPTIONS
+from penstock.protocols.vscode.objects import PartMaker, as_json, fault_of, from_json
+from penstock.protocols.vscode.wire import HostPart, TextPart, spent
+from penstock.secrecy import redact_cut
 from penstock.shaping.namespace import PREFIX
-from penstock.shaping.remote_files import Fetch  # noqa: TC001 — the annotations of options are read at run time
+
+if TYPE_CHECKING:
+    from penstock.shaping.remote_files import Fetch
 
 Errors: TypeAlias = Literal["text", "raise"]
 Batch: TypeAlias = tuple[str, list[Any]]  # what caused the events, for the log, and the events
@@ -311,3 +311,50 @@ class VSCodeStream:
 
 def _is_for_client(call: rq.Call) -> bool:
     return call.by == "client" and not call.cut and not call.choice and bool(call.json)
+
+
+Level: TypeAlias = Literal["trace", "debug", "warning", "error"]
+TRACE = 5  # below DEBUG (10) of the standard library
+METHODS: dict[Level, tuple[str, ...]] = {
+    "trace": ("trace",), "debug": ("debug",), "warning": ("warning", "warn", "error"),
+    "error": ("error", "warning", "warn"),
+}  # fmt: skip
+WRITES_CONTENT = "penstock: trace is on: the log holds the content of streams; secrets of known forms are removed"
+LINE = 2_000  # characters of a line
+
+
+class AdapterLog:
+    """Writes lines to a caller's logger, secrets removed. `traces`: whether it wants lines of level trace."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self.traces = callable(getattr(logger, "trace", None)) or self._standard_trace()
+
+    def __bool__(self) -> bool:
+        return self._logger is not None
+
+    def write(self, level: Level, message: str) -> None:
+        """One line."""
+        text = redact_cut(message, LINE)
+        method = next((found for name in METHODS[level] if callable(found := getattr(self._logger, name, None))), None)
+        if method is not None:
+            method(text)
+        elif level == "trace" and self.traces:
+            self._logger.log(TRACE, text)
+
+    def announce_content(self) -> None:
+        """Say that content is written, where it is."""
+        if self.traces:
+            self.write("warning", WRITES_CONTENT)
+
+    def _standard_trace(self) -> bool:
+        enabled = getattr(self._logger, "isEnabledFor", None)
+        return callable(enabled) and callable(getattr(self._logger, "log", None)) and bool(enabled(TRACE))
+
+
+def describe(item: Any) -> str:
+    """A frame, event or part as one line of JSON."""
+    try:
+        return msgspec.json.encode(item, enc_hook=repr).decode()
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
+        return ascii(item)

@@ -1,6 +1,6 @@
 """Writing requests: what every protocol's writer shares. A `Draft` is a body with what could not be said in it.
 
-`loss-<what>` is a row of the protocol's LOSSES: it is gone. `carried-<what>` is a row of `carrying.CARRIERS`: it went
+`loss-<what>` is a row of the protocol's LOSSES: it is gone. `carried-<what>` is a row of `markers.CARRIERS`: it went
 another way than its own, and our own readers put it back.
 """
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import msgspec
 
-from penstock.carrying import CARRIERS, schema_of
 from penstock.diagnostics import Diagnostics
 from penstock.jsontext import clean
+from penstock.markers import CARRIERS, schema_of
 
 if TYPE_CHECKING:
     from penstock import request as rq

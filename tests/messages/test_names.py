@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock.carrying.inputs import INPUT as CARRIED
 from penstock.diagnostics import Diagnostics
 from penstock.fold import fold, unfold
+from penstock.markers.marks import INPUT as CARRIED
 from penstock.messages.identifiers import PLAIN, Rule, fit_names
 from penstock.messages.request_codecs import PROFILES, Profile
 from penstock.messages.tools import map_names

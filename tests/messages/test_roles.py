@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock.carrying.marks import SYSTEM
 from penstock.diagnostics import Diagnostics
+from penstock.markers.marks import SYSTEM
 from penstock.messages.turns import EMPTY, OPENING, alternate, fill_empty, lead, open_with_user, place_system
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, shape, steady, system, tool, user
 

@@ -5,27 +5,32 @@ Parts with ids open and close by them; version 4 has none, so there a part ends 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from penstock import events as ev
 from penstock import pick
-from penstock.aisdk import files, wire
-from penstock.aisdk import wire_tools as tool
-from penstock.aisdk.turns import TurnDecoder
-from penstock.aisdk.words import OPAQUE, OURS, SDK, merge, read_metadata
-from penstock.jsontext import loose
+from penstock.aisdk import OPAQUE, OURS, SDK, merge, read_metadata, wire
+from penstock.aisdk import wire as tool
+from penstock.aisdk.decode_turn import TurnDecoder
+from penstock.jsontext import as_json, clean, loose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from penstock.events import ReasoningForm
     from penstock.parts import Part
+    from penstock.pick import Object
 
 TEXT, REASONING = "", ("reasoning", "")  # the keys of parts that have no id
 _read_data = msgspec.json.Decoder(wire.Data).decode
 _FRAMING = "anthropic.message_start"  # a custom part that only repeats what the frame says
+
+
+def _encode(chunk: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(clean(chunk))
 
 
 class ChunkDecoder(TurnDecoder):
@@ -165,6 +170,27 @@ class ChunkDecoder(TurnDecoder):
     def _ask(self, p: tool.ToolApprovalRequest) -> None:
         self._or_keep(self._tools.ask(p, self.protocol))
 
+    def named(self, name: str, data: bytes) -> bool:
+        if data.strip().upper() == b"[DONE]":
+            if not self._break():
+                self.ledger.end()
+            return True
+        return b'"data-' in data and self._data(data)
+
+    def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
+        """Also the chunks that are no tagged ones: `data-*`, and whole messages."""
+        said = pick.as_object(value)
+        if "type" not in said and self._whole(said):
+            return
+        if not (pick.text(said, "type").startswith("data-") and self._data(raw())):
+            super()._fit(name, value, raw)
+
+    def _whole(self, said: dict[str, Any]) -> bool:
+        """A UI message, the result of `generateText`, or an error that is no stream."""
+        for chunk in (found := chunks(said)):
+            self._fit("", chunk, partial(_encode, chunk))
+        return bool(found)
+
     # ── sources, files, state ─────────────────────────────────────────────────────────────────────
 
     def _source(self, p: wire.SourceChunk) -> None:
@@ -191,7 +217,7 @@ class ChunkDecoder(TurnDecoder):
         )  # fmt: skip
 
     def _file(self, p: wire.FileChunk) -> None:
-        media, url, data = files.read_file(msgspec.to_builtins(p))
+        media, url, data = wire.read_file_chunk(msgspec.to_builtins(p))
         if not url and not data:
             self.keep()
             return
@@ -257,3 +283,87 @@ class ChunkDecoder(TurnDecoder):
         wire.File: _file, wire.ReasoningFile: _file, wire.Custom: _custom, wire.SteeringMessage: _state,
         wire.Raw: _nothing, wire.Ping: _nothing, wire.ResetStep: _reset_step,
     }  # fmt: skip
+
+
+def chunks(said: Object) -> list[Object]:
+    """The chunks of a whole answer; none if it is nothing of the kind."""
+    if isinstance(said.get("parts"), list):
+        return list(_message(said))
+    if isinstance(said.get("content"), list):
+        return list(_generated(said))
+    if "error" in said or "errorText" in said:
+        return [{"type": "error", "error": said.get("error"), "errorText": pick.text(said, "errorText") or None}]
+    return []
+
+
+def _message(said: Object) -> Iterator[Object]:
+    metadata = pick.table(said, "metadata")
+    known = {key: metadata[key] for key in ("model", "createdAt") if key in metadata}
+    yield {"type": "start", "messageId": pick.text(said, "id") or None, "messageMetadata": known or None}
+    for place, part in enumerate(pick.rows(said, "parts")):
+        kind = pick.text(part, "type")
+        if kind in ("text", "reasoning"):
+            yield from _spoken(kind, str(place), part)
+        elif kind == "dynamic-tool" or kind.startswith("tool-"):
+            yield from _tool(kind, part)
+        elif kind == "step-start":
+            yield {"type": "start-step"}
+        else:
+            yield part
+    yield {"type": "finish", "finishReason": metadata.get("finishReason"), "messageMetadata": metadata or None}
+
+
+def _spoken(kind: str, id: str, part: Object) -> Iterator[Object]:
+    metadata = part.get("providerMetadata")
+    yield {"type": f"{kind}-start", "id": id, "providerMetadata": metadata}
+    yield {"type": f"{kind}-delta", "id": id, "text": pick.text(part, "text")}
+    yield {"type": f"{kind}-end", "id": id, "citations": part.get("citations")}
+
+
+def _tool(kind: str, part: Object) -> Iterator[Object]:
+    """A tool part has been through states; its last one tells which chunks it took."""
+    state = pick.text(part, "state")
+    keys = ("toolCallId", "providerExecuted", "title", "toolMetadata")
+    head: Object = {key: part[key] for key in keys if part.get(key) is not None}
+    head["toolName"] = pick.text(part, "toolName") or kind.removeprefix("tool-")
+    head["dynamic"] = kind == "dynamic-tool"
+    if state == "input-streaming":
+        yield {**head, "type": "tool-input-start"}
+        yield {**head, "type": "tool-input-delta", "inputTextDelta": pick.text(part, "rawInput")}
+        return
+    refused = state == "output-error" and part.get("input") is None
+    call = {**head, "input": _given(part), "providerMetadata": part.get("callProviderMetadata")}
+    if refused:
+        said: Any = part.get("rawInput")
+        yield {**call, "type": "tool-input-error", "input": said, "errorText": pick.text(part, "errorText")}
+        return
+    yield {**call, "type": "tool-input-available"}
+    approval = pick.table(part, "approval")
+    if "id" in approval:
+        yield {"type": "tool-approval-request", "toolCallId": head.get("toolCallId"), "approvalId": approval["id"]}
+    answer = {**head, "providerMetadata": part.get("resultProviderMetadata")}
+    if state == "output-available":
+        preliminary = part.get("preliminary")
+        yield {**answer, "type": "tool-output-available", "output": part.get("output"), "preliminary": preliminary}
+    elif state == "output-error":
+        yield {**answer, "type": "tool-output-error", "errorText": pick.text(part, "errorText")}
+
+
+def _given(part: Object) -> Any:
+    """A call's input. Here it is a value, so that a string is free text, not JSON."""
+    given = part.get("input")
+    return as_json(given) if isinstance(given, str) else given
+
+
+def _generated(said: Object) -> Iterator[Object]:
+    response = pick.table(said, "response")
+    yield {"type": "response-metadata", "id": response.get("id"), "modelId": response.get("modelId"),
+           "timestamp": response.get("timestamp")}  # fmt: skip
+    for place, part in enumerate(pick.rows(said, "content")):
+        kind = pick.text(part, "type")
+        if kind in ("text", "reasoning"):
+            yield from _spoken(kind, str(place), part)
+        else:
+            yield {**part, "input": _given(part)} if kind == "tool-call" and "input" in part else part
+    keys = ("finishReason", "rawFinishReason", "usage", "totalUsage", "providerMetadata")
+    yield {"type": "finish", **{key: said[key] for key in keys if said.get(key) is not None}}

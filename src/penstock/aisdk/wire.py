@@ -6,10 +6,20 @@ is declared. Metadata is `Any` on purpose: text must not be lost because somethi
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import base64
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
+
+from penstock import pick
+from penstock.errors import BadRequest
+from penstock.media import of_url, packed, sniff, unpacked
+
+if TYPE_CHECKING:
+    from penstock import request as rq
+    from penstock.pick import Object
 
 Id: TypeAlias = str | int | None
 
@@ -116,7 +126,7 @@ class SourceDocument(SourceChunk, tag="source-document"):
 
 
 class FileChunk(Chunk):
-    """A file by its address, its bytes (which `penstock.aisdk.files` finds), or all of it under `file`."""
+    """A file by its address, its bytes (which `penstock.aisdk.wire` finds), or all of it under `file`."""
 
     file: Any = None
     url: str | None = None
@@ -250,3 +260,263 @@ class Data(Struct):
     data: msgspec.Raw
     id: str | None = None
     transient: bool | None = None
+
+
+class CallChunk(Chunk):
+    """What every chunk about a call may say."""
+
+    tool_call_id: str | None = None
+    id: str | None = None
+    tool_name: str | None = None
+    provider_executed: bool | None = None
+    dynamic: bool | None = None
+    title: str | None = None
+    provider_metadata: Any = None
+    tool_metadata: Any = None
+
+    @property
+    def call(self) -> str:
+        """The call's own id."""
+        return self.tool_call_id or self.id or ""
+
+
+class OpenCall(CallChunk):
+    """A call begins."""
+
+    input_encoding: str | None = None
+
+
+class ToolInputStart(OpenCall, tag="tool-input-start"):
+    """Since 5."""
+
+
+class ToolCallStreamingStart(OpenCall, tag="tool-call-streaming-start"):
+    """Version 4."""
+
+
+class CallPiece(CallChunk):
+    """A fragment of its input: `delta` in a full stream, `inputTextDelta` in a UI stream, `argsTextDelta` in 4."""
+
+    delta: str | None = None
+    input_text_delta: str | None = None
+    args_text_delta: str | None = None
+
+
+class ToolInputDelta(CallPiece, tag="tool-input-delta"):
+    """Since 5."""
+
+
+class ToolCallDelta(CallPiece, tag="tool-call-delta"):
+    """Version 4."""
+
+
+class ToolInputEnd(CallChunk, tag="tool-input-end"):
+    """No more fragments; the whole call follows."""
+
+
+class WholeCall(CallChunk):
+    """`input` (a value, or in `doStream` its JSON text); `args` in version 4."""
+
+    input: Any = UNSET
+    args: Any = UNSET
+    invalid: bool | None = None
+    error: Any = None
+    error_text: str | None = None
+
+
+class ToolCall(WholeCall, tag="tool-call"):
+    """In full streams."""
+
+
+class ToolInputAvailable(WholeCall, tag="tool-input-available"):
+    """In UI streams."""
+
+
+class ToolInputError(WholeCall, tag="tool-input-error"):
+    """In UI streams: a call that cannot be run."""
+
+
+class Answer(WholeCall):
+    """`output`, or `result` in `doStream` and in version 4; `error` or `errorText` where it failed."""
+
+    output: Any = UNSET
+    result: Any = UNSET
+    is_error: bool | None = None
+    preliminary: bool | None = None
+
+
+class ToolResult(Answer, tag="tool-result"):
+    """In full streams."""
+
+
+class ToolError(Answer, tag="tool-error"):
+    """In full streams since 5."""
+
+
+class ToolOutputAvailable(Answer, tag="tool-output-available"):
+    """In UI streams."""
+
+
+class ToolOutputError(Answer, tag="tool-output-error"):
+    """In UI streams."""
+
+
+class ToolOutputDenied(Answer, tag="tool-output-denied"):
+    """Since 6: someone said no."""
+
+
+class ToolApprovalRequest(CallChunk, tag="tool-approval-request"):
+    """Since 6: with the whole call in a full stream, its id elsewhere."""
+
+    approval_id: str = ""
+    tool_call: Any = None
+    reason: str | None = None
+    is_automatic: bool | None = None
+    signature: str | None = None
+
+
+class ToolApprovalResponse(Chunk, tag="tool-approval-response"):
+    """Since 7: what was said to a request."""
+
+
+Payload: TypeAlias = (
+    TextDelta | Text | ReasoningDelta | Reasoning | TextStart | TextEnd
+    | ReasoningStart | ReasoningEnd | ReasoningPartFinish | ReasoningSignature
+    | RedactedReasoning | Source | SourceUrl | SourceDocument | File | ReasoningFile
+    | Start | StreamStart | ResponseMetadata | StartStep | StepStart | FinishStep
+    | StepFinish | Finish | MessageMetadata | Error | Abort | Custom
+    | SteeringMessage | Raw | Ping | ResetStep
+    | ToolInputStart | ToolCallStreamingStart | ToolInputDelta | ToolCallDelta | ToolInputEnd | ToolCall
+    | ToolInputAvailable | ToolInputError | ToolResult | ToolError | ToolOutputAvailable | ToolOutputError
+    | ToolOutputDenied | ToolApprovalRequest | ToolApprovalResponse
+)  # fmt: skip
+
+
+_DATA_URL = re.compile(r"data:([^;,]*+)([^,]*?);base64,", re.IGNORECASE)
+_BYTE = 256
+
+
+def split_data_url(url: str) -> tuple[str, str]:
+    """Media type and base64 of a data URL; nothing of any other address."""
+    head = _DATA_URL.match(url)
+    return (head[1] + head[2], url[head.end() :]) if head else ("", "")
+
+
+def read_file_chunk(said: dict[str, Any]) -> tuple[str, str, str]:
+    """Media type, address and base64 of a file chunk given as a plain object; the latter two empty if it has none."""
+    held = {**said, **pick.table(said, "file")}
+    data: Any = held.get("data")
+    if isinstance(data, dict):
+        held = {**held, **pick.as_object(data)}  # {type: "data", data} or {type: "url", url}, since 7
+    media, url = pick.text(held, "mediaType", "mimeType"), pick.text(held, "url")
+    inline, found = split_data_url(url)
+    if found:
+        return (media or inline, "", found)
+    keys = ("base64", "base64Data", "data", "uint8Array", "uint8ArrayData")
+    return (media, url, next((text for key in keys if (text := _base64(held.get(key)))), ""))
+
+
+def _base64(value: Any) -> str:
+    """Base64 of text that is base64 already, or of bytes in any JSON form."""
+    if isinstance(value, str):
+        return split_data_url(value)[1] or value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        value = list(pick.as_object(value).values())
+    if not isinstance(value, list) or not value:
+        return ""
+    numbers = pick.listed({"": value}, "")
+    whole = all(isinstance(number, int) and 0 <= number < _BYTE for number in numbers)
+    return base64.b64encode(bytes(numbers)).decode() if whole else ""
+
+
+TAGS = ("data", "url", "reference", "text")  # {"type": tag, tag: value}, since version 7
+TAGGED, HEAD = "tagged ", "head "
+EXPECTED = "base64, an address, bytes or a reference"
+
+
+class Held(NamedTuple):
+    """What a file's data says. `form` is empty for plain base64 and for plain addresses."""
+
+    media: str
+    url: str = ""
+    data: str = ""
+    reference: Object | None = None
+    form: str = ""
+
+
+def read_data(value: Any, said: str = "", default: str = "") -> Held:
+    """Data in any form. Its type: as `said`, as its address has it, as its bytes show it, or the default."""
+    if isinstance(value, str):
+        return _of_text(value, said, default)
+    if isinstance(value, dict):
+        return _of_object(cast("Object", value), said, default)
+    return _bytes(value, said, default)
+
+
+def _of_text(value: str, said: str, default: str) -> Held:
+    if ":" not in value[:64]:  # base64 has no colon, and no address is without
+        return Held(_media(said, "", value, default), data=value)
+    inside, url, data = of_url(value, "")
+    media = _media(said, inside, data, default)
+    if url:
+        return Held(media, url)
+    head = value.partition(",")[0]
+    plain = head == f"data:{media};base64" or not head.endswith(";base64")
+    return Held(media, data=data, form="data-url" if plain else HEAD + head)
+
+
+def _of_object(value: Object, said: str, default: str) -> Held:
+    tag = value.get("type")
+    if tag == "text" and isinstance(value.get(tag), str):
+        data = base64.b64encode(value[tag].encode("utf-8", "replace")).decode()
+        return Held(said or "text/plain", data=data, form="text")
+    if tag in TAGS and tag in value and len(value) == 2:  # noqa: PLR2004 — the tag and what it announces
+        inner = read_data(value[tag], said, default)
+        return inner._replace(form=TAGGED + inner.form)
+    if tag != "Buffer" and value and all(isinstance(name, str) for name in value.values()):
+        return Held(_media(said, "", "", default), reference=value)
+    return _bytes(value, said, default)
+
+
+def _media(said: str, inside: str, data: str, default: str) -> str:
+    """A type without its second half (`image`, `image/*`) is completed if it can be."""
+    if "/" in said and "*" not in said:
+        return said
+    found = inside or (sniff(data) if data else "")
+    return found or (f"{said}/*" if said and "/" not in said else said or default)
+
+
+def _bytes(value: Any, said: str, default: str) -> Held:
+    try:
+        data, form = packed(value)
+    except ValueError:
+        raise BadRequest(EXPECTED, value) from None
+    return Held(_media(said, "", data, default), data=data, form=form)
+
+
+def write_data(file: rq.File, form: str = "", reference: Object | None = None) -> Any:
+    """A file's data; in another form than it was said in if that no longer fits."""
+    if form == "text" and file.data:
+        return {"type": "text", "text": base64.b64decode(file.data).decode("utf-8", "replace")}
+    stored = reference if not file.data and not file.url else None
+    if form.startswith(TAGGED):
+        tag = "reference" if stored else "url" if file.url else "data"
+        return {"type": tag, tag: write_data(file, form.removeprefix(TAGGED), reference)}
+    if stored:
+        return stored
+    if file.url or not file.data:
+        return file.url
+    return _spelled(file, form)
+
+
+def _spelled(file: rq.File, form: str) -> Any:
+    if form.startswith(HEAD) or form == "data-url":
+        return f"{form.removeprefix(HEAD) if form.startswith(HEAD) else f'data:{file.media};base64'},{file.data}"
+    return unpacked(file.data, form)
+
+
+def first_id(reference: Object | None) -> str:
+    """The provider's own id of a file, if there is just one."""
+    return str(next(iter(reference.values()))) if reference and len(reference) == 1 else ""

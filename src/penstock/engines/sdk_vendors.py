@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgspec
 
-from penstock.carrying import without_raw
 from penstock.errors import provider_error
 from penstock.events import Fault
 from penstock.json_depth import NestingError, decode_bounded
+from penstock.markers import without_raw
 from penstock.pick import as_object
 
 if TYPE_CHECKING:

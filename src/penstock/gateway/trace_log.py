@@ -14,7 +14,6 @@ import msgspec
 
 from penstock import events as ev
 from penstock import protocols
-from penstock.adapter_log import LINE, TRACE, describe
 from penstock.bridge import parser
 from penstock.errors import PenstockError
 from penstock.gateway import replayed_output
@@ -22,6 +21,7 @@ from penstock.grammar import Guard
 from penstock.secrecy import redact_cut
 from penstock.stage import Pipe
 from penstock.tracing import Tracer, Whole
+from penstock.vscode_stream import LINE, TRACE, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock import pick
 from penstock import request as rq
-from penstock.carrying import schema_of
+from penstock.markers import schema_of
 from penstock.messages.identifiers import fit_names
 from penstock.messages.traversal import change_parts, with_messages
 from penstock.shaping.names import Name, wrap

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying.systems import said_by_user
+from penstock.markers.marks import said_by_user
 from penstock.messages.traversal import with_messages
 from penstock.writing import salvage
 

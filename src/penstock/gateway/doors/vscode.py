@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.gateway.doors.door import Asked, Door, canonical
 from penstock.messages.context import Cleared
 from penstock.protocols.vscode import wire
-from penstock.protocols.vscode.parts import encoded
+from penstock.protocols.vscode.wire import encoded
 
 if TYPE_CHECKING:
     from penstock.engines.retries import Wait

@@ -7,19 +7,43 @@ Steps need their usage and reason at their end, which is why both are kept until
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
-from penstock.aisdk.encode import PartEncoder, encode_json, metadata, value
-from penstock.aisdk.usage import write_usage
-from penstock.aisdk.words import cite, own
-from penstock.protocols.aisdk import said
+from penstock import pick
+from penstock.aisdk import WRITES, PartEncoder, cite, encode_json, metadata, own, value, write_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.codec import Encoder, Losses
     from penstock.events import Extra
 
+LOSSES: Losses = {
+    "answered": "a call that is answered, or asked about, in the same turn is taken for one that was run upstream",
+    "approval": "there is no request for approval before version 6, nor of a call that is not in the turn",
+    "choice": "only the first of several choices is written",
+    "cut-call": "version 4 says only by an error that a call never became whole; one that a fault broke off stays open",
+    "cut-file": "a file that a fault broke off is not written",
+    "data": "an application's own data has no part in a full stream",
+    "file": "a file given by its address is written as a source",
+    "file-state": "before version 6 files have no metadata, and only 7 tells those of the reasoning apart",
+    "free-text": "before version 6 nothing but metadata says that a call's input is free text, and in 4 nothing",
+    "logprobs": "log probabilities have no field",
+    "opaque": "there is no part for opaque state before version 7",
+    "provider-call": "version 4 cannot say that the provider runs a tool itself",
+    "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the raw word tells",
+    "reasoning-state": "version 4 knows the state of Claude's reasoning only",
+    "refusal": "a refusal is written as text; only its metadata tells, and in version 4 nothing",
+    "source": "a source without an address is left out of version 4; without a title it is given one",
+    "span": "version 4 does not say which text a source is for",
+    "text-state": "version 4 has no metadata on text",
+    "unknown": "another protocol's unknown payload is not written",
+    "usage": "version 4 counts no cached and no reasoning tokens",
+    "fault-usage": "the usage of a turn that a fault broke off is not written: only ends have a field for it",
+    "written": "before version 6 tokens written to a cache are not counted",
+}
 NAME = "aisdk"
 RAW_REASON, ENCODING, APPROVAL, DETAILS, TITLE, FILE_STATE = 6, 6, 6, 6, 6, 6  # since which version there is
 PERFORMANCE, CUSTOM, REASONING_FILE = 7, 7, 7
@@ -35,7 +59,7 @@ class AisdkEncoder(PartEncoder):
 
     protocol = NAME
     version: ClassVar[int] = 7
-    losses = said.LOSSES
+    losses = LOSSES
 
     def __init__(self, *, id: str = "response", model: str = "unknown", created: int = 0) -> None:
         super().__init__()
@@ -50,7 +74,7 @@ class AisdkEncoder(PartEncoder):
         self._usage: dict[int, ev.Usage] = {}
         self._step, self._called = 1, False
         self._clients: set[str] = set()
-        self._response = said.response(event, *self._named)
+        self._response = response_fields(event, *self._named)
         if not silent:
             self._send("start")
             self._send("start-step", request={}, warnings=[])
@@ -83,7 +107,7 @@ class AisdkEncoder(PartEncoder):
             self.lose("written")
 
     def _finish(self, event: ev.Finish) -> None:
-        self._end(said.reason(self, event), event.raw, event.extra)
+        self._end(finish_word(self, event), event.raw, event.extra)
 
     def _end(self, reason: str, raw: str, extra: Extra | None) -> None:
         self._finish_step(reason, raw, extra)
@@ -94,7 +118,7 @@ class AisdkEncoder(PartEncoder):
         if event.kind == "cancelled":
             self._send("abort", **({"reason": event.message} if self.version >= RAW_REASON else {}))
         else:
-            self._send("error", error=said.error(event))
+            self._send("error", error=error_object(event))
         if self._usage:
             self.lose("fault-usage")
 
@@ -264,3 +288,36 @@ class Aisdk5Encoder(AisdkEncoder):
     """Also without raw reasons, details of usage, approvals and titles."""
 
     version = 5
+
+
+def response_fields(event: ev.Start, id: str, model: str, created: int) -> dict[str, Any]:
+    """The response that a step's end names."""
+    return {"id": event.id or id, "timestamp": timestamp(event.created or created), "modelId": event.model or model}
+
+
+def timestamp(seconds: int) -> str:
+    """A JavaScript date in JSON; one that no calendar has is the first."""
+    try:
+        when = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        when = datetime.fromtimestamp(0, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def finish_word(encoder: Encoder, event: ev.Finish) -> str:
+    """The word for a finish; what it cannot say is reported."""
+    if event.reason in ("pause", "other", "refusal"):
+        encoder.lose("reason")
+    if event.others:
+        encoder.lose("choice")
+    return WRITES[event.reason]
+
+
+def error_object(event: ev.Fault) -> dict[str, Any]:
+    """A fault as an Error would look in JSON."""
+    said = {
+        "name": "AI_APICallError" if event.status else "Error", "message": event.message, "type": event.kind,
+        "code": event.code, "statusCode": event.status, "requestId": event.request_id, "retryAfter": event.retry_after,
+    }  # fmt: skip
+    known = {key: value for key, value in said.items() if value}
+    return {**pick.table(own(event.extra), "error"), **known}

@@ -12,10 +12,10 @@ import msgspec
 
 from penstock import events as ev
 from penstock import pick, provider_tools
-from penstock.carrying.marks import RAN
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
+from penstock.markers.marks import RAN
 from penstock.protocols.anthropic.body import error_body
 from penstock.protocols.anthropic.losses import LOSSES
 

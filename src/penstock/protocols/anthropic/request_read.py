@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import grammar_of, restored
-from penstock.carrying.free import free_calls
 from penstock.errors import BadRequest
+from penstock.markers import grammar_of, restored
+from penstock.markers.extract import free_calls
 from penstock.protocols.anthropic.request_read_parts import NAME, cached, read_content
 from penstock.reading import keep, rest, unsaid
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import json_of
-from penstock.carrying.marks import RAN
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.markers import json_of
+from penstock.markers.marks import RAN
 from penstock.reading import keep, rest, unsaid
 
 if TYPE_CHECKING:

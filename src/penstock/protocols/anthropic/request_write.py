@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying import EMPTY, schema_of, stowed
+from penstock.markers import EMPTY, schema_of, stowed
 from penstock.protocols.anthropic.request_read import TIERS, read_format, read_metadata, read_output, read_thinking
 from penstock.protocols.anthropic.request_read_parts import NAME
 from penstock.protocols.anthropic.request_write_parts import LACKS, LOSSES, Blocks, Quirks

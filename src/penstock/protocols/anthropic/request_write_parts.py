@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.carrying import Holds, input_of
 from penstock.jsontext import plain_or_raw
+from penstock.markers import Holds, input_of
 from penstock.media import sniff
 from penstock.protocols.anthropic.request_read_parts import NAME
 from penstock.writing import Draft, Losses, add, omitted, salvage, split, told

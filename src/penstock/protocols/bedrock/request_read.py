@@ -12,11 +12,11 @@ import msgspec
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import grammar_of, restored
-from penstock.carrying.free import free_calls
-from penstock.carrying.marks import OPEN
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.markers import grammar_of, restored
+from penstock.markers.extract import free_calls
+from penstock.markers.marks import OPEN
 from penstock.pick import as_object, number, table, text
 from penstock.protocols.bedrock.decode_blocks import NAME
 from penstock.protocols.bedrock.request_read_parts import cache_of, read_blocks

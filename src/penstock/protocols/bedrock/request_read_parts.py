@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import json_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.markers import json_of
 from penstock.pick import text as pick_text
 from penstock.protocols.bedrock.decode_blocks import NAME
 from penstock.protocols.bedrock.wire import kind_of, media_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import request as rq
-from penstock.carrying import EMPTY, schema_of, stowed
-from penstock.carrying.systems import said_by_user
+from penstock.markers import EMPTY, schema_of, stowed
+from penstock.markers.marks import said_by_user
 from penstock.protocols.bedrock.request_read import THOUGHTS, Wishes, wishes, write_format
 from penstock.protocols.bedrock.request_write_parts import LOSSES, Blocks, Quirks, point
 from penstock.writing import Draft, add, budget_inside, effort_of, insert_at

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.carrying import Holds, input_of
 from penstock.jsontext import is_object, plain_or_raw
+from penstock.markers import Holds, input_of
 from penstock.media import sniff
 from penstock.protocols.bedrock.decode_blocks import NAME
 from penstock.protocols.bedrock.wire import kind_of, media_of

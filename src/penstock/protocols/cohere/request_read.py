@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import grammar_of, restored, text_of
-from penstock.carrying.free import free_calls
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.markers import grammar_of, restored, text_of
+from penstock.markers.extract import free_calls
 from penstock.media import of_url
 from penstock.protocols.cohere.decode_v1 import NAME, PLAN
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings

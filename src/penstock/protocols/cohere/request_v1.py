@@ -12,8 +12,8 @@ import msgspec
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import input_of
 from penstock.jsontext import as_json, is_object, plain_or_raw
+from penstock.markers import input_of
 from penstock.pick import as_object, table
 from penstock.protocols.cohere.decode_v1 import NAME
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings, write_settings

@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying import EMPTY, Holds, input_of, stowed
 from penstock.jsontext import as_json, is_object, plain_or_raw
+from penstock.markers import EMPTY, Holds, input_of, stowed
 from penstock.protocols.cohere.decode_v1 import NAME
 from penstock.protocols.cohere.request_read import taken
 from penstock.protocols.cohere.request_settings import write_settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.carrying.ciphertext import without_ciphertext
+from penstock.markers.embed import without_ciphertext
 from penstock.protocols.completions.request_read import NAME, TOKENS
 from penstock.writing import Draft, Losses, add, salvage, split
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import input_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
+from penstock.markers import input_of
 from penstock.pick import as_object
 from penstock.protocols.gemini.request_settings import LEVELS
 from penstock.protocols.gemini.wire import NAME

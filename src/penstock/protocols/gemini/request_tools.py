@@ -9,9 +9,9 @@ import msgspec
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import grammar_of, schema_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
+from penstock.markers import grammar_of, schema_of
 from penstock.protocols.gemini.request_settings import to_json, to_subset
 from penstock.protocols.gemini.wire import NAME, keys
 from penstock.reading import keep, rest

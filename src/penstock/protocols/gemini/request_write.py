@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.carrying import EMPTY, Holds, input_of, stowed
-from penstock.carrying.systems import said_by_user
 from penstock.jsontext import plain_or_raw
+from penstock.markers import EMPTY, Holds, input_of, stowed
+from penstock.markers.marks import said_by_user
 from penstock.media import sniff
 from penstock.protocols.gemini.decode_calls import TRACES
 from penstock.protocols.gemini.request_interactions import write_interaction

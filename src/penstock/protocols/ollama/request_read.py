@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import grammar_of, json_of, restored
-from penstock.carrying.free import free_calls
 from penstock.diagnostics import Diagnostic
 from penstock.errors import BadRequest
+from penstock.markers import grammar_of, json_of, restored
+from penstock.markers.extract import free_calls
 from penstock.media import of_url, sniff
 from penstock.reading import Pairs, keep, rest, unsaid
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import request as rq
-from penstock.carrying import Holds, input_of, stowed
+from penstock.markers import Holds, input_of, stowed
 from penstock.media import sniff
 from penstock.protocols.ollama.request_read import NAME, read_think
 from penstock.writing import Draft, Losses, add, effort_of, salvage, told, write_function

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import reading
 from penstock import request as rq
-from penstock.carrying import restored
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.markers import restored
 from penstock.pick import as_object
 from penstock.protocols.openai_chat.request_read_parts import (
     cached,

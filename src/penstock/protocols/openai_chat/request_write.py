@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying import stowed
 from penstock.jsontext import as_json
+from penstock.markers import stowed
 from penstock.protocols.openai_chat.request_read import MARKED, read_effort, read_format, read_reasoning
 from penstock.protocols.openai_chat.request_read_parts import cached
 from penstock.protocols.openai_chat.request_write_parts import LACKS, LOSSES, Parts, Quirks, write_choice, write_tools

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.carrying import Holds
+from penstock.markers import Holds
 from penstock.media import of_url, sniff
 from penstock.protocols.openai_chat.request_read_parts import DOCUMENTS, SOUNDS, cached, read_choice, read_grammar, told
 from penstock.protocols.openai_chat.wire import FORMATS, NAME

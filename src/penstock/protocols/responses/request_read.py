@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import pick, reading
 from penstock import request as rq
-from penstock.carrying import restored
 from penstock.errors import BadRequest
 from penstock.jsontext import is_json
+from penstock.markers import restored
 from penstock.protocols.responses import request_read_parts as built
 from penstock.protocols.responses.request_read_parts import MESSAGE, NEXT, read_content, read_said, read_thoughts
 from penstock.protocols.responses.wire import ANSWERS, EARLY, LATE, NAME

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import request as rq
-from penstock.carrying import stowed
 from penstock.jsontext import as_json
+from penstock.markers import stowed
 from penstock.protocols.responses.request_read import LOGPROBS, MORE, read_format
 from penstock.protocols.responses.request_read_parts import CONTENT
 from penstock.protocols.responses.request_write_parts import (

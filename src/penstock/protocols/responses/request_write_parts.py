@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.carrying import Holds
 from penstock.jsontext import plain_or_raw
+from penstock.markers import Holds
 from penstock.media import sniff
 from penstock.pick import as_object
 from penstock.protocols.responses.request_read_parts import CONTENT, HINT, NEXT, media_of, nameless, read_output

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
 from penstock import pick
-from penstock.aisdk.encode import PartEncoder, encode_json, metadata, value
-from penstock.aisdk.usage import write_usage
-from penstock.aisdk.words import OPAQUE, WRITES, cite, own
+from penstock.aisdk import OPAQUE, WRITES, PartEncoder, cite, encode_json, metadata, own, value, write_usage
 from penstock.jsontext import is_json, plain_or_raw
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import Decoder
 from penstock.parts import TRUNCATED
-from penstock.protocols.vscode import thinking, tokens, wire
+from penstock.protocols.vscode import thinking, wire
 from penstock.protocols.vscode.encode import NAME
-from penstock.protocols.vscode.media import CITATION
-from penstock.protocols.vscode.options import RESERVED
-from penstock.protocols.vscode.parts import DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encoded
+from penstock.protocols.vscode.encode_parts import CITATION, RESERVED
+from penstock.protocols.vscode.wire import DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encoded
 from penstock.shaping.namespace import PREFIX, Namespace
 
 if TYPE_CHECKING:
@@ -61,8 +60,8 @@ class VSCodeDecoder(Decoder):
 
     def _usage(self, line: wire.Usage) -> None:
         if line.step:
-            self.ledger.usage(tokens.usage_of(line.value, step=line.step, estimated=line.estimated))
-        self.ledger.usage(tokens.usage_of(line.total or line.value, estimated=line.estimated))
+            self.ledger.usage(wire.usage_of(line.value, step=line.step, estimated=line.estimated))
+        self.ledger.usage(wire.usage_of(line.total or line.value, estimated=line.estimated))
 
     def _end(self, line: wire.End) -> None:
         reason: Any = line.reason

@@ -15,12 +15,10 @@ from penstock import events as ev
 from penstock.codec import Encoder, lost, nothing
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.media import contradicts
-from penstock.protocols.vscode import media, options, tokens, wire
-from penstock.protocols.vscode.calls import Calls, as_object, call_line
-from penstock.protocols.vscode.losses import EMPTY, LOSSES
-from penstock.protocols.vscode.options import HOST
-from penstock.protocols.vscode.parts import DataPart, ErrorPart, Part, TextPart, ThinkingPart, encoded
+from penstock.protocols.vscode import encode_parts, wire
+from penstock.protocols.vscode.encode_parts import HOST, Calls, as_object, call_line
 from penstock.protocols.vscode.thinking import Round
+from penstock.protocols.vscode.wire import DataPart, ErrorPart, Part, TextPart, ThinkingPart, encoded
 from penstock.shaping.citations import CitationLinks
 from penstock.shaping.namespace import PREFIX, Namespace
 from penstock.shaping.voices import Voices
@@ -29,10 +27,36 @@ from penstock.text_runs import TextRun, expand_runs, merge_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from penstock.events import AnyEvent
+    from penstock.codec import Losses
+    from penstock.events import AnyEvent, Reason
     from penstock.framing import Frame
-    from penstock.protocols.vscode.options import Citations, Reasoning
+    from penstock.protocols.vscode.encode_parts import Citations, Reasoning
 
+LOSSES: Losses = {
+    "cut-file": "a file that a fault broke off is not written",
+    "approval": "a request for approval has no part",
+    "bounds": "where one text part ends and the next begins is not written",
+    "call": "this host runs no tools, so a call is left out",
+    "choice": "only the first of several choices is written",
+    "data": "this host has no data parts, so files and data are left out",
+    "data-id": "the id of an application's data, and that it is transient, has no field",
+    "file": "a file that is neither base64 nor at an address on the web is left out",
+    "file-link": "a file known only by its address is written as a link in the text",
+    "free-text": "free text for a tool is sent as the `input` of an object",
+    "links": "links to what is cited are put into the text",
+    "logprobs": "log probabilities have no field",
+    "no-object": "input for a tool that is no object is sent as the `input` of one, and null as an empty one",
+    "opaque": "opaque state has no part",
+    "order": "calls come in the order in which they became whole",
+    "provider-call": "a tool run by the provider has no part; its words are in the text that follows",
+    "reasoning": "reasoning is left out, by option or because this host has no thinking parts",
+    "reasoning-state": "signatures and encrypted reasoning need thinking parts",
+    "source": "this host has no data parts, so a citation is at most a link",
+    "span": "which text part a citation belongs to is not written",
+    "steps": "of the usage of several steps only the last and the sum are written",
+    "text-state": "state that belongs to text has no field",
+    "unknown": "another protocol's unknown payload is not written",
+}
 NAME = "vscode"
 _encode = msgspec.json.Encoder().encode
 _TEXT = (b'{"kind":"text","value":', b"}")
@@ -50,14 +74,14 @@ class VSCodeEncoder(Encoder):
         renames: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        options.check(
+        encode_parts.check(
             "the encoder of vscode", host=host, reasoning=reasoning, citations=citations, call_id_prefix=call_id_prefix
         )
         self._default = (id, model, created)
         self._renames = renames
         self._host = frozenset(host)
-        self._reasoning = options.reasoning_mode(reasoning, host)
-        self.names = Namespace(call_id_prefix or "", reserved=options.RESERVED)
+        self._reasoning = encode_parts.reasoning_mode(reasoning, host)
+        self.names = Namespace(call_id_prefix or "", reserved=encode_parts.RESERVED)
         keep = citations == "both" and "data" in host
         self._links = None if citations == "data" else CitationLinks(keep=keep, diagnostics=self.diagnostics)
         self._voices = Voices()
@@ -73,7 +97,7 @@ class VSCodeEncoder(Encoder):
         self._aloud = -1  # the reasoning part that was last said as text
         self._round = Round()
         self._tails: dict[int, bytes] = {}
-        self._files = media.Files()
+        self._files = encode_parts.Files()
         self._calls.begin()
         self._muted.clear()
 
@@ -124,7 +148,7 @@ class VSCodeEncoder(Encoder):
             self.lose("links")
         if len(self.usages.keys() - {0}) > 1:
             self.lose("steps")
-        said = tokens.usage_line(self.usages)
+        said = wire.usage_line(self.usages)
         if said is not None:
             self.put(said)
 
@@ -261,12 +285,12 @@ class VSCodeEncoder(Encoder):
     def _source(self, event: ev.Source) -> None:
         if event.of is not None:
             self.lose("span")
-        self._json("source", media.citation(event), media.CITATION)
+        self._json("source", encode_parts.citation(event), encode_parts.CITATION)
 
     def _data(self, event: ev.Data) -> None:
         if event.id or event.transient:
             self.lose("data-id")
-        mime = f"application/vnd.vercel.{media.mime_word(event.name.removeprefix('data-'))}+json"
+        mime = f"application/vnd.vercel.{encode_parts.mime_word(event.name.removeprefix('data-'))}+json"
         self._json("data", msgspec.Raw(event.json.encode("utf-8", "replace")), mime)
 
     def _json(self, loss: str, value: Any, mime: str) -> None:
@@ -291,3 +315,14 @@ class VSCodeEncoder(Encoder):
         ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: lost("opaque"),
         ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
     }  # fmt: skip
+
+
+EMPTY: dict[Reason, str] = {
+    "stop": "The model ended its turn without an answer.",
+    "length": "The model reached its output limit before it had written an answer.",
+    "calls": "The model called tools, and none of the calls can be run here.",
+    "filter": "A content filter withheld the answer.",
+    "refusal": "The model declined to answer.",
+    "pause": "The model paused before it had written an answer; ask it to go on.",
+    "other": "The model gave no answer, and no known reason for it.",
+}

@@ -5,21 +5,92 @@ docs/vscode-parts.md describes the form for whoever writes a client. Leans on th
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.protocols.vscode.parts import (
-    DataPart,
-    ErrorPart,
-    HostPart,
-    Part,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-)
+from penstock import events as ev
+from penstock.fold import total
+from penstock.jsontext import usable
 
+NAME = "vscode"
 VERSION = 1
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encoded(value: Any) -> bytes:
+    """A part, or anything in one, as JSON. What UTF-8 cannot carry (half an emoji in a provider's state) is mended."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return (usable(json.dumps(msgspec.to_builtins(value))) or "null").encode()
+
+
+class Part(msgspec.Struct, frozen=True, tag_field="kind", rename="camel", omit_defaults=True):
+    """The root of all parts and lines."""
+
+
+class TextPart(Part, frozen=True, tag="text"):
+    """`LanguageModelTextPart`. `refusal`: the model declines in these words."""
+
+    value: str
+    refusal: bool = False
+
+
+class ThinkingPart(Part, frozen=True, tag="thinking"):
+    """`LanguageModelThinkingPart` (proposed). The host keeps one per round, with the last id and metadata it was given.
+
+    `metadata` therefore holds all state of the round so far; see `penstock.protocols.vscode.thinking`.
+    """
+
+    value: str
+    id: str = ""
+    metadata: dict[str, Any] | None = None
+
+
+class ToolCallPart(Part, frozen=True, tag="call"):
+    """`LanguageModelToolCallPart`: a whole call, for the host to run. `extra` is the provider's state for this call."""
+
+    call_id: str
+    name: str
+    input: dict[str, Any]
+    extra: dict[str, Any] | None = None
+
+
+class DataPart(Part, frozen=True, tag="data"):
+    """`LanguageModelDataPart`. On the wire the bytes are base64."""
+
+    data: bytes
+    mime_type: str
+
+    @classmethod
+    def image(cls, data: bytes, mime_type: str) -> DataPart:
+        return cls(data, mime_type)
+
+    @classmethod
+    def json(cls, value: Any, mime_type: str = "application/json") -> DataPart:
+        return cls(encoded(value), mime_type)
+
+    @classmethod
+    def text(cls, value: str, mime_type: str = "text/plain") -> DataPart:
+        return cls(value.encode("utf-8", "replace"), mime_type)
+
+
+class ErrorPart(Part, frozen=True, tag="error"):
+    """What went wrong, as a line of its own: it can never be mistaken for something the model said."""
+
+    fault: str
+    message: str
+    status: int | None = None
+    code: str = ""
+    request_id: str = ""
+    retry_after: float | None = None
+
+
+HostPart: TypeAlias = TextPart | ThinkingPart | ToolCallPart | DataPart
 
 
 class Start(Part, frozen=True, tag="start"):
@@ -98,6 +169,52 @@ Line: TypeAlias = (
 )
 KINDS = frozenset(str(line.__struct_config__.tag) for line in Line.__args__)
 
-__all__ = [
-    "KINDS", "VERSION", "Compacted", "Cut", "End", "HostPart", "Line", "Start", "Tokens", "Usage", "Wait", "Whole",
-]  # fmt: skip
+
+MIME = "usage"
+
+
+def tokens(usage: ev.Usage) -> Tokens:
+    """The whole prompt and the whole output, their sum, and what is known of their insides."""
+    known = usage.input is not None and usage.output is not None
+    inside = None
+    if usage.cached is not None or usage.written is not None:
+        inside = InputDetails(usage.cached, usage.written)
+    thought = None if usage.reasoning is None else OutputDetails(usage.reasoning)
+    total = (usage.input or 0) + (usage.output or 0) if known else None
+    return Tokens(usage.input, usage.output, total, inside, thought)
+
+
+def spent(usages: dict[int, ev.Usage]) -> ev.Usage | None:
+    """The usage of a turn: as given, or the sum of its steps."""
+    return usages.get(0) or (total(usages.values()) if usages else None)
+
+
+def usage_line(usages: dict[int, ev.Usage]) -> Usage | None:
+    """A turn of several model calls fills the context with the last of them, not with their sum."""
+    turn = spent(usages)
+    if turn is None:
+        return None
+    step = max(usages)
+    last = usages[step] if step else turn
+    same = last.input == turn.input and last.output == turn.output
+    return Usage(tokens(last), None if same else tokens(turn), step, not turn.exact)
+
+
+def usage_part(usage: ev.Usage) -> DataPart | None:
+    """The data part that fills the host's context ring; None while a number is missing that it insists on."""
+    said = tokens(usage)
+    return None if said.total_tokens is None else DataPart(msgspec.json.encode(said), MIME)
+
+
+def usage_of(said: Tokens, *, step: int = 0, estimated: bool = False) -> ev.Usage:
+    """The canonical usage of what was written by `tokens`."""
+    inside, thought = said.prompt_tokens_details, said.completion_tokens_details
+    return ev.Usage(
+        said.prompt_tokens,
+        said.completion_tokens,
+        inside.cached_tokens if inside else None,
+        inside.cache_creation_tokens if inside else None,
+        thought.reasoning_tokens if thought else None,
+        exact=not estimated,
+        step=step,
+    )

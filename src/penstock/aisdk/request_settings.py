@@ -1,0 +1,375 @@
+"""What an AI SDK call says beside its messages: settings, tools, tool choice, the form of the answer.
+
+The same for model messages and for what a page posts along with UI messages. Settings that the SDK has no word for
+travel under our own name in the provider options.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from penstock import pick, reading
+from penstock import request as rq
+from penstock.aisdk import OURS, SDK, read_metadata, write_metadata
+from penstock.errors import BadRequest
+from penstock.writing import FOREIGN, said, split
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from penstock.events import Extra
+    from penstock.pick import Object
+    from penstock.writing import Draft
+
+OPTIONS, METADATA = "providerOptions", "providerMetadata"
+WORDS = (OPTIONS, METADATA, "experimental_providerMetadata")  # today's, and those of version 4
+# our field → theirs, today's and that of version 4
+FIELDS: dict[str, tuple[str, ...]] = {
+    "max_output": ("maxOutputTokens", "maxTokens"), "temperature": ("temperature",), "top_p": ("topP",),
+    "top_k": ("topK",), "stop": ("stopSequences",), "seed": ("seed",), "frequency_penalty": ("frequencyPenalty",),
+    "presence_penalty": ("presencePenalty",), "effort": ("reasoning",), "format": ("responseFormat",),
+}  # fmt: skip
+KNOWN = frozenset({
+    "model", "messages", "tools", "toolChoice", "activeTools", "stream", *WORDS,
+    *(word for words in FIELDS.values() for word in words),
+})  # fmt: skip
+MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "none": "none", "required": "required", "tool": "tool"}
+CUSTOM = "openai.custom"  # the SDK's id of a tool that takes free text
+UNSAID = "provider-default"  # an effort that asks for none
+_WHOLE, _NUMBERS = ("max_output", "top_k", "seed"), ("temperature", "top_p", "frequency_penalty", "presence_penalty")
+
+
+def read_settings(body: Object) -> tuple[rq.Settings, Object]:
+    """The settings, and how they were spelled."""
+    words = {field: next((word for word in row if word in body), row[0]) for field, row in FIELDS.items()}
+    asked = _carried(body)
+    for field in _WHOLE:
+        setattr(asked, field, reading.whole(body, words[field]))
+    for field in _NUMBERS:
+        setattr(asked, field, reading.number(body, words[field]))
+    asked.stop = reading.strings(body, words["stop"])
+    effort = reading.text(body, words["effort"])
+    asked.effort = "" if effort == UNSAID else effort
+    strict = asked.format.strict if asked.format else None
+    form = reading.table(body, "responseFormat")
+    asked.format = reading.inside(body, "responseFormat", _format) if form else None
+    if asked.format is not None:
+        asked.format.strict = strict
+    old = {field: word for field, word in words.items() if word != FIELDS[field][0]}
+    odd = reading.rest(form, {"type", "schema", "name", "description"})
+    return asked, said(words=old, effort=UNSAID if effort == UNSAID else "", format=odd)
+
+
+def _carried(body: Object) -> rq.Settings:
+    """Settings that have no word of the SDK's."""
+    options = pick.table(body, next((word for word in WORDS if word in body), ""))
+    held = pick.table(pick.table(options, OURS), "settings")
+    try:
+        return msgspec.convert(held, rq.Settings)
+    except msgspec.ValidationError:
+        raise BadRequest("settings of ours", held, f"{WORDS[0]}.{OURS}.settings") from None
+
+
+def _format(given: Object) -> rq.Format:
+    schema = reading.table(given, "schema") or None
+    kind: rq.FormatKind = "text" if given.get("type") != "json" else "schema" if schema else "json"
+    name, description = reading.text(given, "name"), reading.text(given, "description")
+    return rq.Format(kind, name, schema, description)
+
+
+def write_settings(asked: rq.Settings, marks: Object) -> tuple[Object, Object]:
+    """The settings, and those without a word of the SDK's."""
+    words: Object = marks.get("words", {})
+    left: Object = msgspec.to_builtins(asked)
+    body = {words.get(field) or row[0]: left.pop(field) for field, row in FIELDS.items() if field in left}
+    if asked.format is not None:
+        body["responseFormat"] = {**_write_format(asked.format), **marks.get("format", {})}
+        if asked.format.strict is not None:
+            left["format"] = {"kind": asked.format.kind, "strict": asked.format.strict}
+    if marks.get("effort") and not asked.effort:
+        body["reasoning"] = marks["effort"]
+    return body, left
+
+
+def _write_format(form: rq.Format) -> Object:
+    described = said(schema=form.schema, name=form.name, description=form.description)
+    return {"type": "text" if form.kind == "text" else "json", **described}
+
+
+# ── provider options of the whole request ─────────────────────────────────────────────────────────
+
+
+def read_request_options(body: Object) -> tuple[dict[str, Any], Object, Object]:
+    """Everybody's options, untouched; what we put among them; and how they were spelled."""
+    word = next((word for word in WORDS if word in body), "")
+    given = reading.table(body, word) if word else {}
+    ours = pick.table(given, OURS)
+    options = {key: value for key, value in given.items() if key != OURS}
+    return options, ours, said(word="" if word == WORDS[0] else word)
+
+
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────
+
+_TOOL = frozenset({"type", "name", "description", "inputSchema", "parameters", "strict"})
+
+
+def read_tools(body: Object) -> list[rq.Tool]:
+    """Tools by name, as the SDK has them, or in a list, as its providers do."""
+    given = body.get("tools")
+    if not isinstance(given, dict):
+        return reading.rows(body, "tools", read_tool)
+    made: list[rq.Tool] = []
+    for name, tool in reading.table(body, "tools").items():
+        try:
+            made.append(read_tool({**reading.as_object(tool), "name": name}))
+        except BadRequest as error:
+            raise error.at(name).at("tools") from None
+    return made
+
+
+def read_tool(tool: Object) -> rq.Tool:
+    """A tool of any type; those of a provider are kept whole, but for those of free text."""
+    kind = tool.get("type")
+    if kind in ("provider", "provider-defined"):
+        return _provider_tool(tool)
+    if kind not in (None, "function", "dynamic"):
+        return rq.Tool(reading.needed(tool, "name"), kind="unknown", extra={SDK: {"tool": tool}})
+    word = "parameters" if "inputSchema" not in tool and "parameters" in tool else "inputSchema"
+    schema = reading.table(tool, word)
+    wrapped = "jsonSchema" in schema and "type" not in schema
+    if wrapped:
+        schema = reading.table(schema, "jsonSchema")
+    made = rq.Tool(
+        reading.needed(tool, "name"), reading.text(tool, "description"), schema if word in tool else None,
+        strict=reading.flag(tool, "strict"),
+    )  # fmt: skip
+    blank = tool.get("description") == ""
+    ours = dress(
+        made, tool, _TOOL, kind="" if kind == "function" else kind or "-", old=word == "parameters",
+        wrapped=wrapped, blank=blank,
+    )  # fmt: skip
+    made.namespace = pick.text(ours, "namespace")
+    return made
+
+
+def _provider_tool(tool: Object) -> rq.Tool:
+    name, args = reading.needed(tool, "name"), reading.table(tool, "args")
+    if tool.get("id") != CUSTOM:
+        return rq.Tool(name, kind="provider", extra={SDK: {"tool": tool}})
+    form = reading.table(args, "format") or None
+    schema = None if form is None or form.get("type") == "text" else form
+    made = rq.Tool(name, reading.text(args, "description"), schema, "custom")
+    dress(
+        made, tool, {"type", "id", "name", "args"}, kind=tool["type"] if tool["type"] != "provider" else "",
+        args={**reading.rest(args, {"description", "format"}), **({"format": form} if form is not schema else {})},
+    )  # fmt: skip
+    return made
+
+
+def write_tools(request: rq.Request, draft: Draft, *, named: bool) -> Object:
+    """The field of tools, if there are any."""
+    tools = [made for tool in request.tools for made in _write_tool(tool, draft)]
+    if not named:
+        return {"tools": tools} if tools else {}
+    return {"tools": {tool["name"]: {key: tool[key] for key in tool if key != "name"} for tool in tools}}
+
+
+def _write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
+    report(draft, tool.extra)
+    rest, own, marks = undressed(tool, namespace=tool.namespace)
+    if tool.kind in ("provider", "unknown") and "tool" in own:
+        return [own["tool"]]
+    if tool.kind in ("provider", "unknown"):
+        draft.lose("tool")
+        return []
+    if tool.kind == "custom":
+        args = {**said(description=tool.description, format=tool.schema), **marks.get("args", {})}
+        return [{"type": marks.get("kind") or "provider", "id": CUSTOM, "name": tool.name, "args": args, **rest}]
+    kind = marks.get("kind") or "function"
+    made: Object = {**({} if kind == "-" else {"type": kind}), "name": tool.name}
+    if tool.description or marks.get("blank"):
+        made["description"] = tool.description
+    if tool.schema is not None or not marks:
+        schema = tool.schema or {"type": "object", "properties": {}}
+        made["parameters" if marks.get("old") else "inputSchema"] = (
+            {"jsonSchema": schema} if marks.get("wrapped") else schema
+        )
+    if tool.strict is not None:
+        made["strict"] = tool.strict
+    return [{**rest, **made}]
+
+
+# ── tool choice ───────────────────────────────────────────────────────────────────────────────────
+
+
+def read_choice(body: Object) -> rq.ToolChoice | None:
+    """Which tools must be called, and which may."""
+    given, active = body.get("toolChoice"), reading.strings(body, "activeTools")
+    if given is None:
+        return rq.ToolChoice("auto", active, {SDK: {"_": {"unsaid": True}}}) if active else None
+    if isinstance(given, str):
+        mode = reading.word(body, "toolChoice", MODES)
+        return rq.ToolChoice(mode, active)
+    choice = reading.table(body, "toolChoice")
+    try:
+        mode = reading.word(choice, "type", MODES)
+        names = [reading.needed(choice, "toolName")] if mode == "tool" else active
+    except BadRequest as error:
+        raise error.at("toolChoice") from None
+    marks: Object = {**({"active": active} if active and mode == "tool" else {}), "object": mode != "tool"}
+    return rq.ToolChoice(mode, names, {SDK: {"_": marks}} if any(marks.values()) else None)
+
+
+def write_choice(choice: rq.ToolChoice | None) -> Object:
+    """The fields of tool choice."""
+    if choice is None:
+        return {}
+    _, marks = split(choice.extra, SDK)
+    if choice.mode == "tool":
+        active = said(activeTools=marks.get("active"))
+        return {"toolChoice": {"type": "tool", "toolName": choice.names[0]}, **active}
+    active = said(activeTools=choice.names)
+    if marks.get("unsaid"):
+        return active
+    return {"toolChoice": {"type": choice.mode} if marks.get("object") else choice.mode, **active}
+
+
+CACHE = ("cacheControl", "cache_control")
+CACHER = "anthropic"  # under whose name every version's cache hints stand
+# words of our own that become something else than extra data
+TAKEN = frozenset({
+    "content", "detail", "extra", "failed", "form", "id", "item", "json", "name", "namespace", "opaque", "opaques",
+    "partial", "ran", "refusal", "settings", "sizes", "usage",
+})  # fmt: skip
+
+
+class Noting(Protocol):
+    """What has extra data: a part, a message, a tool."""
+
+    extra: Extra | None
+
+
+class Dressed(Noting, Protocol):
+    """What has a cache hint too."""
+
+    cache: str
+
+
+class Noted(NamedTuple):
+    """What provider options say: state of protocols, our own words, how long to cache, how it was spelled."""
+
+    extra: Extra
+    ours: Object
+    cache: str
+    marks: Object
+
+
+NOTHING = Noted({}, {}, "", {})
+
+
+def read_options(source: Object, words: tuple[str, ...] = WORDS) -> Noted:
+    """The provider options of a message, a part or a tool. The first of the words is the usual one."""
+    word = next((word for word in words if source.get(word) is not None), "")
+    if not word:
+        return NOTHING
+    given = reading.table(source, word)
+    for provider, value in given.items():
+        if not isinstance(value, dict):
+            raise BadRequest("an object", value, provider).at(word)
+    cache, hint, left = _cached(given)
+    ours = pick.table(left, OURS)
+    state = reading.state(pick.table(ours, "extra"))
+    extra = read_metadata({**left, OURS: {"extra": state}} if ours else left, reasoning=True)
+    for provider in [name for name, value in left.items() if not value]:
+        extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = {}
+    odd = {key: value for key, value in ours.items() if key not in TAKEN}
+    if "extra" in ours and ours["extra"] != state:
+        odd["extra"] = ours["extra"]
+    spelled = {"options": "" if word == words[0] else word, "hint": hint, "no_options": not given, "ours": odd}
+    return Noted(extra, ours, cache, {key: value for key, value in spelled.items() if value})
+
+
+def _cached(given: Object) -> tuple[str, str, Object]:
+    """A cache hint, how it was spelled if oddly, and the options without it."""
+    own = pick.table(given, CACHER)
+    word = next((word for word in CACHE if word in own), "")
+    hint = pick.table(own, word)
+    ttl = hint.get("ttl", "5m")
+    if not word or hint.get("type") != "ephemeral" or not isinstance(ttl, str) or hint.keys() - {"type", "ttl"}:
+        return "", "", given
+    left = {**given, CACHER: {key: value for key, value in own.items() if key != word}}
+    if not left[CACHER]:
+        del left[CACHER]
+    odd = word if word != CACHE[0] else "ttl" if hint.get("ttl") == "5m" else ""
+    return ttl, odd, left
+
+
+def write_options(
+    extra: Extra | None, marks: Object, *, cache: str = "", word: str = OPTIONS, own: str = SDK, **ours: Any
+) -> Object:
+    """The field of provider options, if there is anything to say. `own` is the protocol that writes."""
+    found: Object = {}
+    ours = {**marks.get("ours", {}), **{key: value for key, value in ours.items() if value}}
+    if extra:
+        others = reading.state({key: fields for key, fields in extra.items() if key not in (SDK, own)})
+        if SDK in extra:
+            others[SDK] = extra[SDK]
+        found = write_metadata(others, reasoning=True)
+    if ours:
+        found[OURS] = {**found.get(OURS, {}), **ours}
+    if cache:
+        odd = marks.get("hint", "")
+        hint = {"type": "ephemeral", **({} if cache == "5m" and odd != "ttl" else {"ttl": cache})}
+        found[CACHER] = {**found.get(CACHER, {}), odd if odd in CACHE else CACHE[0]: hint}
+    return {marks.get("options") or word: found} if found or marks.get("no_options") else {}
+
+
+def report(draft: Draft, extra: Extra | None) -> None:
+    """Say which fields of others are neither said nor carried: all but a provider's state."""
+    for protocol, fields in (extra or {}).items():
+        names = [key for key in fields if key != "_" and key not in reading.STATE]
+        if names and protocol not in (SDK, draft.protocol):
+            draft.diagnostics.add("loss-extra", f"{draft.protocol}: {FOREIGN.format(protocol, ', '.join(names))}")
+
+
+def kept(protocol: str, noted: Noted, rest: Object, **marks: Any) -> Extra | None:
+    """The extra data of a part: its state, and under the protocol's name its unknown fields and how it was spelled."""
+    spelled = {**noted.marks, **{key: value for key, value in marks.items() if value}}
+    own = {**({"rest": rest} if rest else {}), **({"_": spelled} if spelled else {})}
+    if own:
+        return {**noted.extra, protocol: {**noted.extra.get(protocol, {}), **own}}
+    return noted.extra or None
+
+
+def dress(
+    made: Dressed, source: Object, known: AbstractSet[str], words: tuple[str, ...] = WORDS, protocol: str = SDK,
+    **marks: Any,
+) -> Object:  # fmt: skip
+    """Give a part everything that its known fields do not say: options, unknown fields, nulls, spelling.
+
+    What comes back are words of our own among the options.
+    """
+    if source.keys() <= known and None not in source.values() and not any(marks.values()):
+        return {}
+    noted = read_options(source, words)
+    rest = {key: value for key, value in source.items() if value is None or (key not in known and key not in words)}
+    made.extra = kept(protocol, noted, rest, **marks)
+    made.cache = noted.cache
+    return noted.ours
+
+
+def note(made: Noting, protocol: str = SDK, **fields: Any) -> None:
+    """Add to a part's extra data of a protocol."""
+    extra = made.extra or {}
+    made.extra = {**extra, protocol: {**extra.get(protocol, {}), **fields}}
+
+
+def undressed(part: Dressed, *, word: str = OPTIONS, protocol: str = SDK, **ours: Any) -> tuple[Object, Object, Object]:
+    """A part's further fields, its own extra data, and its marks."""
+    if part.extra is None and not part.cache and not any(ours.values()):
+        return {}, {}, {}
+    own, marks = split(part.extra, protocol)
+    options = write_options(part.extra, marks, cache=part.cache, word=word, own=protocol, **ours)
+    return {**own.get("rest", {}), **options}, own, marks

@@ -1,0 +1,292 @@
+"""Canonical requests → an AI SDK call with model messages. What its versions differ in is a field of `Quirks`.
+
+Almost everything finds a place: what the SDK has no word for travels under our own name in the provider options, which
+it hands on untouched, and our own reader puts it back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock.aisdk import OURS, request_settings
+from penstock.aisdk.request_parts import (
+    alone,
+    input_of,
+    reasoning_words,
+    served,
+    value_of,
+    write_content,
+    write_custom,
+    write_file,
+    write_output,
+)
+from penstock.aisdk.request_settings import report, undressed, write_options
+from penstock.protocols.aisdk.request_read import BETWEEN, NAME
+from penstock.writing import Draft, Losses, said, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.pick import Object
+
+LOSSES: Losses = {
+    "approval": "before version 6 there are no approvals",
+    "cache": "of the cache hints in a system message only the last is kept",
+    "cut-call": "a call that never became whole is left out",
+    "detail": "how closely an image in a result should be looked at is not said",
+    "failed-content": "that a tool failed which gave several things, or a file, is said by our own mark alone",
+    "file-id": "a file that only its provider knows is written without its content",
+    "opaque": "before version 7 there is no custom part, nor one in results",
+    "refusal": "that a text is a refusal is said by our own mark alone",
+    "result-url": "version 5 has no files by address in results: a line of text gives the address",
+    "source": "a citation in an earlier answer is left out",
+    "system-part": "what is not text in a system message is left out",
+    "tool": "a tool that another provider runs is left out",
+}
+APPROVAL, CUSTOM = 6, 7  # since which version there is
+
+
+class Quirks(msgspec.Struct, frozen=True):
+    """Which version reads it. Version 4 spells inputs, results and media types in its own way."""
+
+    version: int = 7
+
+
+class Writer(Draft):
+    """One request being written. State: the tools of free text, and the name of each call's tool."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(self, quirks: Quirks) -> None:
+        super().__init__()
+        self._version = quirks.version
+        self._custom: frozenset[str] = frozenset()
+        self._names: dict[str, str] = {}
+
+    def write(self, request: rq.Request) -> Object:
+        own, marks = split(request.extra, NAME)
+        self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
+        body: Object = {**own.get("rest", {}), **said(model=request.model)}
+        body.update(self._spoken(served(request.messages), marks))
+        body.update(request_settings.write_tools(request, self, named=bool(marks.get("named"))))
+        body.update(request_settings.write_choice(request.choice))
+        if request.stream or marks.get("still"):
+            body["stream"] = request.stream
+        asked, left = request_settings.write_settings(request.settings, marks)
+        body.update(asked)
+        body.update(self._options(request, left, marks))
+        return body
+
+    def _options(self, request: rq.Request, left: Object, marks: Object) -> Object:
+        """The options of everybody, and ours among them."""
+        report(self, request.extra)
+        ours = write_options(request.extra, {}, settings=left, usage=request.usage).get("providerOptions", {})
+        found = {**request.options, **({OURS: ours[OURS]} if OURS in ours else {})}
+        return {marks.get("word") or "providerOptions": found} if found else {}
+
+    def _spoken(self, messages: list[rq.Message], marks: Object) -> Object:
+        """The system prompt, and the messages."""
+        word, form, count = marks.get("system") or ("system", "", 0 if marks.get("read") else len(messages))
+        front = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
+        front = min(front, count)
+        head, made = self._messages(messages[:front]), self._messages(messages[front:])
+        body: Object = {}
+        if head and form in ("", "text") and len(head) == 1 and head[0].keys() == {"role", "content"}:
+            body[word] = head[0]["content"]
+        elif head or form == "list":
+            body[word] = head[0] if form == "message" and len(head) == 1 else head
+        if marks.get("prompt") == "text" and made and isinstance(made[0]["content"], str):
+            body["prompt"] = made.pop(0)["content"]
+        word = "prompt" if marks.get("prompt") == "list" else "messages"
+        return {**body, **({word: made} if made or "prompt" not in body else {})}
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────
+
+    def _messages(self, messages: list[rq.Message]) -> list[Object]:
+        made: list[Object] = []
+        for message in messages:
+            _, marks = split(message.extra, NAME)
+            if message.role == "system":
+                made.append(self._system(message, marks))
+            elif made and isinstance(made[-1]["content"], list) and (places := self._places(message, marks, made[-1])):
+                for place, part in zip(places, message.parts, strict=False):
+                    made[-1]["content"][place:place] = self._part(part)
+            else:
+                made += self._message(message, marks)
+        return made
+
+    def _places(self, message: rq.Message, marks: Object, before: Object) -> list[int]:
+        """Where the parts of a message stand among those of the message before; nowhere if they do not belong there."""
+        joined = marks.get("joined")
+        if isinstance(joined, list):
+            return joined  # pyright: ignore[reportUnknownVariableType]
+        answers = message.role == "user" and all(type(part) is rq.Ask for part in message.parts)
+        # approvals are looked for in the last message alone, before its results
+        return list(range(len(message.parts))) if answers and before["role"] == "tool" else []
+
+    def _system(self, message: rq.Message, marks: Object) -> Object:
+        parts, opaques = _apart(message.parts)
+        texts = [part.text for part in parts if type(part) is rq.Text]
+        if len(texts) < len(parts):
+            self.lose("system-part")
+        if any(part.cache for part in parts[:-1]):
+            self.lose("cache")
+        cache = parts[-1].cache if parts else ""
+        sizes = [len(text) for text in texts] if len(texts) > 1 else []
+        beside = self._beside(message, marks, cache, sizes=sizes, opaques=opaques)
+        return {"role": "system", "content": BETWEEN.join(texts), **beside}
+
+    def _beside(self, message: rq.Message, marks: Object, cache: str, **ours: Any) -> Object:
+        report(self, message.extra)
+        options = write_options(message.extra, marks, cache=cache, name=message.name, **ours)
+        return {**split(message.extra, NAME)[0].get("rest", {}), **options}
+
+    def _message(self, message: rq.Message, marks: Object) -> list[Object]:
+        role = marks.get("role") or message.role
+        native = role == "assistant" and self._version >= CUSTOM
+        parts, opaques = (message.parts, []) if native else _apart(message.parts)
+        answers: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Ask] if role == "user" else []
+        made: list[Object] = []
+        if answers:  # approvals are answered where results are given
+            made.append({"role": "tool", "content": [one for part in answers for one in self._part(part)]})
+            parts = [part for part in parts if type(part) is not rq.Ask]
+        if parts or not answers:
+            cache = ""
+            if marks.get("cached") and parts:
+                cache, parts = parts[-1].cache, [*parts[:-1], replace(parts[-1], cache="")]
+            content = self._content(parts, listed=role == "tool" or "listed" in marks)
+            made.append({"role": role, "content": content, **self._beside(message, marks, cache, opaques=opaques)})
+        return [one for one in made if one["role"] != "tool" or one["content"]]
+
+    def _content(self, parts: list[rq.AnyPart], *, listed: bool) -> str | list[Object]:
+        if not listed and not parts:
+            return ""
+        made = [one for part in parts for one in self._part(part)]
+        if not listed and len(made) == 1 and made[0].keys() == {"type", "text"} and made[0]["type"] == "text":
+            return str(made[0]["text"])
+        return made
+
+    def _part(self, part: rq.AnyPart) -> list[Object]:
+        if not isinstance(part, rq.Opaque) and part.extra is not None:
+            report(self, part.extra)
+        return self.kinds[type(part)](self, part)
+
+    def _text(self, part: rq.Text) -> list[Object]:
+        if part.refusal:
+            self.lose("refusal")
+        return [{"type": "text", "text": part.text, **undressed(part, refusal=part.refusal)[0]}]
+
+    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+        marks = split(part.extra, NAME)[1]
+        state = (part.extra or {}).get("anthropic", {})
+        old = bool(marks.get("signed") or marks.get("kind"))
+        bare = (
+            replace(part, extra={key: own for key, own in (part.extra or {}).items() if key != "anthropic"})
+            if old
+            else part
+        )
+        rest = undressed(bare, **reasoning_words(part))[0]
+        if marks.get("kind"):
+            return [{**rest, "type": "redacted-reasoning", "data": state.get("redacted", "")}]
+        return [
+            {
+                **rest,
+                "type": "reasoning",
+                "text": part.text,
+                **({"signature": state.get("signature", "")} if old else {}),
+            }
+        ]
+
+    def _call(self, call: rq.Call) -> list[Object]:
+        self._names[call.id] = call.name
+        if call.cut:
+            self.lose("cut-call")
+            return []
+        free = call.form == "text" and call.name not in self._custom
+        rest, _, marks = undressed(call, form="text" if free else "")
+        made: Object = {"type": "tool-call", "toolCallId": call.id, "toolName": call.name}
+        if call.json or not marks.get("silent"):
+            made["args" if marks.get("old") or self._version < 5 else "input"] = input_of(call, marks)  # noqa: PLR2004
+        if call.by == "provider" or marks.get("unrun"):
+            made["providerExecuted"] = call.by == "provider"
+        return [{**rest, **made}]
+
+    def _result(self, result: rq.Result) -> list[Object]:
+        own, marks = split(result.extra, NAME)
+        listed = alone(result) is None
+        rest = undressed(
+            result, failed=result.failed and listed and not own.get("denied"), partial=result.partial,
+            ran=result.by == "provider" and result.call not in self._names,
+        )[0]  # fmt: skip
+        made = {
+            "type": "tool-result",
+            "toolCallId": result.call,
+            "toolName": result.name or self._names.get(result.call, ""),
+        }
+        if marks.get("old") or self._version < 5:  # noqa: PLR2004 — version 4 has no outputs
+            return [{**rest, **made, **self._old_output(result, marks)}]
+        return [{**rest, **made, "output": write_output(result, self, self._version)}]
+
+    def _old_output(self, result: rq.Result, marks: Object) -> Object:
+        only = result.content[0] if len(result.content) == 1 else None
+        failed = {"isError": result.failed} if result.failed or marks.get("unfailed") else {}
+        if type(only) is rq.Text and "result" not in marks:
+            return {"result": only.text, **failed}
+        if type(only) is rq.Json:
+            return {"result": value_of(only.json), **failed}
+        content = write_content(result.content, self, self._version)
+        bare: Any = marks["result"]["value"] if "result" in marks else content
+        return {"result": bare, "experimental_content": content, **failed}
+
+    def _file(self, file: rq.File) -> list[Object]:
+        if file.id and not file.url and not file.data and not split(file.extra, NAME)[1].get("reference"):
+            self.lose("file-id")
+        made = write_file(file, "data")
+        return [{**made, "type": "file"} if made["type"] == "reasoning-file" and self._version < CUSTOM else made]
+
+    def _opaque(self, part: rq.Opaque) -> list[Object]:
+        if part.protocol == NAME and part.kind != "custom":
+            return [part.data]
+        if self._version >= CUSTOM:
+            return [write_custom(part)]
+        self.lose("opaque")  # the SDK's own
+        return []
+
+    def _source(self, _: rq.Source) -> list[Object]:
+        self.lose("source")
+        return []
+
+    def _ask(self, ask: rq.Ask) -> list[Object]:
+        if self._version < APPROVAL:
+            self.lose("approval")
+            return []
+        rest = undressed(ask)[0]
+        if ask.approved is None:
+            return [{**rest, "type": "tool-approval-request", "approvalId": ask.id, "toolCallId": ask.call}]
+        return [{**rest, "type": "tool-approval-response", "approvalId": ask.id, "approved": ask.approved}]
+
+    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _text, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file, rq.Ask: _ask,
+        rq.Opaque: _opaque, rq.Source: _source,
+    }  # fmt: skip
+
+
+def _apart(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[Any]]:
+    """The parts that a message can hold, and others' opaque state with its places."""
+    away = [place for place, part in enumerate(parts) if type(part) is rq.Opaque and part.protocol != NAME]
+    if not away:
+        return parts, []
+    kept = [part for place, part in enumerate(parts) if place not in away]
+    return kept, [[place, msgspec.to_builtins(parts[place])] for place in away]
+
+
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+    """A request as the options of an AI SDK call, in JSON."""
+    writer = Writer(quirks or Quirks())
+    writer.body = writer.write(request)
+    return writer

@@ -1,0 +1,237 @@
+"""Canonical requests → what `useChat` posts: UI messages, as a page would have them.
+
+An assistant's message, the results of its calls and the assistant's next message are the steps of one UI message, as
+long as nobody else speaks between them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import pick
+from penstock import request as rq
+from penstock.aisdk import OPAQUE, OURS, SDK, request_settings
+from penstock.aisdk.request_parts import reasoning_words, served, write_custom, write_file
+from penstock.aisdk.request_settings import METADATA, report, undressed, write_options
+from penstock.protocols.uistream.request_read import NAME, ORPHAN, STEERING, STEP, write_ask, write_call, write_result
+from penstock.writing import Draft, Losses, said, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.pick import Object
+
+LOSSES: Losses = {
+    "approval": "an approval of a call that is not in the conversation is left out",
+    "cut-call": "a call that never became whole is left out",
+    "detail": "how closely an image in a result should be looked at is not said",
+    "failure": "that a tool failed which gave more than a text is said by our own mark alone",
+    "name": "the name of who speaks is left out",
+    "moved": "a result goes to its call, wherever it stood",
+    "refusal": "that a text is a refusal is said by our own mark alone",
+    "source": "a citation inside a tool's result is left out",
+    "tool": "a tool that another provider runs is left out",
+}
+
+
+class Quirks(msgspec.Struct, frozen=True):
+    """What pages differ in. `id` begins the ids of messages that have none."""
+
+    id: str = "msg-"
+
+
+class Writer(Draft):
+    """One request being written. State: the messages so far, the one that goes on, the parts of all calls."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(self, quirks: Quirks) -> None:
+        super().__init__()
+        self._id = quirks.id
+        self._custom: frozenset[str] = frozenset()
+        self._made: list[Object] = []
+        self._calls: dict[str, Object] = {}
+        self._hidden: list[Any] = []
+        self._role = ""  # of the message before
+        self._step: set[str] = set()  # the calls of the step that is under way
+        self._done = False
+        self._skip = 0
+
+    def write(self, request: rq.Request) -> Object:
+        own, marks = split(request.extra, NAME)
+        self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
+        messages = served(request.messages)
+        body: Object = {**marks.get("chat", {}), **own.get("rest", {}), **said(model=request.model)}
+        if marks.get("system") and messages and messages[0].role == "system":
+            body["system"] = "".join(part.text for part in messages[0].parts if type(part) is rq.Text)
+            messages = messages[1:]
+        for message in messages:
+            self._message(message)
+        self._close()
+        for place, message in marks.get("aside", ()):
+            self._made.insert(place, message)
+        body["messages"] = self._made
+        body.update(request_settings.write_tools(request, self, named=bool(marks.get("named"))))
+        body.update(request_settings.write_choice(request.choice))
+        if not request.stream or marks.get("streamed"):
+            body["stream"] = request.stream
+        asked, left = request_settings.write_settings(request.settings, marks)
+        body.update(asked)
+        report(self, request.extra)
+        ours = write_options(request.extra, {}, own=NAME, settings=left, usage=request.usage).get("providerOptions", {})
+        found = {**request.options, **({OURS: ours[OURS]} if OURS in ours else {})}
+        return {**body, **({marks.get("word") or "providerOptions": found} if found else {})}
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────
+
+    def _message(self, message: rq.Message) -> None:
+        own, marks = self.own(message.extra)
+        before, self._role = self._role, message.role
+        if message.name:
+            self.lose("name")
+        if self._skip and marks.get("more"):
+            self._skip -= 1
+            self._role = ""  # nothing goes on after a message that is given back as it was
+            return
+        self._skip = 0
+        if message.role == "tool":
+            self._results(message)
+        elif marks.get("more"):
+            self._go_on(message, marks)
+        elif message.role == "assistant" and before == "tool" and not marks.get("count") and self._made:
+            self._made[-1]["parts"].append(STEP)
+            self._say(message.parts)
+        else:
+            self._begin(message, own, marks)
+
+    def _begin(self, message: rq.Message, own: Object, marks: Object) -> None:
+        """A UI message of its own."""
+        if "raw" in marks:
+            self._close()
+            self._made.append(marks["raw"])
+            self._skip, self._role = marks["count"] - 1, ""
+            return
+        parts = message.parts
+        if message.role == "user" and not marks.get("count"):  # answers of another protocol's go to their calls
+            parts = [part for part in parts if type(part) is not rq.Ask or not self._ask(part)]
+            if not parts and message.parts:
+                return
+        self._close()
+        self._hidden, self._done = marks.get("hidden", []), bool(marks.get("done"))
+        head = marks.get("head") or ({} if marks.get("count") else {"id": f"{self._id}{len(self._made) + 1}"})
+        self._made.append({**head, **own.get("rest", {}), "role": message.role, "parts": []})
+        if message.role == "assistant" and not marks.get("count"):
+            self._made[-1]["parts"].append(STEP)
+        self._say(parts)
+
+    def _go_on(self, message: rq.Message, marks: Object) -> None:
+        """More of the UI message before."""
+        if "steering" not in marks:
+            self._say(message.parts)
+            return
+        parts, inside = self._made[-1]["parts"], Writer(Quirks(self._id))
+        inside._made.append({"parts": []})
+        inside._say(message.parts)
+        parts.append({**marks["steering"], "parts": inside._made[0]["parts"], "type": STEERING})
+
+    def _close(self) -> None:
+        """What the page keeps for itself goes back to its places."""
+        for place, part in self._hidden:
+            self._made[-1]["parts"].insert(place, part)
+        self._hidden = []
+
+    def _results(self, message: rq.Message) -> None:
+        orphans = [made for part in message.parts if type(part) is rq.Result for made in self._result(part)]
+        if orphans:
+            self._close()
+            self._made.append({"id": f"{self._id}{len(self._made) + 1}", "role": "assistant", "parts": orphans})
+
+    def _say(self, parts: list[rq.AnyPart]) -> None:
+        self._step = {part.id for part in parts if type(part) is rq.Call} or self._step
+        to = self._made[-1]["parts"]
+        for part in parts:
+            if not isinstance(part, rq.Opaque) and part.extra is not None:
+                report(self, part.extra)
+            to += self.kinds[type(part)](self, part)
+
+    # ── parts ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _text(self, part: rq.Text) -> list[Object]:
+        if part.refusal:
+            self.lose("refusal")
+        rest, _, marks = undressed(part, word=METADATA, protocol=NAME, refusal=part.refusal)
+        return [{**rest, "type": "text", "text": part.text, **self._state(marks)}]
+
+    def _state(self, marks: Object) -> Object:
+        return said(state="done" if self._done else marks.get("state"))
+
+    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+        rest, _, marks = undressed(part, word=METADATA, protocol=NAME, **reasoning_words(part))
+        return [{**rest, "type": "reasoning", "text": part.text, **self._state(marks)}]
+
+    def _call(self, call: rq.Call) -> list[Object]:
+        if call.cut:
+            self.lose("cut-call")
+            return []
+        self._calls[call.id] = write_call(call, free=call.form == "text" and call.name not in self._custom)
+        return [self._calls[call.id]]
+
+    def _result(self, result: rq.Result) -> list[Object]:
+        if result.call not in self._calls:
+            protocol, kind = ORPHAN
+            return self._opaque(rq.Opaque(protocol, kind, msgspec.to_builtins(result)))
+        part = self._calls[result.call]
+        near = self._made[-1]["parts"][-1:] == [part] if result.by == "provider" else result.call in self._step
+        if not near:
+            self.lose("moved")
+        report(self, result.extra)
+        write_result(result, part, self)
+        return []
+
+    def _ask(self, ask: rq.Ask) -> bool:
+        """Whether the call is known that this is about."""
+        part = self._calls.get(ask.call) or next(
+            (part for part in self._calls.values() if pick.table(part, "approval").get("id") == ask.id), None
+        )
+        if part is None:
+            self.lose("approval")
+            return True
+        write_ask(ask, part)
+        return True
+
+    def _asked(self, ask: rq.Ask) -> list[Object]:
+        self._ask(ask)
+        return []
+
+    def _file(self, file: rq.File) -> list[Object]:
+        return [write_file(file, "url", NAME)]
+
+    def _source(self, source: rq.Source) -> list[Object]:
+        rest = undressed(source, word=METADATA, protocol=NAME)[0]
+        named = {"sourceId": source.id or source.url or source.title, **said(title=source.title)}
+        if source.url:
+            return [{**rest, "type": "source-url", **named, "url": source.url}]
+        file = said(mediaType=source.media or "text/plain", filename=source.filename)
+        return [{**rest, "type": "source-document", **named, "title": source.title, **file}]
+
+    def _opaque(self, part: rq.Opaque) -> list[Object]:
+        if part.protocol == NAME and (part.protocol, part.kind) != ORPHAN:
+            return [part.data]
+        if part.protocol == SDK and part.kind == "custom":
+            return [write_custom(part, NAME)]
+        return [{"type": OPAQUE, "data": {"protocol": part.protocol, "kind": part.kind, "data": part.data}}]
+
+    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _text, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file, rq.Ask: _asked,
+        rq.Opaque: _opaque, rq.Source: _source,
+    }  # fmt: skip
+
+
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+    """A request as the body that a page posts."""
+    writer = Writer(quirks or Quirks())
+    writer.body = writer.write(request)
+    return writer

@@ -1,0 +1,188 @@
+"""`modelOptions` and `modelConfiguration`, the tools and the tool mode ↔ canonical settings, tools and choice.
+
+Hosts and extensions have no fixed spelling for model options: the common ones are read, the first of each is written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock import reading
+from penstock import request as rq
+from penstock.errors import BadRequest
+from penstock.markers import grammar_of, schema_of
+from penstock.reading import keep
+from penstock.writing import add, said, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.pick import Object
+    from penstock.writing import Draft
+
+NAME = "vscode"
+AUTO, REQUIRED = 1, 2
+MODES: dict[Any, rq.ChoiceMode] = {AUTO: "auto", REQUIRED: "required", "auto": "auto", "required": "required"}
+EFFORT = "reasoningEffort"  # the word of VS Code's own picker, in modelConfiguration
+_FORMATS: dict[str, rq.FormatKind] = {"text": "text", "json_object": "json", "json_schema": "schema"}
+
+
+def _table(source: Object, key: str) -> Object | None:
+    return reading.table(source, key) or None
+
+
+def _format(source: Object, key: str) -> rq.Format | None:
+    return reading.inside(source, key, _form) if source.get(key) is not None else None
+
+
+def _form(given: Object) -> rq.Format:
+    kind = reading.word(given, "type", _FORMATS)
+    about = reading.table(given, "json_schema")
+    return rq.Format(
+        kind, reading.text(about, "name"), _table(about, "schema"), reading.text(about, "description"),
+        reading.flag(about, "strict"),
+    )  # fmt: skip
+
+
+# our field → how it is read, and its spellings
+FIELDS: dict[str, tuple[Callable[[Object, str], Any], tuple[str, ...]]] = {
+    "max_output": (reading.whole, (
+        "max_tokens", "maxTokens", "max_output_tokens", "maxOutputTokens", "max_completion_tokens",
+    )),
+    "temperature": (reading.number, ("temperature",)),
+    "top_p": (reading.number, ("top_p", "topP")),
+    "top_k": (reading.whole, ("top_k", "topK")),
+    "stop": (reading.strings, ("stop", "stop_sequences", "stopSequences")),
+    "seed": (reading.whole, ("seed",)),
+    "frequency_penalty": (reading.number, ("frequency_penalty", "frequencyPenalty")),
+    "presence_penalty": (reading.number, ("presence_penalty", "presencePenalty")),
+    "choices": (reading.whole, ("n",)),
+    "logprobs": (reading.flag, ("logprobs",)),
+    "top_logprobs": (reading.whole, ("top_logprobs",)),
+    "format": (_format, ("response_format",)),
+    "parallel_calls": (reading.flag, ("parallel_tool_calls", "parallelToolCalls")),
+    "effort": (reading.text, ("reasoning_effort", EFFORT)),
+    "budget": (reading.whole, ("thinking_budget", "thinkingBudget")),
+    "thoughts": (reading.flag, ("include_thoughts", "includeThoughts")),
+    "verbosity": (reading.text, ("verbosity",)),
+    "tier": (reading.text, ("service_tier",)),
+    "user": (reading.text, ("user",)),
+    "metadata": (_table, ("metadata",)),
+    "cache_key": (reading.text, ("prompt_cache_key",)),
+    "store": (reading.flag, ("store",)),
+}  # fmt: skip
+_WORDS = {word: field for field, (_, words) in FIELDS.items() for word in words}
+
+
+def read_settings(body: Object) -> tuple[rq.Settings, Object, Object]:
+    """The settings; options and configuration without a word; how the others were spelled."""
+    options, chosen = reading.table(body, "modelOptions"), reading.table(body, "modelConfiguration")
+    asked, words = rq.Settings(), dict[str, str]()
+    for word, value in options.items():
+        field = _WORDS.get(word)
+        if field is None or value is None or field in words:
+            continue
+        words[field] = word
+        setattr(asked, field, _within("modelOptions", FIELDS[field][0], options, word))
+    picked = chosen.get(EFFORT) is not None
+    if picked:
+        asked.effort = _within("modelConfiguration", reading.text, chosen, EFFORT)
+    left = {key: value for key, value in options.items() if key not in words.values()}
+    rest = reading.rest(chosen, {EFFORT}) if picked else chosen
+    unusual = {field: word for field, word in words.items() if word != FIELDS[field][1][0]}
+    marks = said(words=unusual, one=isinstance(options.get(words.get("stop", "")), str), effort=words.get("effort", ""))
+    marks["picked"] = picked
+    empty = [key for key in ("modelOptions", "modelConfiguration") if key in body and not body[key]]
+    return asked, said(modelOptions=left, modelConfiguration=rest), {**marks, "empty": empty}
+
+
+def _within(key: str, read: Callable[[Object, str], Any], source: Object, word: str) -> Any:
+    try:
+        return read(source, word)
+    except BadRequest as error:
+        raise error.at(key) from None
+
+
+def write_settings(asked: rq.Settings, own: Object, marks: Object) -> Object:
+    """The fields of options and configuration."""
+    words: Mapping[str, str] = marks.get("words", {})
+    options: Object = {}
+    for field, (_, spellings) in FIELDS.items():
+        value = getattr(asked, field)
+        if value in (None, "", []) or (field == "effort" and marks.get("picked") and not marks.get("effort")):
+            continue
+        options[words.get(field) or spellings[0]] = _write_format(value) if field == "format" else value
+    if marks.get("one") and len(asked.stop) == 1:
+        options[words.get("stop") or "stop"] = asked.stop[0]
+    chosen = {EFFORT: asked.effort} if marks.get("picked") and asked.effort else {}
+    made = {
+        "modelOptions": {**own.get("modelOptions", {}), **options},
+        "modelConfiguration": {**own.get("modelConfiguration", {}), **chosen},
+    }  # fmt: skip
+    return {key: value for key, value in made.items() if value or key in marks.get("empty", ())}
+
+
+def _write_format(form: rq.Format) -> Object:
+    if form.kind != "schema":
+        return {"type": "json_object" if form.kind == "json" else "text"}
+    strict = {} if form.strict is None else {"strict": form.strict}
+    about = said(name=form.name, schema=form.schema, description=form.description)
+    return {"type": "json_schema", "json_schema": {**about, **strict}}
+
+
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────
+
+_TOOL = frozenset({"name", "description", "inputSchema", "strict"})
+
+
+def read_tool(tool: Object) -> rq.Tool:
+    """A tool of the host's: always a function, unless its schema shows that it stands for one of free text."""
+    schema = reading.table(tool, "inputSchema")
+    name, description = reading.needed(tool, "name"), reading.text(tool, "description")
+    extra = keep(NAME, reading.rest(tool, _TOOL), also=reading.unsaid(tool, _TOOL))
+    grammar = grammar_of(schema)
+    if grammar is not None:
+        return rq.Tool(name, description, grammar or None, "custom", extra=extra)
+    given = schema if isinstance(tool.get("inputSchema"), dict) else None
+    return rq.Tool(name, description, given, strict=reading.flag(tool, "strict"), extra=extra)
+
+
+def write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
+    """A tool, if the host can run it."""
+    own, marks = draft.own(tool.extra)
+    if tool.kind in ("provider", "unknown"):
+        draft.lose("tool")
+        return []
+    if tool.namespace:
+        draft.lose("namespace")
+    if tool.cache:
+        draft.lose("tool-cache")
+    made = {**own, "name": tool.name, **said(description=tool.description)}
+    if tool.kind == "custom":
+        draft.carry("free-text")
+        made["inputSchema"] = schema_of(tool)
+    elif tool.schema is not None:
+        made["inputSchema"] = tool.schema
+    made |= {} if tool.strict is None else {"strict": tool.strict}
+    add(made, marks.get("also"))
+    return [made]
+
+
+def read_choice(body: Object) -> rq.ToolChoice | None:
+    """The tool mode: 1 is automatic, 2 required."""
+    mode = body.get("toolMode")
+    if mode is None:
+        return None
+    if isinstance(mode, bool) or not isinstance(mode, int | str) or mode not in MODES:
+        raise BadRequest("1 (automatic) or 2 (required)", mode, "toolMode")
+    return rq.ToolChoice(MODES[mode], extra=keep(NAME, {}, word=mode if isinstance(mode, str) else ""))
+
+
+def write_choice(choice: rq.ToolChoice | None, draft: Draft) -> Object:
+    """The field of the tool mode."""
+    if choice is None:
+        return {}
+    if choice.names or choice.mode in ("none", "tool"):
+        draft.lose("choice")
+    mode = REQUIRED if choice.mode in ("required", "tool") else AUTO
+    return {"toolMode": split(choice.extra, NAME)[1].get("word") or mode}
