@@ -43,9 +43,9 @@ def count_into(file: Path) -> None:
         spent = memoryview(mmap.mmap(opened.fileno(), SIZE)).cast("q")
     reading: Any = import_module("penstock.engines.reading").Reading
     try:
-        passthrough: Any = import_module("penstock.gateway.passthrough").Passthrough
+        passthrough: Any = import_module("penstock.gateway.client_stream").Passthrough
     except ImportError:
-        passthrough = import_module("penstock.gateway.writing").Tee
+        passthrough = import_module("penstock.gateway.client_stream").Tee
     for owner, names in ((reading, ["_events"]), (passthrough, ["feed", "finish"])):
         for name in names:
             setattr(owner, name, _counted(getattr(owner, name), spent))

@@ -5,8 +5,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.bridge import bridge
-from penstock.gateway.playback import timed
-from penstock.gateway.recording import clean
+from penstock.gateway.recordings import clean, timed
 from penstock.store.recordings import Header, read, write
 
 CHUNKS = [

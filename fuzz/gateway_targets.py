@@ -19,9 +19,9 @@ from fuzz.target import BrokenPromiseError, Target, Verdict, promise
 from fuzz.transport import FakeTransport, event_loop
 from penstock.errors import InputError
 from penstock.gateway.app import App
+from penstock.gateway.byte_budget import websocket_protocol
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read
 from penstock.gateway.keys import KeyFile
-from penstock.gateway.websocket_protocol import websocket_protocol
 from penstock.http.uvicorn_server import settings
 
 if TYPE_CHECKING:

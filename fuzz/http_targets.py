@@ -16,8 +16,8 @@ from fuzz.mutation import BytesMutator, LinesMutator
 from fuzz.target import Target, Verdict, cut, promise
 from fuzz.transport import FakeTransport, event_loop
 from penstock.errors import PenstockError
-from penstock.gateway.bodies import unpacked
-from penstock.gateway.doors.door import Visit
+from penstock.gateway.endpoints import Visit
+from penstock.gateway.request_body import unpacked
 from penstock.gateway.routes import find
 from penstock.http.connection import Connection
 from penstock.http.pool import parsing

@@ -12,7 +12,7 @@ from fuzz.mutation import JsonMutator
 from fuzz.target import BrokenPromiseError, Target, Verdict, pick, promise
 from penstock import protocols
 from penstock.errors import BadRequest, PenstockError
-from penstock.gateway.doors.door import Visit
+from penstock.gateway.endpoints import Visit
 from penstock.jsontext import clean, loose
 from penstock.messages.convert import convert, convert_request
 from penstock.messages.request_codecs import reader, writer

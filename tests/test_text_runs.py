@@ -24,9 +24,8 @@ from penstock.engines.reading import Reading
 from penstock.errors import ProviderError
 from penstock.events import TextDelta
 from penstock.framing import WRITERS
-from penstock.gateway.doors.door import Asked
-from penstock.gateway.passthrough import Passthrough
-from penstock.gateway.writing import Translation
+from penstock.gateway.client_stream import Passthrough, Translation
+from penstock.gateway.endpoints import Asked
 from penstock.messages.state import text_key
 from penstock.providers.registry import providers
 from penstock.request import Request, Text

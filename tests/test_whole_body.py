@@ -13,9 +13,9 @@ from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import encoding
 from penstock.errors import BadAnswer
-from penstock.gateway import refusing, writing
-from penstock.gateway.doors.door import Asked
-from penstock.gateway.replayed_output import Body
+from penstock.gateway import client_stream, error_responses
+from penstock.gateway.client_stream import Body
+from penstock.gateway.endpoints import Asked
 from penstock.grammar import Guard
 from penstock.request import Request
 from penstock.whole_body import write_body
@@ -150,8 +150,8 @@ def test_an_error_of_a_body_function_is_typed() -> None:
 
 def test_the_gateway_answers_with_its_fault() -> None:
     with pytest.raises(BadAnswer) as caught:
-        writing.whole(asked(), ENDED)
-    status, body, _ = refusing.refusal("anthropic", refusing.fault_of(caught.value))
+        client_stream.whole(asked(), ENDED)
+    status, body, _ = error_responses.refusal("anthropic", error_responses.fault_of(caught.value))
     assert status == 502
     assert msgspec.json.decode(body)["type"] == "error"
 

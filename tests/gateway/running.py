@@ -17,8 +17,8 @@ import uvicorn
 
 from penstock.engines.config import Account, Config
 from penstock.gateway.app import App
+from penstock.gateway.byte_budget import websocket_protocol
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
-from penstock.gateway.websocket_protocol import websocket_protocol
 from penstock.http.uvicorn_server import settings
 from penstock.replay import play, scripts
 from penstock.testing import Reply, Upstream, scripted

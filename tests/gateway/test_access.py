@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import InputError
-from penstock.gateway.access import Access, Caller, Refused
+from penstock.gateway.access import Access
+from penstock.gateway.callers import Caller, Refused
 from penstock.gateway.config import AccessTable, GatewayConfig, Key, Limit, Serve
 from penstock.gateway.keys import PREFIX, digest
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from penstock.gateway.access import ANONYMOUS, Caller, Refused
 from penstock.gateway.app import App
+from penstock.gateway.callers import ANONYMOUS, Caller, Refused
 from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable, Key, Limit, Serve, StateTable
 from penstock.gateway.keys import digest
 from penstock.gateway.limits import Limits

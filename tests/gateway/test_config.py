@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.engines.config import GATEWAY, Config
 from penstock.errors import InputError
 from penstock.gateway.config import File, GatewayConfig, Limit, load, place_of, read
-from penstock.gateway.places import lines
+from penstock.gateway.toml_locations import lines
 from penstock.store.sqlite import ABSENT
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -29,7 +29,7 @@ from penstock.gateway.config_trust import (
     harmless,
     sensitive_settings,
 )
-from penstock.gateway.reload import Reloader
+from penstock.gateway.lifecycle import Reloader
 from tests.cli.running import environment, inside
 from tests.gateway import process
 

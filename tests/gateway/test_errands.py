@@ -9,8 +9,8 @@ import pytest
 
 from penstock.events import Fault
 from penstock.gateway.config import Key, Limit, Serve
+from penstock.gateway.journal_throttle import EACH, KNOWN, MINUTE, SORTS, Sparing
 from penstock.gateway.keys import digest
-from penstock.gateway.sparing import EACH, KNOWN, MINUTE, SORTS, Sparing
 from penstock.store.journal import Turn
 from penstock.testing import Reply
 from tests.gateway.asking import get, post
@@ -184,7 +184,7 @@ def test_minutes_and_sorts() -> None:
 
 def test_what_was_only_counted_is_written_by_the_clock() -> None:
     async def run() -> list[Turn]:
-        from penstock.gateway import sparing as room
+        from penstock.gateway import journal_throttle as room
 
         written: list[Turn] = []
         made = Sparing(written.append)
@@ -202,8 +202,8 @@ def test_what_was_only_counted_is_written_by_the_clock() -> None:
 
 
 def test_a_row_of_somebody_unknown_says_nothing_of_him() -> None:
-    from penstock.gateway.doors import Visit
-    from penstock.gateway.errands import turned_away
+    from penstock.gateway.aux_requests import turned_away
+    from penstock.gateway.endpoints import Visit
 
     visit = Visit({"method": "POST", "path": "/v1/messages", "headers": [(b"x-api-key", b"sk-secret-000")]})
     row = turned_away(visit, "anthropic", 401, Fault("auth", "no gateway key was sent"))

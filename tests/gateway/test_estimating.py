@@ -9,7 +9,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.gateway.config import Features
-from penstock.gateway.estimating import BODY, Estimates
+from penstock.gateway.estimates import BODY, Estimates
 from penstock.store.tokens import TokenStore
 from penstock.testing import Reply
 from penstock.tokens import HybridTokenEstimator

@@ -16,8 +16,8 @@ from penstock.engines.config import Config
 from penstock.events import Usage
 from penstock.gateway.config import GatewayConfig, JournalTable
 from penstock.gateway.journal import Journal, PriceList, Turn, cost
-from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
+from penstock.gateway.telemetry import Kept
 from penstock.store.journal import TRIM, JournalRows
 from penstock.store.sqlite import ABSENT, connect
 from tests.gateway.serving import START_LIMIT

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.gateway import keys as keys_module
-from penstock.gateway.access import Access, Refused
+from penstock.gateway.access import Access
+from penstock.gateway.callers import Refused
 from penstock.gateway.config import AccessTable, GatewayConfig, Key
 from penstock.gateway.keys import PREFIX, VARIABLE, KeyFile, KeyRing, digest, file_of, made
 from penstock.store import provider_keys

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock.gateway.conversion_thread import LARGE, ConversionThread
-from penstock.gateway.doors import chat
-from penstock.gateway.doors.door import canonical
+from penstock.gateway.endpoints import canonical, chat
+from penstock.gateway.request_body import LARGE, ConversionThread
 from penstock.replay import play
 from penstock.testing import Reply, scripted
 from tests.gateway import process

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.events import Usage
-from penstock.gateway.access import Caller, Refused
+from penstock.gateway.callers import Caller, Refused
 from penstock.gateway.config import Limit
 from penstock.gateway.limits import CALLERS, DAY, Limits
 

@@ -19,8 +19,8 @@ from penstock.engines.decisions import Record
 from penstock.engines.interface import Job
 from penstock.engines.reading import Reading
 from penstock.engines.reply import Reply
-from penstock.gateway.doors.door import Asked
-from penstock.gateway.passthrough import Passthrough, client_stream
+from penstock.gateway.client_stream import Passthrough, client_stream
+from penstock.gateway.endpoints import Asked
 from penstock.grammar import Guard
 from penstock.providers.registry import providers
 from penstock.request import Request

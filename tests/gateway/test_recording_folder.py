@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.gateway.config import RecordTable
-from penstock.gateway.recording import Recorder
+from penstock.gateway.recordings import Recorder
 from penstock.store.recordings import SUFFIX, Header, read
 
 if TYPE_CHECKING:

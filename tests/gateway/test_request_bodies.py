@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.access import Refused
-from penstock.gateway.bodies import body_of
+from penstock.gateway.callers import Refused
+from penstock.gateway.request_body import body_of
 
 BEGUN = {"type": "http.request", "body": b'{"model":"replay/text"}', "more_body": True}
 GONE = {"type": "http.disconnect"}

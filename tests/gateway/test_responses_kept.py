@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.doors.responses_keep import Keeping
+from penstock.gateway.endpoints.responses import Keeping
 from penstock.store.key_value import Responses, SqliteRows, Stored
 from penstock.store.sqlite import ABSENT
 from penstock.store.writer import Writer

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.doors import DOORS, modelled
-from penstock.gateway.routes import dialect_of, find
+from penstock.gateway.routes import DOORS, dialect_of, find, modelled
 
 pytestmark = pytest.mark.slow
 

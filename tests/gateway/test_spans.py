@@ -8,8 +8,7 @@ import httpx
 import pytest
 
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.kept import Kept
-from penstock.gateway.spans import Spans
+from penstock.gateway.telemetry import Kept, Spans
 from penstock.store.journal import Turn
 from penstock.testing import Reply, scripted
 from tests.gateway.process import gateway

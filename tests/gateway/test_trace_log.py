@@ -16,7 +16,7 @@ import pytest
 from penstock import events as ev
 from penstock.gateway import logs
 from penstock.gateway.config import AccessTable, Key, Log, read
-from penstock.gateway.trace_log import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
+from penstock.gateway.logs import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
 from penstock.testing import Reply
 from tests.cli.running import environment
 from tests.gateway.asking import ASKING, post

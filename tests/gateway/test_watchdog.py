@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.gateway import watchdog
+from penstock.gateway import lifecycle
 from penstock.gateway.config import Log
 from tests.gateway.asking import get
 from tests.gateway.running import gateway
@@ -45,11 +45,11 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
-    monkeypatch.setattr(watchdog, "QUIET", 0.0)
+    monkeypatch.setattr(lifecycle, "QUIET", 0.0)
     handler = Lines()
-    watchdog.log.addHandler(handler)
+    lifecycle.log_watchdog.addHandler(handler)
     yield handler
-    watchdog.log.removeHandler(handler)
+    lifecycle.log_watchdog.removeHandler(handler)
 
 
 def block_in_python(seconds: float) -> None:
@@ -96,7 +96,7 @@ def test_a_blocked_loop_is_logged_with_what_ran(lines: Lines, work: Any) -> None
 
 
 def test_lines_are_few(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "QUIET", 1e9)
+    monkeypatch.setattr(lifecycle, "QUIET", 1e9)
     with gateway() as (running, _):
         found = running.app._watchdog
         found._logged = -1e9
@@ -110,7 +110,7 @@ def test_lines_are_few(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_block_without_end_is_logged_while_it_lasts(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "LASTING", 0.3)
+    monkeypatch.setattr(lifecycle, "LASTING", 0.3)
     over = threading.Event()
 
     async def scene() -> None:

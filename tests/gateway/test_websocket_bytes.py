@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from penstock.gateway.byte_budget import FRAMING, ByteBudget
 from penstock.gateway.config import Serve
-from penstock.gateway.websocket_memory import RESPONSES, ResponseMemory
+from penstock.gateway.websocket_turn import RESPONSES, ResponseMemory
 from penstock.store.key_value import Past
 from tests.gateway import process
 from tests.gateway.openresponses import LIMIT, socket, until

@@ -6,8 +6,8 @@ import pytest
 
 from penstock import events as ev
 from penstock.bridge import parser
-from penstock.gateway.doors.door import Asked
-from penstock.gateway.passthrough import Passthrough
+from penstock.gateway.client_stream import Passthrough
+from penstock.gateway.endpoints import Asked
 from penstock.protocols import decoder
 from penstock.request import Request
 from penstock.testing import cuts

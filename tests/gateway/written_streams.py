@@ -9,10 +9,10 @@ from penstock.engines.decisions import Record
 from penstock.engines.options import Timeouts
 from penstock.engines.reading import Reading
 from penstock.engines.reply import Reply
-from penstock.gateway.doors.door import Asked
-from penstock.gateway.keeping import Keeping
-from penstock.gateway.passthrough import client_stream
-from penstock.gateway.streaming import Streaming
+from penstock.gateway.client_stream import client_stream
+from penstock.gateway.endpoints import Asked
+from penstock.gateway.reasoning_capture import Keeping
+from penstock.gateway.relay import Streaming
 from penstock.http.connection import Connection
 from penstock.http.pool import parsing
 from penstock.http.response import Incoming

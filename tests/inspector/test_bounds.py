@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.gateway.access import Refused
+from penstock.gateway.callers import Refused
 from penstock.inspector import files, live
 from penstock.inspector import tap as tapping
 from penstock.inspector import watch as watches

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.gateway.query_numbers import END_OF_TIME, LARGEST, decimal_number, whole_number
+from penstock.gateway.endpoints import END_OF_TIME, LARGEST, decimal_number, whole_number
 from tests.gateway.asking import ask, post
 from tests.inspector.conftest import inspected
 

@@ -47,7 +47,7 @@ def run(options: Namespace) -> int:
     import time
 
     from penstock.errors import InputError
-    from penstock.gateway.recording import body_of, clean, cleaned_header
+    from penstock.gateway.recordings import body_of, clean, cleaned_header
     from penstock.store.recordings import Header, write
 
     if options.file.exists() and not options.force:

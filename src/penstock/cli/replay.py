@@ -81,7 +81,7 @@ def _tell(recordings: list[Recording]) -> None:
 
 
 async def _play(recording: Recording, speed: float, target: str) -> None:
-    from penstock.gateway.playback import timed
+    from penstock.gateway.recordings import timed
 
     pipe = _pipe(recording, target) if target else None
     async for chunk in timed(recording, speed):
@@ -105,7 +105,7 @@ def _write(chunks: list[bytes]) -> None:
 def _serve(recordings: list[Recording], options: Namespace) -> None:
     from penstock.cli.welcome import base_of
     from penstock.gateway.config import Serve
-    from penstock.gateway.playback import Playback
+    from penstock.gateway.recordings import Playback
     from penstock.http.uvicorn_server import listen
 
     app = Playback(recordings, 0.0 if options.full_speed else options.speed)

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         return _check(config)
     from penstock.gateway import logs
     from penstock.gateway.app import App
-    from penstock.gateway.websocket_protocol import websocket_protocol
+    from penstock.gateway.byte_budget import websocket_protocol
     from penstock.http.uvicorn_server import listen
     from penstock.inspector.app import Inspector
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(config: GatewayConfig) -> int:
     """Print what cannot work: exit code 1 if there is anything."""
     from penstock.engines.environ import LIVE
-    from penstock.gateway.config_report import report_problems
+    from penstock.gateway.lifecycle import report_problems
 
     found = report_problems(config, LIVE)
     for line in found or [f"{config.path or 'no file'}: nothing is wrong with it"]:
@@ -89,7 +89,7 @@ def _check_trace(config: GatewayConfig) -> None:
     """Refuse to write what the holders of gateway keys say, unless the configuration allows it."""
     from penstock.errors import InputError
     from penstock.gateway.access import Access
-    from penstock.gateway.trace_log import TRACE_NEEDS_CONTENT
+    from penstock.gateway.logs import TRACE_NEEDS_CONTENT
 
     if config.log.level != "trace" or config.log.content:
         return
@@ -120,8 +120,7 @@ def _told(args: argparse.Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
 def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> None:
     from penstock.cli.welcome import models, welcome
     from penstock.gateway import logs
-    from penstock.gateway.config_report import log_problems
-    from penstock.gateway.reload import Reloader
+    from penstock.gateway.lifecycle import Reloader, log_problems
 
     config = app.services.config
     keyed = app.services.access.keyed

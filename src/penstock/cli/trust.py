@@ -53,7 +53,7 @@ def run(options: Namespace) -> int:
 def _trust(store: TrustStore, path: Path) -> None:
     from penstock.gateway.config import parse
     from penstock.gateway.config_trust import placed, sensitive_settings
-    from penstock.gateway.places import Place
+    from penstock.gateway.toml_locations import Place
 
     data = path.read_bytes()
     text, raw = parse(data, path)

@@ -93,7 +93,7 @@ def _agents(
 
 
 def _warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
-    from penstock.gateway.local_caller import loopback
+    from penstock.gateway.callers import loopback
 
     if keyed or loopback(config.serve.host):
         return

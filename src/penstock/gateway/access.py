@@ -6,86 +6,39 @@ that no page on the web can talk to a gateway that listens on loopback. Leans on
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl, urlsplit
+import asyncio
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-import msgspec
-
-from penstock.errors import StreamFault
 from penstock.events import Fault
-from penstock.gateway.config import GatewayConfig, Limit
-from penstock.gateway.keys import KeyRing, digest
-from penstock.gateway.local_caller import host_name, ip_address, local_caller, loopback
-from penstock.http.header_fields import (
-    KEY_HEADERS,
-    InvalidHeaderError,
-    check_text,
-    read_headers,
-    repeated_header,
-    response_header,
+from penstock.gateway.callers import (
+    ANONYMOUS,
+    BEARER,
+    OWN,
+    Caller,
+    check_key,
+    host_name,
+    ip_address,
+    local_caller,
+    loopback,
+    read_keys,
+    refused,
 )
+from penstock.gateway.keys import LOOK, KeyRing, digest
+from penstock.http.header_fields import read_headers, repeated_header, response_header
 from penstock.input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Generator, Mapping, MutableMapping
 
-    from penstock.events import FaultKind
+    from penstock.gateway.config import GatewayConfig
 
-OWN = "x-penstock-key"  # for a gateway key beside a provider's
-BEARER = "authorization"
-NAMES = KEY_HEADERS
-_NAMES = frozenset(NAMES)
-ANONYMOUS = "anonymous"
+    End = Callable[[Fault], None]
+
+
 FAMILIAR = 100
 _WEBVIEWS = frozenset({"vscode-webview", "vscode-file", "app", "tauri"})  # programs on this machine, no web pages
-
-
-class Refused(StreamFault):
-    """A request that is not let in. The fault says why, in a form that every protocol can say."""
-
-    def __init__(self, status: int, fault: Fault) -> None:
-        super().__init__(fault)
-        self.status = status
-
-
-def refused(status: int, kind: FaultKind, message: str, *, code: str = "", retry_after: float | None = None) -> Refused:
-    """A `Refused`."""
-    return Refused(status, Fault(kind, message, status=status, code=code, retry_after=retry_after))
-
-
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks. `key` is the name of the gateway key, `tenant` whose state it may see, `models` patterns it may use.
-
-    `forward` are the headers in which it sent a key of its own, and `secret` that key: passed on where the
-    configuration says so, empty otherwise. `sees`: whose turns it may look at. `key_hash` is the gateway key's hash:
-    with it a key that was revoked is told from a new one of the same name. Empty for callers without a key.
-    """
-
-    key: str = ANONYMOUS
-    tenant: str = ANONYMOUS
-    models: tuple[str, ...] = ("*",)
-    limits: Limit = Limit()
-    forward: dict[str, str] = {}
-    secret: str = ""
-    sees: Literal["own", "all"] = "own"
-    key_hash: str = ""
-
-    def may(self, *models: str) -> bool:
-        """Whether one of these names of a model is among those it may use."""
-        return "*" in self.models or any(fnmatchcase(model, pattern) for model in models for pattern in self.models)
-
-    def check(self, *models: str) -> None:
-        """Raise where it may not use a model under any of these names."""
-        if not self.may(*models):
-            said = f"the key {self.key!r} may not use the model {models[0]!r}"
-            raise refused(403, "permission", said, code="model_not_allowed")
-
-    def __repr__(self) -> str:
-        return f"Caller(key={self.key!r}, tenant={self.tenant!r}, models={self.models!r})"
-
-    def __rich_repr__(self) -> Any:
-        yield "key", self.key
 
 
 class Access:
@@ -233,7 +186,7 @@ class Access:
     # ── keys ──────────────────────────────────────────────────────────────────────────────────────
 
     def _caller(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> Caller:
-        given = _given(scope, headers)
+        given = read_keys(scope, headers)
         if not self._ring.required:
             return self._stranger(scope, headers, given)
         held = next((key for key in map(self._ring.find, given.values()) if key is not None), None)
@@ -286,7 +239,7 @@ class Access:
         if not theirs:
             return {}
         place, secret = next(iter(theirs.items()))
-        _check_key(place, secret, ascii_only=True)
+        check_key(place, secret, ascii_only=True)
         passed = {name: headers[name] for name in theirs if name in headers}
         return {"forward": passed or {BEARER: f"Bearer {secret}"}, "secret": secret}
 
@@ -318,33 +271,58 @@ def _check_repeated(scope: MutableMapping[str, Any]) -> None:
         raise refused(400, "invalid", f"the header {name} was sent more than once", code="repeated_header")
 
 
-def _given(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
-    """The keys of a request by where they stand, in the order in which they are tried."""
-    query = scope.get("query_string") or b""
-    if not query and _NAMES.isdisjoint(headers):
-        return {}
-    made: dict[str, str] = {}
-    for name in NAMES:
-        value = headers.get(name, "").strip()
-        if name == BEARER:
-            scheme, _, value = value.partition(" ")
-            value = value.strip() if scheme.lower() == "bearer" else ""
-        if value:
-            made[name] = value
-    if b"key" in query or b"%" in query:  # its name may be percent-encoded
-        asked = [value for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if name == "key"]
-        if len(asked) > 1:
-            raise refused(400, "invalid", "the query has more than one key=", code="repeated_key")
-        made |= {"?key": asked[0]} if asked and asked[0] else {}
-    for place, value in made.items():
-        _check_key(place, value)
-    return made
+_UNGUARDED = nullcontext()
 
 
-def _check_key(place: str, value: str, *, ascii_only: bool = False) -> None:
-    """Raise if a key could not be a header's value. The message says where it stands, never what it is."""
-    where = "the key in ?key=" if place == "?key" else f"the key in the header {place}"
-    try:
-        check_text(value, where, ascii_only=ascii_only)
-    except InvalidHeaderError as error:
-        raise refused(400, "invalid", str(error), code="invalid_key_syntax") from None
+class Revocations:
+    """All that runs with a key. Looks for changed keys every `LOOK` seconds while there is anything."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._running: dict[object, tuple[Caller, End, bool]] = {}
+        self._seen = access.keys_version
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def guard(self, caller: Caller | None, end: End, *, open_ended: bool = False) -> AbstractContextManager[None]:
+        """Call `end`, once, if the caller's key is revoked before this is left. See `Access.revoked`."""
+        if caller is None or not (caller.key_hash or open_ended):
+            return _UNGUARDED
+        return self._guarded(caller, end, open_ended=open_ended)
+
+    @contextmanager
+    def _guarded(self, caller: Caller, end: End, *, open_ended: bool) -> Generator[None]:
+        fault = self._access.revoked(caller, open_ended=open_ended)
+        if fault is not None:  # revoked between the request's head and now
+            end(fault)
+            yield
+            return
+        name = object()
+        self._running[name] = (caller, end, open_ended)
+        self._watch()
+        try:
+            yield
+        finally:
+            self._running.pop(name, None)
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LOOK, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        version = self._access.keys_version
+        if version != self._seen:
+            self._seen = version
+            self._end_revoked()
+        if self._running:
+            self._watch()
+
+    def _end_revoked(self) -> None:
+        for name, (caller, end, open_ended) in list(self._running.items()):
+            fault = self._access.revoked(caller, open_ended=open_ended)
+            if fault is not None:
+                self._running.pop(name, None)
+                end(fault)

@@ -14,18 +14,15 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock.errors import PenstockError
-from penstock.gateway import refusing
-from penstock.gateway.answers import Answer
-from penstock.gateway.bodies import read_into
+from penstock.gateway import error_responses
+from penstock.gateway.aux_requests import Errand
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.doors import Visit
-from penstock.gateway.errands import Errand
-from penstock.gateway.pages import is_open, page
-from penstock.gateway.preload import preload
-from penstock.gateway.routes import Route, dialect_of, find, path_of
+from penstock.gateway.endpoints import Visit
+from penstock.gateway.lifecycle import Watchdog, preload
+from penstock.gateway.request_body import read_into
+from penstock.gateway.routes import Answer, Route, client_protocols, dialect_of, find, is_open, page, path_of
 from penstock.gateway.services import Services
 from penstock.gateway.turn import Turn
-from penstock.gateway.watchdog import Watchdog
 from penstock.gateway.websocket import Sockets
 from penstock.http.disconnect import Gone, Stoppable
 from penstock.http.response_channel import line_of
@@ -36,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from penstock.events import Fault
-    from penstock.gateway.doors import Door
-    from penstock.gateway.doors.door import Headers
+    from penstock.gateway.endpoints import Door, Headers
     from penstock.http.response_channel import Line
 
     Message = MutableMapping[str, Any]
@@ -98,7 +94,7 @@ class App:
             finally:
                 visit.forget_body()
         elif refusal is not None:
-            await _whole(send, *refusing.refusal(dialect_of(visit.path), refusal))
+            await _whole(send, *error_responses.refusal(dialect_of(visit.path), refusal))
         else:
             await self._page(visit, scope, send, known=route.known)
 
@@ -107,7 +103,7 @@ class App:
         try:
             self.services.admit(scope, visit)
         except PenstockError as error:
-            return refusing.fault_of(error)
+            return error_responses.fault_of(error)
         return None
 
     def _shared(self, scope: Scope, send: Send) -> Send:
@@ -140,7 +136,7 @@ class App:
         out = Outlet(send, gone, every=serve.ping, limit=serve.write, line=line)
         try:
             if fault is not None:
-                status, body, headers = refusing.refusal(door.protocol, fault)
+                status, body, headers = error_responses.refusal(door.protocol, fault)
                 await out.whole(status, body, headers)
             elif door.instead is None or (make := await self._instead(door.instead, visit, gone)) is None:
                 with self.services.revocations.guard(visit.caller, gone.end_with):
@@ -149,7 +145,7 @@ class App:
             if not gone.caught():
                 raise
             if gone.fault is not None and not out.begun:
-                await end_with(out, *refusing.refusal(door.protocol, gone.fault))
+                await end_with(out, *error_responses.refusal(door.protocol, gone.fault))
         finally:
             gone.close()
         if make is not None:  # an answer in one piece, which watches over its client itself
@@ -179,7 +175,7 @@ class App:
         try:
             await self._read(visit, receive)
         except PenstockError as error:
-            fault = refusing.fault_of(error)
+            fault = error_responses.fault_of(error)
             self.services.away(visit, protocol, fault)
             return fault
         return None
@@ -202,14 +198,14 @@ class App:
 
     async def _said(self, answer: Answer, fault: Fault | None, visit: Visit, receive: Receive, send: Send) -> None:
         serve, named = self.services.config.serve, (b"x-request-id", visit.id.encode())
-        gone, status, out = Gone(receive), refusing.STATUSES["cancelled"], None
+        gone, status, out = Gone(receive), error_responses.STATUSES["cancelled"], None
         self.services.answering.add(gone)
         try:
             with self.services.revocations.guard(visit.caller, gone.end_with):
                 if fault is None:
                     status, body, headers = await self._made(answer, visit)
                 else:
-                    status, body, headers = refusing.refusal(answer.protocol, fault)
+                    status, body, headers = error_responses.refusal(answer.protocol, fault)
                 out = Outlet(send, gone, every=serve.ping, limit=serve.write)
                 if isinstance(body, Flow):
                     self.services.answering.discard(gone)  # it ends when what it follows ends
@@ -223,7 +219,7 @@ class App:
                 raise
             if gone.fault is not None:
                 out = out or Outlet(send, gone, every=serve.ping, limit=serve.write)
-                status = await end_with(out, *refusing.refusal(answer.protocol, gone.fault))
+                status = await end_with(out, *error_responses.refusal(answer.protocol, gone.fault))
         finally:
             self.services.answering.discard(gone)
             gone.close()
@@ -233,21 +229,21 @@ class App:
     async def _made(self, answer: Answer, visit: Visit) -> tuple[int, bytes | Flow, Any]:
         why: Exception
         try:
-            return 200, await answer.make(self.services, visit), (refusing.JSON,)
+            return 200, await answer.make(self.services, visit), (error_responses.JSON,)
         except PenstockError as error:
-            fault, why = refusing.fault_of(error, answer.protocol), error
+            fault, why = error_responses.fault_of(error, answer.protocol), error
         except Exception as error:
             log.exception("an answer at %s failed", visit.path)
-            fault, why = refusing.fault_of(error), error
+            fault, why = error_responses.fault_of(error), error
         if visit.errand is not None:
             visit.errand.failed(fault, why)
-        return refusing.refusal(answer.protocol, fault)
+        return error_responses.refusal(answer.protocol, fault)
 
     async def _page(self, visit: Visit, scope: Scope, send: Send, *, known: bool) -> None:
         try:
             status, body, headers = page(self.services, visit, scope, known=known)
         except PenstockError as error:
-            status, body, headers = refusing.refusal("openai-chat", refusing.fault_of(error))
+            status, body, headers = error_responses.refusal("openai-chat", error_responses.fault_of(error))
         await _whole(send, status, body, headers)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -256,7 +252,7 @@ class App:
             if message["type"] == "lifespan.startup":  # services that were given may outlive a server
                 self.services.closing.clear()
                 self.services.stopped = False
-                preload(self.services.router.config, self.services.env)  # nothing is served yet
+                preload(self.services.router.config, self.services.env, client_protocols())  # nothing is served yet
                 self._watchdog.start()
             if message["type"] == "lifespan.shutdown":
                 self._watchdog.stop()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock.engines.model_resolution import REPLAY, is_pattern, known, targets
 from penstock.errors import InputError, ProviderError
-from penstock.gateway.access import refused
+from penstock.gateway.callers import refused
 from penstock.providers.models import Model, max_input_tokens, output_limit
 from penstock.providers.models import model as facts_of
 from penstock.providers.models import models as table
@@ -23,7 +23,7 @@ from penstock.replay import offered
 
 if TYPE_CHECKING:
     from penstock.engines.model_resolution import Target
-    from penstock.gateway.access import Caller
+    from penstock.gateway.callers import Caller
     from penstock.gateway.services import Services
     from penstock.providers.registry import Provider
 

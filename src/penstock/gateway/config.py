@@ -19,7 +19,7 @@ from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
 from penstock.gateway import HOST, PORT
 from penstock.gateway.config_trust import TrustStore, check_trust
-from penstock.gateway.places import Place, found
+from penstock.gateway.toml_locations import Place, found
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
 from penstock.providers.models import Model, Policy, max_input_tokens
 from penstock.store.sqlite import ABSENT, folder

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import InputError
-from penstock.gateway.places import Place
+from penstock.gateway.toml_locations import Place
 from penstock.store import provider_keys
 
 if TYPE_CHECKING:

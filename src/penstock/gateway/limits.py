@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from penstock.gateway.access import ANONYMOUS, Caller, refused
+from penstock.gateway.callers import ANONYMOUS, Caller, refused
 from penstock.gateway.config import Limit
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter as Tally
+from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.gateway.model_labels import OTHER, Budget, ModelLabels
+from penstock.secrecy import redact_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +26,23 @@ TOGETHER = 100  # turns that are counted at once
 TTFT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 DURATION = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 Labels: TypeAlias = tuple[str, ...]
+
+
+OTHER = "other"
+_REMEMBERED = 10_000  # names whose label is remembered
+_LONG = 160  # characters of a label
+
+
+class Budget(Enum):
+    """Which budget of series a model counts against."""
+
+    CONFIGURED = "configured"  # unlimited: their number is the operator's choice
+    LISTED = "listed"
+    OPEN = "open"
+
+
+Label: TypeAlias = tuple[str, Budget]
+_OTHER: Label = (OTHER, Budget.CONFIGURED)
 
 
 class Counter:
@@ -192,3 +210,40 @@ def _escaped(value: str) -> str:
 
 def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
+
+
+class ModelLabels:
+    """Looks up labels. `configured` and `listed` say whether a provider's model is in the configuration, in a list."""
+
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self.configured: Callable[[str, str], bool] = lambda _provider, _model: False
+        self.listed: Callable[[str, str], bool] = lambda _provider, _model: False
+        self._secrets = secrets
+        self._labels: dict[tuple[str, str], Label] = {}
+
+    def clear(self) -> None:
+        """Forget the labels: the configuration has changed."""
+        self._labels.clear()
+
+    def label(self, provider: str, model: str, *, answered: bool) -> Label:
+        """The label of a model, and its budget. `answered`: the model has just answered without a fault."""
+        found = self._labels.get((provider, model))
+        if found is None:
+            found = self._choose(provider, model, answered=answered)
+            if answered or (found[1] is Budget.CONFIGURED and found is not _OTHER):  # the rest may change
+                if len(self._labels) >= _REMEMBERED:
+                    self._labels.clear()
+                self._labels[provider, model] = found
+        return found
+
+    def _choose(self, provider: str, model: str, *, answered: bool) -> Label:
+        if not model:
+            return "", Budget.CONFIGURED
+        if self.configured(provider, model):
+            budget = Budget.CONFIGURED
+        else:
+            listed = self.listed(provider, model)
+            if not (listed or answered):
+                return _OTHER
+            budget = Budget.LISTED if listed and answered else Budget.OPEN
+        return redact_cut(model, _LONG, self._secrets()), budget

@@ -24,22 +24,22 @@ from penstock.engines.request_plan import RequestFiles
 from penstock.engines.router import Router
 from penstock.errors import InputError, StreamFault
 from penstock.fetch import Fetcher
-from penstock.gateway.access import Access, Refused
+from penstock.gateway.access import Access, Revocations
+from penstock.gateway.aux_requests import turned_away
 from penstock.gateway.background import Background
 from penstock.gateway.byte_budget import ByteBudget
+from penstock.gateway.callers import Refused
 from penstock.gateway.catalogue import Catalogue
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.conversion_thread import LARGE, ConversionThread
-from penstock.gateway.errands import turned_away
-from penstock.gateway.estimating import Estimates
+from penstock.gateway.error_responses import STOPPING, status_of
+from penstock.gateway.estimates import Estimates
 from penstock.gateway.journal import PriceList
-from penstock.gateway.kept import Kept
 from penstock.gateway.limits import Limits
-from penstock.gateway.noting import row_of
-from penstock.gateway.refusing import STOPPING, status_of
-from penstock.gateway.revocation import Revocations
-from penstock.gateway.service_settings import body_total, engine_config, fetch_limits
-from penstock.gateway.trace_log import TRACE, TRACE_NEEDS_CONTENT, TraceLog, log_trace
+from penstock.gateway.logs import TRACE, TRACE_NEEDS_CONTENT, TraceLog, log_trace
+from penstock.gateway.request_body import LARGE, ConversionThread
+from penstock.gateway.telemetry import Kept
+from penstock.gateway.turn import row_of
+from penstock.gateway.upstream import body_total, engine_config, fetch_limits
 from penstock.http.response_channel import SMALL
 from penstock.providers.clients import client, clients
 from penstock.secrecy import telling
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from penstock.engines.reply import Reply
     from penstock.engines.retries import Watch
     from penstock.events import Fault
-    from penstock.gateway.access import Caller
-    from penstock.gateway.doors.door import Asked, Visit
-    from penstock.gateway.errands import Errand
+    from penstock.gateway.aux_requests import Errand
+    from penstock.gateway.callers import Caller
+    from penstock.gateway.endpoints import Asked, Visit
     from penstock.gateway.limits import Ticket
     from penstock.gateway.turn import Turn
     from penstock.http.disconnect import Stoppable

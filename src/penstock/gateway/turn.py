@@ -18,11 +18,13 @@ from penstock.engines.request_plan import pass_headers
 from penstock.errors import InputError, PenstockError
 from penstock.fold import Fold
 from penstock.framing import WRITERS
-from penstock.gateway import refusing, writing
-from penstock.gateway.doors.door import Asked
-from penstock.gateway.keeping import Keeping, SealedContent
-from penstock.gateway.passthrough import Passthrough, client_stream
-from penstock.gateway.streaming import Streaming
+from penstock.gateway import error_responses
+from penstock.gateway.client_stream import Passthrough, Translation, client_stream, tees, whole
+from penstock.gateway.endpoints import Asked
+from penstock.gateway.journal import Turn as Row
+from penstock.gateway.journal import cost
+from penstock.gateway.reasoning_capture import Keeping, SealedContent
+from penstock.gateway.relay import Streaming
 from penstock.messages import foreign_state
 from penstock.messages.state import remember, seal_rows
 from penstock.rejection import redact_fault
@@ -31,12 +33,13 @@ if TYPE_CHECKING:
     from penstock.engines.interface import Job
     from penstock.engines.reply import Reply
     from penstock.engines.retries import Wait
-    from penstock.gateway.doors.door import Door, Visit
+    from penstock.gateway.endpoints import Door, Visit
     from penstock.gateway.services import Services
     from penstock.http.disconnect import Gone
     from penstock.http.response_writer import Outlet
     from penstock.messages.context import Cleared
     from penstock.shaping.remote_files import RemoteFiles
+    from penstock.store.journal import Status
 
 log = logging.getLogger("penstock.gateway")
 LOSSES = 20  # names of losses that a header holds
@@ -61,7 +64,7 @@ class Turn:
         self.first = 0.0  # seconds to the first content
         self.teed = False
         self.streaming: Streaming | None = None
-        self.way: writing.Translation | Passthrough | None = None
+        self.way: Translation | Passthrough | None = None
         self.ticket: Any = None
         self.tape: Any = None
         self.tap: Any = None  # of somebody who watches
@@ -96,7 +99,7 @@ class Turn:
             await self._refuse(self._fault(error))
         except Exception as error:
             log.exception("a turn at %s failed", self.visit.path)
-            await self._refuse(refusing.fault_of(error))
+            await self._refuse(error_responses.fault_of(error))
         finally:
             self._services.answering.discard(gone)
             self._out.stop()
@@ -169,15 +172,15 @@ class Turn:
         keeping = self._kept or self._sealed
         if keeping is not None:
             keeping.add(events)
-        self.teed = writing.tees(asked, reply) and data[:1] == b"{"
+        self.teed = tees(asked, reply) and data[:1] == b"{"
         files = None if self.teed else self._services.stream_files(asked)
         if files is not None:
             events = await files.fill(events)
             self._log_findings(files)
-        body = data if self.teed else writing.whole(asked, events, reply.cleared)
+        body = data if self.teed else whole(asked, events, reply.cleared)
         if self.tape is not None and not reply.raw:
             self.tape.chunk(body)
-        await self._out.whole(200, body, (refusing.JSON, *asked.headers, *self._named(), *self._out.more))
+        await self._out.whole(200, body, (error_responses.JSON, *asked.headers, *self._named(), *self._out.more))
 
     def chosen(self, job: Job) -> None:
         """Pass the client's headers on, and tell in a header what could not be carried."""
@@ -213,26 +216,26 @@ class Turn:
     def _fault(self, error: PenstockError) -> ev.Fault:
         """The fault of an error; a model that means nobody is not found."""
         if type(error) is InputError and self.asked is not None and not self._services.means(self.asked.request.model):
-            return refusing.unknown_model(error)
-        return refusing.fault_of(error, self.door.protocol)
+            return error_responses.unknown_model(error)
+        return error_responses.fault_of(error, self.door.protocol)
 
     async def _refuse(self, fault: ev.Fault) -> None:
         """Say no: with a status while there is time for one, else at the end of what was begun."""
         fault = self.fault = redact_fault(fault, self._services.secrets)
         protocol = self.asked.protocol if self.asked is not None else self.door.protocol
         if self.asked is not None and (self._out.begun or self._fails_in_stream(protocol, fault)):
-            way = self.way or writing.Translation(self.asked)
+            way = self.way or Translation(self.asked)
             left = self.streaming.leave() if self.streaming is not None else b""
             await self._out.end(left + way.fail(fault) + way.finish())
         else:
-            self.status, body, headers = refusing.refusal(protocol, fault)
+            self.status, body, headers = error_responses.refusal(protocol, fault)
             await self._out.whole(self.status, body, (*headers, *self._named()))
 
     def _fails_in_stream(self, protocol: str, fault: ev.Fault) -> bool:
         """Whether the client's vendor would begin the stream that it refuses. Then the head says who refused."""
         if not self._out.prepared or not protocols.is_error_in_stream(protocol, fault):
             return False
-        self._out.more = (*self._out.more, *refusing.headers_of(fault))
+        self._out.more = (*self._out.more, *error_responses.headers_of(fault))
         return True
 
     async def _end_with(self, fault: ev.Fault) -> None:
@@ -262,3 +265,45 @@ class Turn:
 
 def _has_state(event: ev.AnyEvent) -> bool:
     return type(event) is ev.Opaque or bool(getattr(event, "extra", None))
+
+
+_UNSAID = ev.Usage()
+
+
+def row_of(turn: Turn) -> Row:
+    """The row. All of it at once: every turn pays for it."""
+    visit, asked, reply = turn.visit, turn.asked, turn.reply
+    spent = time.monotonic() - visit.started
+    end = turn.fault or (reply.end if reply is not None else None) or _ENDLESS
+    finish, fault = (end, None) if isinstance(end, ev.Finish) else (None, end)
+    used = (reply.usage if reply is not None else None) or _UNSAID
+    return Row(
+        time=time.time() - spent, key=visit.caller.key, tenant=visit.caller.tenant, client=visit.client.name,
+        route=visit.path, protocol=asked.protocol if asked else turn.door.protocol,
+        stream=bool(asked and asked.request.stream), tee=turn.teed, asked=asked.request.model if asked else "",
+        user=asked.request.settings.user if asked else "", operation=asked.operation if asked else "",
+        http=turn.status, duration=spent, ttft=turn.first if reply else None, request_id=visit.id,
+        bytes_in=len(visit.raw), bytes_out=turn.out.size,
+        status="finish" if fault is None else _status(turn, fault), finish=finish.reason if finish else "",
+        fault=fault.kind if fault else "", fault_message=fault.message if fault else "",
+        upstream_id=fault.request_id if fault else "",
+        provider=reply.provider if reply else "", model=reply.model if reply else "",
+        engine=reply.engine if reply else "", upstream=reply.protocol if reply else "",
+        tries=reply.record.tries if reply else 0, decisions="\n".join(reply.record.lines()) if reply else "",
+        input=used.input, output=used.output, cached=used.cached, written=used.written, reasoning=used.reasoning,
+        exact=used.exact, cost=_cost(turn, reply) if reply else None,
+        malformed=turn.malformed,
+    )  # fmt: skip
+
+
+def _cost(turn: Turn, reply: Reply) -> float | None:
+    return cost(turn.visit.services.price_list, reply.provider, reply.model, reply.usage)
+
+
+_ENDLESS = ev.Fault("truncated", "the turn has no end")
+
+
+def _status(turn: Turn, fault: ev.Fault) -> Status:
+    if fault.kind == "cancelled":
+        return "cancelled"
+    return "fault" if turn.reply is not None else "refused"

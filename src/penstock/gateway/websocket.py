@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
 from penstock.events import Fault
-from penstock.gateway import refusing
+from penstock.gateway import error_responses
 from penstock.gateway.byte_budget import SCOPE_KEY
-from penstock.gateway.doors.door import Visit
-from penstock.gateway.doors.responses_past import PREVIOUS, refused
-from penstock.gateway.frames import error_event
-from penstock.gateway.websocket_memory import ResponseMemory
-from penstock.gateway.websocket_turn import WebSocketTurn
+from penstock.gateway.endpoints import Visit
+from penstock.gateway.endpoints.stored_responses import PREVIOUS, refused
+from penstock.gateway.websocket_turn import ResponseMemory, WebSocketTurn, error_event
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -82,7 +80,7 @@ class Sockets:
         try:
             services.admit(scope, visit)
         except PenstockError as error:
-            return refusing.fault_of(error)
+            return error_responses.fault_of(error)
         if visit.path not in PATHS:
             return Fault("not-found", "no WebSocket is served at this address", status=404)
         if self.open >= services.config.serve.streams:
@@ -225,7 +223,7 @@ class Connection:
         try:
             self._visit.services.admit(self._scope, visit)
         except PenstockError as error:
-            fault = refusing.fault_of(error, "responses")
+            fault = error_responses.fault_of(error, "responses")
             self._visit.services.away(visit, "responses", fault)
             await self._tell(fault)
             self._end(POLICY, fault.message)
@@ -233,7 +231,7 @@ class Connection:
         try:
             body = await visit.offload(lambda: self._read(visit))
         except PenstockError as error:
-            await self._tell(refusing.fault_of(error, "responses"))
+            await self._tell(error_responses.fault_of(error, "responses"))
             return
         work = WebSocketTurn(self, visit, body)
         await (work.warm if body.get("generate") is False else work.turn)()
@@ -258,7 +256,7 @@ class Connection:
         return {**body, "stream": True}
 
     async def _tell(self, fault: Fault) -> None:
-        await self.text(error_event(*refusing.refusal("responses", fault)))
+        await self.text(error_event(*error_responses.refusal("responses", fault)))
 
     async def text(self, data: bytes) -> None:
         """One message. Nothing comes between the halves of one."""
@@ -286,7 +284,7 @@ class Connection:
 
 async def _turned_away(fault: Fault, scope: Scope, send: Send) -> None:
     """No to a connection: in words where the server can say them, else by closing it."""
-    status, body, headers = refusing.refusal("responses", fault)
+    status, body, headers = error_responses.refusal("responses", fault)
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": POLICY})
         return

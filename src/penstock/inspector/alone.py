@@ -19,7 +19,7 @@ from penstock.inspector.static import Pages
 from penstock.inspector.traces import CONSUMERS
 
 if TYPE_CHECKING:
-    from penstock.gateway.doors.door import Visit
+    from penstock.gateway.endpoints import Visit
     from penstock.inspector.traces import Source
 
 

@@ -16,7 +16,7 @@ from penstock.secrecy import MARK, find
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.gateway.doors.door import Headers
+    from penstock.gateway.endpoints import Headers
 
 # Scripts and styles of our own only, from here only; nothing may frame the page, and it sends no form anywhere.
 POLICY = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
 from penstock._version import __version__
-from penstock.gateway.access import ANONYMOUS, Caller, Refused, refused
+from penstock.gateway.callers import ANONYMOUS, Caller, Refused, refused
 from penstock.gateway.routes import path_of
 from penstock.inspector.answers import encoded
 from penstock.inspector.files import Files, Work
@@ -26,7 +26,7 @@ from penstock.inspector.watch import Watch
 if TYPE_CHECKING:
     from penstock.gateway.app import App
     from penstock.gateway.catalogue import Entry
-    from penstock.gateway.doors.door import Visit
+    from penstock.gateway.endpoints import Visit
 
 PATIENCE = 0.5  # seconds that lists of models are waited for
 _STRANGER = "the inspector is for this machine, or for a gateway key: `penstock keys add NAME` makes one"

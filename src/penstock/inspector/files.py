@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.errors import InputError
-from penstock.gateway.access import refused
-from penstock.gateway.query_numbers import whole_number
+from penstock.gateway.callers import refused
+from penstock.gateway.endpoints import whole_number
 from penstock.inspector.answers import encoded, hide
 from penstock.inspector.export import exported
 from penstock.inspector.serving import Said, text
@@ -20,7 +20,7 @@ from penstock.inspector.traces import of_file, traced
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.gateway.doors.door import Headers, Visit
+    from penstock.gateway.endpoints import Headers, Visit
     from penstock.inspector.static import Pages
     from penstock.inspector.traces import Source
 

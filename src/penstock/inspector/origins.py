@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from penstock.gateway.access import refused
+from penstock.gateway.callers import refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

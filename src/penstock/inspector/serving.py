@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from penstock.errors import PenstockError
-from penstock.gateway import refusing
-from penstock.gateway.access import refused
-from penstock.gateway.bodies import read_into
+from penstock.gateway import error_responses
 from penstock.gateway.byte_budget import ByteBudget
-from penstock.gateway.doors.door import Visit
+from penstock.gateway.callers import refused
+from penstock.gateway.endpoints import Visit
+from penstock.gateway.request_body import read_into
 from penstock.gateway.routes import path_of
 from penstock.http.disconnect import Gone, Stoppable
 from penstock.http.response_writer import Flow, Outlet, end_with
@@ -27,7 +27,7 @@ from penstock.inspector.static import INDEX, Pages
 
 if TYPE_CHECKING:
     from penstock.events import Fault
-    from penstock.gateway.doors.door import Headers
+    from penstock.gateway.endpoints import Headers
     from penstock.gateway.services import Services
 
 PREFIX = "/inspector"
@@ -76,10 +76,10 @@ class Serving:
         try:
             said = await self._said(visit, scope, receive)
         except PenstockError as error:
-            said = _refusal(refusing.fault_of(error))
+            said = _refusal(error_responses.fault_of(error))
         except Exception as error:
             log.exception("the inspector failed at %s", visit.path)
-            said = _refusal(refusing.fault_of(error))
+            said = _refusal(error_responses.fault_of(error))
         if isinstance(said, Flow):
             await self._flow(said, visit, receive, send)
         else:
@@ -121,7 +121,7 @@ class Serving:
             if not gone.caught():
                 raise
             if gone.fault is not None:
-                await end_with(out, *refusing.refusal("", gone.fault))
+                await end_with(out, *error_responses.refusal("", gone.fault))
         finally:
             gone.close()
             close: Any = getattr(flow.chunks, "aclose", None)
@@ -143,7 +143,7 @@ def text(said: str) -> Said:
 
 def _refusal(fault: Fault) -> Said:
     body = encoded({"error": {"message": fault.message, "code": fault.code or fault.kind}})
-    return Said(body, (*JSON, *refusing.headers_of(fault)), refusing.status_of(fault, ""))
+    return Said(body, (*JSON, *error_responses.headers_of(fault)), error_responses.status_of(fault, ""))
 
 
 async def _whole(said: Said, send: Any, *, head: bool) -> None:

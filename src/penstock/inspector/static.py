@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
-    from penstock.gateway.doors.door import Headers
+    from penstock.gateway.endpoints import Headers
 
 TYPES = {
     "css": b"text/css; charset=utf-8", "html": b"text/html; charset=utf-8", "js": b"text/javascript; charset=utf-8",

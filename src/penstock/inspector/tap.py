@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock.gateway import replayed_output
+from penstock.gateway import client_stream
 from penstock.inspector import rows
 from penstock.inspector.traces import Source
 from penstock.request import Request
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.interface import Pair
     from penstock.engines.reply import Reply
-    from penstock.gateway.doors.door import Asked
+    from penstock.gateway.endpoints import Asked
     from penstock.gateway.turn import Turn
     from penstock.store.journal import Turn as Noted
 
@@ -195,7 +195,7 @@ class Tap:
             shaping=lambda: deepcopy(self.shaping), end=self.fault, left=self.left,
             secrets=(self.secret,) if self.secret else (), before=self.notices,
             way=lambda: (
-                replayed_output.refusal(asked) if refused else replayed_output.way(asked, teed=teed, cleared=cleared)
+                client_stream.refusal(asked) if refused else client_stream.way(asked, teed=teed, cleared=cleared)
             ),
         )  # fmt: skip
 

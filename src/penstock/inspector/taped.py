@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.gateway.access import refused
+from penstock.gateway.callers import refused
 from penstock.inspector.traces import of_recording
 from penstock.store import recordings
 

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from penstock.errors import InputError
-from penstock.gateway.access import refused
-from penstock.gateway.query_numbers import decimal_number, whole_number
+from penstock.gateway.callers import refused
+from penstock.gateway.endpoints import decimal_number, whole_number
 from penstock.http.response_writer import Flow
 from penstock.inspector import figures, live, rows
 from penstock.inspector.answers import encoded, event
@@ -22,7 +22,7 @@ from penstock.store.history import By, History
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from penstock.gateway.doors.door import Visit
+    from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
     from penstock.inspector.files import Files, Work
     from penstock.inspector.watch import Watch
