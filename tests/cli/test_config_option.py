@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cli import COMMANDS
-from penstock.cli.config_option import HELP
+from penstock.cli.common_options import HELP
 from penstock.providers import providers
 from penstock.replay import play
 from penstock.testing import Reply, scripted

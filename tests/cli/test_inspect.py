@@ -100,7 +100,7 @@ def test_several_turns_are_numbered(show: Any) -> None:
 @pytest.mark.parametrize("width", [10, 40, 80, 200])
 def test_no_line_is_wider_than_the_terminal(show: Any, width: int) -> None:
     wide = sse(chunk({"content": "潮汐表 " * 40}), chunk({"content": "e\u0301te\u0301 🌊 \x1b[31m"}), chunk({}, "stop"))
-    from penstock.cli.ink import width as columns
+    from rich.cells import cell_len as columns
 
     text = show(wide + CHAT_CALLS, "--to", "events", width=width)
     assert "\x1b" not in text
@@ -119,15 +119,19 @@ def test_colours_follow_the_conventions() -> None:
     assert b"\x1b[" not in penstock(*words, "--no-color", given=CHAT_CALLS, FORCE_COLOR="1").stdout
 
 
-@pytest.mark.parametrize("rich", [True, False])
-def test_rich_or_not_the_text_is_the_same(show: Any, monkeypatch: pytest.MonkeyPatch, rich: bool) -> None:
+def test_colours_do_not_change_the_text(show: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = show(CHAT_CALLS, "--to", "events")
-    if not rich:
-        monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.setenv("FORCE_COLOR", "1")
     coloured = show(CHAT_CALLS, "--to", "events")
     assert "\x1b[33mcall-start" in coloured
     assert [line.rstrip() for line in CODES.sub("", coloured).splitlines()] == plain.splitlines()
+
+
+def test_without_rich_every_cell_is_there(show: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    table = cells(show(CHAT_CALLS, "--to", "openai-chat"))
+    assert table[0] == ["", "openai-chat frames", "events", "to openai-chat"]
+    assert ["", "", 'text-delta #0 "Let me look."', '→ content "Let me look."'] in table
 
 
 def test_a_terminal_of_few_characters_gets_question_marks() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.cli.welcome import base_of, models, welcome
+from penstock.cli.serve import base_of, models, welcome
 from penstock.engines.config import Account, Config
 from penstock.gateway.config import AccessTable, GatewayConfig, RecordTable, Serve
 from tests.cli.running import inside

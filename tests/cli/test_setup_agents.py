@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ruamel.yaml import YAML
 
+from penstock.cli.serve import models, welcome
 from penstock.cli.setup.agent_plan import Gateway
 from penstock.cli.setup.agents import AGENTS
-from penstock.cli.welcome import models, welcome
 from penstock.gateway.config import GatewayConfig, load
 from penstock.gateway.config_trust import TrustStore, sensitive_settings
 from tests.cli.running import inside, penstock

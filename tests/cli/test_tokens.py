@@ -34,8 +34,8 @@ def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
     assert [line.split()[0] for line in lines[2:]] == ["around", "system:", "user:", "total"]
     assert " to " in lines[4]
     assert "estimated" in lines[4]
-    assert lines[4].endswith("▇")
-    assert lines[3].count("▇") < lines[4].count("▇")
+    assert lines[4].endswith("█")
+    assert lines[3].count("█") < lines[4].count("█")
 
 
 def test_json() -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli.plot import bars
 from penstock.cli.usage import since
 from penstock.errors import InputError
 from penstock.store.journal import JournalRows, Turn
@@ -92,13 +91,13 @@ def test_times() -> None:
         since("yesterday", 0.0)
 
 
-def test_bars_are_as_high_as_they_should_be() -> None:
-    lines = [
-        "".join(text for text, _ in line) for line in bars([0, 1, 8, 48], ["a", "b", "c", "d"], lambda n: f"{n:g}")
-    ]
-    assert lines[:6] == ["48       ██", "         ██", "         ██", "         ██", "         ██", " 0   ▁▁████"]
-    assert all(len(line) <= 12 for line in lines[:6])
-    assert ["".join(text for text, _ in line) for line in bars([], [], str)][-1].strip() == ""
+def test_bars_are_as_long_as_their_figures(journal: str) -> None:
+    lines = usage(journal, "--plot", "turns", "--no-color").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("from "))
+    rows = [(int(line.split()[1]), line.count("█")) for line in lines[start + 1 :]]
+    assert max(rows) == (max(turns for turns, _ in rows), max(length for _, length in rows))
+    assert all(length > 0 for turns, length in rows if turns)
+    assert all(length == 0 for turns, length in rows if not turns)
 
 
 def test_what_is_no_turn_is_named_beside_them(tmp_path: Path) -> None:

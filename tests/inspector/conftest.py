@@ -17,8 +17,8 @@ import pytest
 
 from penstock.gateway.app import App
 from penstock.gateway.config import Serve
+from penstock.inspector.api import Pages
 from penstock.inspector.app import Inspector
-from penstock.inspector.static import Pages
 from penstock.testing import scripted
 from tests.gateway.running import Running, answer, config
 

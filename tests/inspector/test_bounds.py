@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from penstock.gateway.callers import Refused
-from penstock.inspector import files, live
-from penstock.inspector import tap as tapping
-from penstock.inspector import watch as watches
+from penstock.inspector import live_capture as tapping
+from penstock.inspector import live_capture as watches
+from penstock.inspector import live_stream, single_file
 from penstock.testing import Reply
 from tests.gateway.asking import ask, get
 from tests.inspector.conftest import inspected
@@ -102,7 +102,7 @@ def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
 
 def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "FRESH", 2)
-    monkeypatch.setattr(live, "PACE", 60.0)
+    monkeypatch.setattr(live_stream, "PACE", 60.0)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(5)]
         held = set(gateway.inspector.watch.taps)
@@ -155,22 +155,22 @@ def test_long_streams_are_looked_at_one_at_a_time() -> None:
     """And whoever waits too long for that is told so; what is short goes on meanwhile."""
 
     async def main() -> None:
-        work, gate, begun = files.Work(), threading.Event(), threading.Event()
+        work, gate, begun = single_file.Work(), threading.Event(), threading.Event()
 
         def long() -> bool:
             begun.set()
             return gate.wait(20)
 
-        first = asyncio.create_task(work.do(long, files.HEAVY + 1))
+        first = asyncio.create_task(work.do(long, single_file.HEAVY + 1))
         assert await asyncio.to_thread(begun.wait, 10)
         with pytest.raises(Refused) as refused:
-            await work.do(lambda: None, files.HEAVY + 1)
+            await work.do(lambda: None, single_file.HEAVY + 1)
         assert (refused.value.status, refused.value.fault.retry_after) == (503, 5.0)
         assert await work.do(lambda: "short") == "short"
         gate.set()
         assert await first is True
-        assert await work.do(lambda: "next", files.HEAVY + 1) == "next"
+        assert await work.do(lambda: "next", single_file.HEAVY + 1) == "next"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "PATIENCE", 0.01)
+        patch.setattr(single_file, "PATIENCE", 0.01)
         asyncio.run(main())

@@ -14,8 +14,8 @@ import pytest
 
 from penstock import events as ev
 from penstock.inspector import export
+from penstock.inspector.api import Pages
 from penstock.inspector.export import exported
-from penstock.inspector.static import Pages
 from penstock.inspector.traces import CONSUMERS, of_file, traced
 from penstock.testing import Reply
 from tests.cli.running import inside
@@ -107,7 +107,7 @@ def test_it_holds_every_consumers_view(pages: Pages) -> None:
 
 
 def _encoded(source: Source, consumer: str) -> bytes:
-    from penstock.inspector.answers import encoded
+    from penstock.inspector.api import encoded
 
     return encoded(traced(source, consumer).trace())
 

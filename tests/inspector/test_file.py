@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from penstock.gateway.config import RecordTable, Serve
-from penstock.inspector.alone import Alone
+from penstock.inspector.single_file import Alone
 from penstock.inspector.traces import of_file
 from penstock.replay import wire
 from tests.gateway.running import Running

@@ -59,7 +59,7 @@ def test_without_a_journal_there_is_nothing_to_tell() -> None:
 
 
 def test_buckets_are_never_too_many() -> None:
-    from penstock.inspector.figures import BUCKETS, OTHERS, SERIES, step_of, usage
+    from penstock.inspector.usage_series import BUCKETS, OTHERS, SERIES, step_of, usage
 
     now = time.time()
     for span in (60.0, 3600.0, 86_400.0, 86_400.0 * 90, 86_400.0 * 3650):

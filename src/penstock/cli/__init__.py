@@ -1,7 +1,7 @@
 """The command line: `main` finds the command and turns errors into one line and an exit code.
 
-A command is a module of this package with `arguments(parser)`, which describes its options, and `run(options) -> int`,
-which does the work and returns the exit code. Only the command that was asked for is imported, so that help is quick.
+A command is a module of this package. `add_arguments(parser)` describes its options; `run(options) -> int` does the
+work and returns the exit code. Only the requested command is imported, so that help is quick.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _parser(wanted: str) -> tuple[_Parser, Callable[[argparse.Namespace], int] |
         )
         if name == wanted:
             module = import_module(f"{__name__}.{name}")
-            module.arguments(command)
+            module.add_arguments(command)
             run = module.run
     return parser, run
 

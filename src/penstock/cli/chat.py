@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.config_option import add_config_option, load_config
+from penstock.cli.common_options import add_config_option, load_config
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from penstock.cli.speech import Speech
+    from penstock.cli.event_printer import Speech
     from penstock.client import Client, Stream
     from penstock.engines.config import Config
 
@@ -29,7 +29,7 @@ no network. Exit code: 0; 1 where the model could not be asked; 2 for input that
 FAILED = 1
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
     parser.add_argument("model", metavar="MODEL", help="an alias, provider/model, or the bare name of a model")
@@ -52,7 +52,7 @@ def run(options: Namespace) -> int:
 
 
 async def _run(options: Namespace) -> int:
-    from penstock.cli.speech import Speech
+    from penstock.cli.event_printer import Speech
     from penstock.client import Client
 
     speech = Speech(sys.stdout, json=options.json)

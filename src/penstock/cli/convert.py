@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.cli import reading
+from penstock.cli import common_options
 from penstock.cli.translate import Output, same, tell
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ settings that --strict does not let go.
 IMAGES = ("keep", "placeholder", "skip", "error")
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     from penstock.protocols import MODULES
 
@@ -65,8 +65,8 @@ def run(options: Namespace) -> int:
 
     if options.output != "-" and same(options.file, options.output):
         raise InputError(f"{options.output}: the output would overwrite the input")
-    with reading.opened(options.file) as file:
-        body = b"".join(reading.chunks(file))
+    with common_options.opened(options.file) as file:
+        body = b"".join(common_options.chunks(file))
     made = convert(
         body, options.source, options.target, model=options.model, images=options.images,
         max_output=options.max_output, prompt_caching=options.prompt_caching,

@@ -6,16 +6,20 @@ Leans on `tracing`; `rows`, `table` and `summary` draw. With `--json`, one objec
 from __future__ import annotations
 
 import shutil
+import sys
+import threading
+import webbrowser
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli import inspect_page, reading
+from penstock.cli import common_options
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from penstock.cli.ink import Line
+    from penstock.cli.terminal import StyledLine
+    from penstock.inspector.traces import Source
     from penstock.tracing import Step, Tracer
 
 EPILOG = """\
@@ -35,10 +39,10 @@ INDENT = 10  # of the summary
 WIDE = 120  # where the terminal does not say
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
-    reading.source_arguments(parser)
+    common_options.source_arguments(parser)
     parser.add_argument(
         "--to", dest="target", metavar="PROTOCOL", default="vscode", help="what to show on the right (default: vscode)"
     )
@@ -48,7 +52,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="fold no runs of rows that are alike")
     parser.add_argument("--width", metavar="N", type=int, help="columns to use (default: those of the terminal)")
     parser.add_argument("--no-color", action="store_true", help="no colours")
-    inspect_page.arguments(parser)
+    add_page_arguments(parser)
 
 
 def run(options: Namespace) -> int:
@@ -58,20 +62,20 @@ def run(options: Namespace) -> int:
     from penstock.guess import guess
     from penstock.tracing import tracer
 
-    with reading.opened(options.file) as file:
-        data = b"".join(reading.chunks(file))
-    if inspect_page.wanted(options):
-        return inspect_page.run(data, options)
+    with common_options.opened(options.file) as file:
+        data = b"".join(common_options.chunks(file))
+    if wants_page(options):
+        return run_page(data, options)
     source = guess(data, options.framing, options.limit) if options.source == "auto" else options.source
     traced = tracer(
         source, options.target, framing=options.framing, limit=options.limit,
-        source_options=reading.settings(options.source_options, protocols.protocol(source).decoder),
-        target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
+        source_options=common_options.settings(options.source_options, protocols.protocol(source).decoder),
+        target_options=common_options.settings(options.target_options, protocols.protocol(options.target).encoder),
     )  # fmt: skip
     traced.feed(data)
     traced.finish()
     stream = Stream(options.file, data, source, options.target, traced)
-    if not reading.understood(stream.events, traced.pipe.diagnostics):
+    if not common_options.understood(stream.events, traced.pipe.diagnostics):
         raise InputError(f"there is nothing of {source} in the input")
     if options.json:
         _print_json(stream)
@@ -105,7 +109,7 @@ class Stream:
 def _print_json(stream: Stream) -> None:
     import msgspec
 
-    from penstock.cli.summary import summary
+    from penstock.cli.inspect_table import summary
 
     for number, step in enumerate(stream.steps):
         row = {"kind": step.kind, "number": number, "cause": step.cause, **_item(step)}
@@ -132,33 +136,91 @@ def _item(step: Step) -> dict[str, Any]:
 
 
 def _print_table(stream: Stream, options: Namespace) -> None:
-    from penstock.cli import ink
-    from penstock.cli.rows import rows
-    from penstock.cli.summary import lines, summary
-    from penstock.cli.table import Table
+    from penstock.cli.inspect_table import Table, lines, rows, summary
+    from penstock.cli.terminal import create_printer, replace_unencodable, wants_color
 
-    ink.forgive()
-    show = ink.ink(colour=ink.wanted(refused=options.no_color))
+    replace_unencodable()
     width = options.width or shutil.get_terminal_size((WIDE, 24)).columns
+    printer = create_printer(color=wants_color(refused=options.no_color), width=width)
     table = Table(rows(stream.steps), everything=options.all)
-    show(ink.fit(_head(stream), width))
+    printer.print_line(_head(stream), cut=True)
     if table.constant:
-        show(ink.fit([("in every frame:", "dim"), *table.constant], width))
-    show([])
-    for line in table.draw(stream.source, stream.target, width):
-        show(line)
-    show([])
+        printer.print_line([("in every frame:", "dim"), *table.constant], cut=True)
+    printer.print_line([])
+    table.print(printer, stream.source, stream.target)
+    printer.print_line([])
     for label, line in lines(summary(stream.events, stream.traced.pipe.diagnostics)):
-        for part in ink.wrap(line, max(width - INDENT, INDENT)):
-            show([(f"{label:<{INDENT}}", "dim"), *part])
-            label = ""  # noqa: PLW2901  said once
+        printer.print_labelled(label, line, INDENT)
 
 
-def _head(stream: Stream) -> Line:
-    from penstock.cli.ink import plain
+def _head(stream: Stream) -> StyledLine:
+    from penstock.cli.terminal import printable
 
-    name = "standard input" if stream.file == "-" else plain(PurePath(stream.file).name)
+    name = "standard input" if stream.file == "-" else printable(PurePath(stream.file).name)
     count = stream.count("frame")
     size = f"{count:,} frame{'s' * (count != 1)}, {len(stream.data):,} bytes"
-    way: Line = [(stream.source, "bold"), (f" over {stream.traced.framing} → ", ""), (stream.target, "bold")]
+    way: StyledLine = [(stream.source, "bold"), (f" over {stream.traced.framing} → ", ""), (stream.target, "bold")]
     return [*way, (f"  {size}  {name}", "dim")]
+
+
+HOST = "127.0.0.1"
+
+
+def add_page_arguments(parser: ArgumentParser) -> None:
+    """The options that make it a page."""
+    parser.add_argument("--web", action="store_true", help="show it in a browser, until Ctrl-C")
+    parser.add_argument("--port", metavar="N", type=int, default=0, help="where --web listens (default: a free port)")
+    parser.add_argument("--no-browser", action="store_true", help="--web only says where it is, and opens nothing")
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="write the page with the stream in it to a file, secrets removed"
+    )
+
+
+def wants_page(options: Namespace) -> bool:
+    """Whether it is a page that is wanted."""
+    return bool(options.web or options.html)
+
+
+def run_page(data: bytes, options: Namespace) -> int:
+    """Show a stream, or write it."""
+    from penstock.inspector.traces import of_file
+
+    name = "standard input" if options.file == "-" else PurePath(options.file).name
+    source = of_file(data, name, "" if options.source == "auto" else options.source)
+    source.own = options.target
+    if options.framing != "auto":
+        source.framing = options.framing
+    if options.html is not None:
+        _write(source, options.html)
+    if options.web:
+        _serve(source, options)
+    return 0
+
+
+def _write(source: Source, path: Path) -> None:
+    from penstock.inspector.api import Pages
+    from penstock.inspector.export import exported
+
+    data = exported(source, Pages())
+    path.write_bytes(data)
+    print(f"penstock: {path}: {len(data):,} bytes, secrets removed; it opens in any browser", file=sys.stderr)
+
+
+def _serve(source: Source, options: Namespace) -> None:
+    from penstock.errors import InputError
+    from penstock.gateway.config import Serve
+    from penstock.http.uvicorn_server import listen
+    from penstock.inspector.api import ABSENT, Pages
+    from penstock.inspector.single_file import Alone
+
+    if not Pages().built:
+        raise InputError(f"--web: {ABSENT}")
+
+    def ready(port: int, _: Any) -> None:
+        address = f"http://{HOST}:{port}/#/file"
+        print(f"penstock shows {source.title} at {address}", file=sys.stderr)
+        print("Stop with Ctrl-C.", file=sys.stderr, flush=True)
+        if not options.no_browser:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    listen(Alone(source), Serve(host=HOST, port=options.port, drain=1.0), ready)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from penstock.cli.config_option import add_config_option, load_config
+from penstock.cli.common_options import add_config_option, load_config
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -28,7 +28,7 @@ x-goog-api-key, api-key, x-penstock-key, or ?key=.
 """
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
     parser.add_argument("action", choices=("add", "list", "revoke", "reset"), help="what to do")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.config_option import add_config_option, load_config
+from penstock.cli.common_options import add_config_option, load_config
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -27,7 +27,7 @@ examples:
 WORDS = ("tools", "reasoning", "images", "documents", "audio", "video", "image-output")
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
     parser.add_argument("providers", metavar="PROVIDER", nargs="*", help="whose models")
@@ -46,7 +46,7 @@ def run(options: Namespace) -> int:
     """Print the table."""
     import msgspec
 
-    from penstock.cli.columns import show
+    from penstock.cli.terminal import Column, print_table
     from penstock.providers import detail
 
     config = load_config(options)
@@ -65,7 +65,7 @@ def run(options: Namespace) -> int:
         (f"{row.provider}/{row.id}", _count(_prompt(row, policy, config.engine)), detail(row) or row.name)
         for row in found
     ]
-    show(("model", "prompt", "detail"), rows, ("bold", "", "dim"))
+    print_table((Column("model", "bold"), Column("prompt"), Column("detail", "dim", shrinks=True)), rows)
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.config_option import add_config_option, load_config
+from penstock.cli.common_options import add_config_option, load_config
 from penstock.engines.environ import LIVE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ A provider is ready when its key is in the environment or the configuration, or 
 """
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
     parser.add_argument("names", metavar="NAME", nargs="*", help="only these, with all that is known of them")
@@ -36,7 +36,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print the table."""
-    from penstock.cli.columns import show
+    from penstock.cli.terminal import Column, print_table
     from penstock.providers import providers
 
     config = load_config(options).engine
@@ -49,11 +49,17 @@ def run(options: Namespace) -> int:
         for row in rows:
             _print_row(row, config)
     else:
-        show(
-            ("name", "speaks", "key", "has", "title"),
-            [(row.name, row.protocol, key_of(row, LIVE, config), " ".join(row.endpoints), row.title) for row in rows],
-            ("bold", "", "dim", "", "dim"),
+        columns = (
+            Column("name", "bold"),
+            Column("speaks"),
+            Column("key", "dim"),
+            Column("has", shrinks=True),
+            Column("title", "dim", shrinks=True),
         )
+        cells = [
+            (row.name, row.protocol, key_of(row, LIVE, config), " ".join(row.endpoints), row.title) for row in rows
+        ]
+        print_table(columns, cells)
     return 0
 
 
@@ -96,9 +102,9 @@ def described(row: Provider, env: Mapping[str, str], config: Config) -> dict[str
 
 
 def _print_row(row: Provider, config: Config) -> None:
-    from penstock.cli.ink import ink, wanted
+    from penstock.cli.terminal import create_printer, wants_color
 
-    put = ink(colour=wanted(refused=False))
+    put = create_printer(color=wants_color()).print_line
     put([(row.name, "bold"), (f"  {row.title}", "")])
     facts = {
         "address": row.base_url, "speaks": row.protocol, "auth": ", ".join(one.scheme for one in row.credentials),

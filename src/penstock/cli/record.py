@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import reading
+from penstock.cli import common_options
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -26,7 +26,7 @@ What comes in goes out on standard output at once, unchanged; only the file is c
 LIMIT = 256 * 2**20
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     from penstock.protocols import MODULES
 
@@ -56,8 +56,8 @@ def run(options: Namespace) -> int:
     header = Header(time=time.time(), note=options.note)
     chunks: list[tuple[float, bytes]] = []
     began, size = time.perf_counter(), 0
-    with reading.opened("-") as file:
-        for chunk in reading.chunks(file):
+    with common_options.opened("-") as file:
+        for chunk in common_options.chunks(file):
             size += len(chunk)
             if size > LIMIT:
                 raise InputError(f"the stream is over {LIMIT >> 20} MiB, which is all that a recording holds")

@@ -28,7 +28,7 @@ or a gateway ([providers.recorded] base_url = "http://127.0.0.1:9000/v1") at it.
 """
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="recordings, or folders of them")
@@ -103,7 +103,7 @@ def _write(chunks: list[bytes]) -> None:
 
 
 def _serve(recordings: list[Recording], options: Namespace) -> None:
-    from penstock.cli.welcome import base_of
+    from penstock.cli.serve import base_of
     from penstock.gateway.config import Serve
     from penstock.gateway.recordings import Playback
     from penstock.http.uvicorn_server import listen

@@ -5,17 +5,14 @@ Leans on `penstock.tokens`; what is not JSON is counted as a text. Nothing is se
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli import ink, reading
-from penstock.cli.config_option import add_config_option, load_config
+from penstock.cli import common_options, terminal
+from penstock.cli.common_options import add_config_option, load_config
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
 
-    from penstock.cli.ink import Line
     from penstock.gateway.config import GatewayConfig
     from penstock.request import Request
     from penstock.tokens import Breakdown, Estimate
@@ -39,7 +36,7 @@ SIGNS: tuple[tuple[tuple[str, ...], str], ...] = (
 ABOUT = 36  # columns of what a message says
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     from penstock.protocols import MODULES
 
@@ -69,8 +66,8 @@ def run(options: Namespace) -> int:
     from penstock.tokens import HybridTokenEstimator, warning
 
     config = load_config(options)
-    with reading.opened(options.file) as file:
-        data = b"".join(reading.chunks(file))
+    with common_options.opened(options.file) as file:
+        data = b"".join(common_options.chunks(file))
     request = _request(data, options.source)
     model, provider, limit = _resolve(options, options.model or request.model, config)
     estimator = HybridTokenEstimator(learned=_learned() if options.learned else None)
@@ -82,12 +79,11 @@ def run(options: Namespace) -> int:
     if options.json:
         _print_json(found, model, provider, near.message if near else None)
         return 0
-    ink.forgive()
-    show = ink.ink(colour=ink.wanted(refused=options.no_color))
-    for line in _drawn(found, request, model, shutil.get_terminal_size().columns):
-        show(line)
+    terminal.replace_unencodable()
+    printer = terminal.create_printer(color=terminal.wants_color(refused=options.no_color))
+    _print_breakdown(printer, found, request, model)
     if near is not None:
-        show([(f"{near.code}: {near.message}", "yellow")])
+        printer.print_line([(f"{near.code}: {near.message}", "yellow")])
     return 0
 
 
@@ -177,26 +173,30 @@ def _print_json(found: Breakdown, model: str, provider: str, near: str | None) -
     print(msgspec.json.encode(whole).decode())
 
 
-def _drawn(found: Breakdown, request: Request, model: str, width: int) -> Iterator[Line]:
-    most = max((line.estimate.tokens for line in found.lines), default=0)
-    room = max(10, min(40, width - ABOUT - 44))
-    yield [(f"{model or 'any model'}, counted as {found.family}", "bold")]
-    yield [(f"{'':{ABOUT}} {'tokens':>9} {'bounds':>17}  method", "dim")]
-    says = iter(request.messages)
+def _print_breakdown(printer: terminal.Printer, found: Breakdown, request: Request, model: str) -> None:
+    printer.print_line([(f"{model or 'any model'}, counted as {found.family}", "bold")])
+    highest = max((line.estimate.tokens for line in found.lines), default=0)
+    messages = iter(request.messages)
+    rows: list[list[terminal.Cell]] = []
     for line in found.lines:
-        about = line.what if line.what in ("around", "text") else _about(line.what, next(says))
-        yield _row(about, line.estimate, most, room)
-    yield _row("total", found.total, 0, room)
+        about = line.what if line.what in ("around", "text") else _about(line.what, next(messages))
+        rows.append([*_figures(about, line.estimate), terminal.Bar(line.estimate.tokens, highest)])
+    rows.append([*_figures("total", found.total), ""])
+    printer.print_table(_COLUMNS, rows)
 
 
-def _row(about: str, estimate: Estimate, most: int, room: int) -> Line:
+_COLUMNS = (
+    terminal.Column(""),
+    terminal.Column("tokens", justify="right"),
+    terminal.Column("bounds", "dim", "right"),
+    terminal.Column("method", "dim"),
+    terminal.Column(""),
+)
+
+
+def _figures(about: str, estimate: Estimate) -> list[str]:
     bounds = f"{estimate.low:,} to {estimate.high:,}"
-    bar = "▇" * round(estimate.tokens / most * room) if most else ""
-    total = "bold" if about == "total" else ""
-    return [
-        *ink.fit([(ink.plain(about), total)], ABOUT), (f" {estimate.tokens:>9,}", total), (f" {bounds:>17}", "dim"),
-        (f"  {estimate.method}", "dim"), (f"  {bar}" if bar else "", "cyan"),
-    ]  # fmt: skip
+    return [terminal.truncate(terminal.printable(about), ABOUT), f"{estimate.tokens:,}", bounds, estimate.method]
 
 
 def _about(role: str, message: Any) -> str:

@@ -9,8 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.cli import reading
-from penstock.cli.ink import plain
+from penstock.cli import common_options
+from penstock.cli.terminal import printable
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -30,10 +30,10 @@ Exit code: 0, also for a stream that ends in a fault of its own; 2 for input tha
 """
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
-    reading.source_arguments(parser)
+    common_options.source_arguments(parser)
     parser.add_argument("--to", dest="target", metavar="PROTOCOL", required=True, help="what the output is to speak")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write; - is standard output")
     parser.add_argument("-q", "--quiet", action="store_true", help="no findings on standard error")
@@ -48,17 +48,17 @@ def run(options: Namespace) -> int:
         raise InputError(f"{options.output}: the output would overwrite the input")
     source = None if options.source == "auto" else protocols.protocol(options.source).decoder
     seen, findings = _Seen(), list[Any]()
-    with reading.opened(options.file) as file, Output(options.output) as output:
+    with common_options.opened(options.file) as file, Output(options.output) as output:
         for chunk in translate(
-            reading.chunks(file), options.source, options.target,
+            common_options.chunks(file), options.source, options.target,
             framing=options.framing, limit=options.limit, shaping=(seen,), on_diagnostic=findings.append,
-            source_options=reading.settings(options.source_options, source),
-            target_options=reading.settings(options.target_options, protocols.protocol(options.target).encoder),
+            source_options=common_options.settings(options.source_options, source),
+            target_options=common_options.settings(options.target_options, protocols.protocol(options.target).encoder),
         ):  # fmt: skip
             output.write(chunk)
     if not options.quiet:
         tell(findings, seen.fault)
-    if not reading.understood(seen.kept, findings):
+    if not common_options.understood(seen.kept, findings):
         raise InputError(f"there is nothing of {options.source} in the input")
     return 0
 
@@ -108,9 +108,9 @@ def tell(findings: list[Diagnostic], fault: str = "") -> None:
     """Findings on standard error, one line each."""
     for row in findings:
         times = f" ({row.count} times)" if row.count > 1 else ""
-        print(f"penstock: {row.code}: {plain(row.message)}{times}", file=sys.stderr)
+        print(f"penstock: {row.code}: {printable(row.message)}{times}", file=sys.stderr)
     if fault:
-        print(f"penstock: the stream ends in a fault: {plain(fault)}", file=sys.stderr)
+        print(f"penstock: the stream ends in a fault: {printable(fault)}", file=sys.stderr)
 
 
 def same(one: str, other: str) -> bool:

@@ -25,7 +25,7 @@ it changes it must be trusted again. A file that is named, by --config or PENSTO
 """
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
     parser.add_argument("path", metavar="PATH", nargs="?", type=Path, default=Path(), help="a file, or its folder")

@@ -6,18 +6,17 @@ Leans on `store.journal` for the sums and `cli.plot` for the bars. Reads the fil
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.config_option import add_config_option, load_config
+from penstock.cli.common_options import add_config_option, load_config
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
-    from penstock.cli.ink import Ink
+    from penstock.cli.terminal import Printer
     from penstock.store.journal import JournalRows, Sum, Turn
 
 EPILOG = """\
@@ -42,7 +41,7 @@ WIDE = 100
 SLICES = 40
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
     parser.add_argument("--since", metavar="TIME", default="24h", help="how far back to look (default: 24h)")
@@ -99,7 +98,7 @@ def since(text: str, now: float) -> float:
 
 
 def _told(rows: JournalRows, options: Namespace) -> None:
-    from penstock.cli import ink
+    from penstock.cli import terminal
 
     now = time.time()
     begin = since(options.since, now)
@@ -118,12 +117,12 @@ def _told(rows: JournalRows, options: Namespace) -> None:
         told = {"since": begin, "total": total, options.by: groups, "step": step, "slices": slices}
         _print_json({**told, "beside": beside} if beside else told)
         return
-    ink.forgive()
-    show = ink.ink(colour=ink.wanted(refused=options.no_color))
-    _print_total(show, total, options.since, {name: count for name, count in beside.items() if name != but}, beside)
+    terminal.replace_unencodable()
+    printer = terminal.create_printer(color=terminal.wants_color(refused=options.no_color))
+    _print_total(printer, total, options.since, {name: count for name, count in beside.items() if name != but}, beside)
     if total.turns:
-        _print_groups(show, groups, options.by)
-        _print_plot(show, slices, options.plot, begin, now, step)
+        _print_groups(printer, groups, options.by)
+        _print_plot(printer, slices, options.plot, begin, now, step)
 
 
 def _print_json(value: Any) -> None:
@@ -133,7 +132,7 @@ def _print_json(value: Any) -> None:
 
 
 def _print_turns(turns: Sequence[Turn], *, as_json: bool) -> None:
-    from penstock.cli.ink import plain
+    from penstock.cli.terminal import printable
 
     for turn in turns:
         if as_json:
@@ -145,59 +144,56 @@ def _print_turns(turns: Sequence[Turn], *, as_json: bool) -> None:
         ended = turn.finish or turn.fault or turn.operation
         ended += f", {turn.times} times" if turn.times > 1 else ""
         tokens = f"{_count(turn.input)}→{_count(turn.output)}"
-        print(plain(f"{when}  {turn.key}  {who}  {tokens}  {ttft}/{turn.duration:.2f} s  {turn.status}:{ended}"))
+        print(printable(f"{when}  {turn.key}  {who}  {tokens}  {ttft}/{turn.duration:.2f} s  {turn.status}:{ended}"))
 
 
-def _print_total(show: Ink, total: Sum, span: str, inside: dict[str, int], beside: dict[str, int]) -> None:
+def _print_total(printer: Printer, total: Sum, span: str, inside: dict[str, int], beside: dict[str, int]) -> None:
     """`beside` are operations that are no turns, `inside` those of them that the total holds."""
     ended = [("broken off", total.faults), ("cancelled", total.cancelled), ("refused", total.refused)]
     bad = "".join(f", {count:,} {word}" for word, count in ended if count)
     turns = _several(total.turns - sum(inside.values()), "turn")
     others = "".join(f", {_several(count, BESIDE[name])}" for name, count in beside.items())
-    show([(turns, "bold"), (f"{others} since {span}{bad}", "")])
+    printer.print_line([(turns, "bold"), (f"{others} since {span}{bad}", "")])
     if total.turns:
         cached = f" ({total.cached / total.input:.0%} cached)" if total.input and total.cached else ""
         cost = _cost(total) + (f" ({total.unpriced:,} turns have no price)" if total.unpriced else "")
-        show([(f"{total.input:,} tokens in{cached}, {total.output:,} out, {cost}", "")])
-    show([])
+        printer.print_line([(f"{total.input:,} tokens in{cached}, {total.output:,} out, {cost}", "")])
+    printer.print_line([])
 
 
 def _several(count: int, word: str) -> str:
     return f"{count:,} {word}{'s' * (count != 1)}"
 
 
-def _print_groups(show: Ink, groups: Sequence[Sum], by: str) -> None:
-    from penstock.cli.ink import cut, plain, width
+def _print_groups(printer: Printer, groups: Sequence[Sum], by: str) -> None:
+    from penstock.cli.terminal import Cell, Column, printable
 
-    room = max(shutil.get_terminal_size((WIDE, 24)).columns - 62, 12)
-    names = [cut(plain(row.name or "-"), room) for row in groups]
-    wide = max([len(by), *map(width, names)])
-    show([(f"{by:<{wide}}{'turns':>8}{'in':>9}{'out':>9}{'cost':>10}{'ttft':>8}{'time':>8}{'faults':>8}", "dim")])
-    for name, row in zip(names, groups, strict=True):
-        figures = f"{row.turns:>8,}{_count(row.input):>9}{_count(row.output):>9}{_cost(row):>10}"
-        times = f"{_seconds(row.ttft):>8}{_seconds(row.duration):>8}"
-        show(
-            [
-                (name + " " * (wide - width(name)), "cyan"),
-                (figures + times, ""),
-                (f"{row.faults:>8,}", "red" if row.faults else "dim"),
-            ]
-        )
-    show([])
+    titles = ("turns", "in", "out", "cost", "ttft", "time", "faults")
+    columns = [Column(by, "cyan", shrinks=True), *(Column(title, justify="right") for title in titles)]
+    rows: list[list[Cell]] = []
+    for row in groups:
+        figures = (f"{row.turns:,}", _count(row.input), _count(row.output), _cost(row))
+        faults = [(f"{row.faults:,}", "red" if row.faults else "dim")]
+        rows.append([printable(row.name or "-"), *figures, _seconds(row.ttft), _seconds(row.duration), faults])
+    printer.print_table(columns, rows)
+    printer.print_line([])
 
 
-def _print_plot(show: Ink, slices: Sequence[Sum], what: str, begin: float, now: float, step: float) -> None:
-    from penstock.cli.plot import bars
+def _print_plot(printer: Printer, slices: Sequence[Sum], what: str, begin: float, now: float, step: float) -> None:
+    """Print a bar for each slice of time, from the first that has a figure."""
+    from penstock.cli.terminal import Bar, Cell, Column
 
     at = {int(row.start // step): float(getattr(row, what)) for row in slices}
-    first, last = int(begin // step), int(now // step)
+    first, last = min(at, default=int(begin // step)), int(now // step)
     form = "%H:%M" if step < SPANS["d"] / 2 else "%m-%d"
-    labels = [time.strftime(form, time.localtime(number * step)) for number in range(first, last + 1)]
-    figures = [at.get(number, 0.0) for number in range(first, last + 1)]
-    name = _money if what == "cost" else _count
-    show([(f"{what} by {_step(step)}", "dim")])
-    for line in bars(figures, labels, name):
-        show(line)
+    format_figure = _money if what == "cost" else _count
+    highest = max(at.values(), default=0.0)
+    rows: list[list[Cell]] = []
+    for number in range(first, last + 1):
+        label, figure = time.strftime(form, time.localtime(number * step)), at.get(number, 0.0)
+        rows.append([label, format_figure(figure), Bar(figure, highest)])
+    printer.print_line([(f"{what} by {_step(step)}", "dim")])
+    printer.print_table([Column("from", "dim"), Column(what, justify="right"), Column("")], rows)
 
 
 def _step(step: float) -> str:

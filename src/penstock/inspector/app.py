@@ -14,14 +14,11 @@ from penstock import protocols
 from penstock._version import __version__
 from penstock.gateway.callers import ANONYMOUS, Caller, Refused, refused
 from penstock.gateway.routes import path_of
-from penstock.inspector.answers import encoded
-from penstock.inspector.files import Files, Work
-from penstock.inspector.origins import check_own
-from penstock.inspector.serving import PREFIX, READING, Route, Said, Serving
-from penstock.inspector.static import Pages
+from penstock.inspector.api import PREFIX, READING, Pages, Route, Said, Serving, check_own, encoded
+from penstock.inspector.live_capture import Watch
+from penstock.inspector.single_file import Files, Work
 from penstock.inspector.traces import CONSUMERS
 from penstock.inspector.turns import Turns
-from penstock.inspector.watch import Watch
 
 if TYPE_CHECKING:
     from penstock.gateway.app import App

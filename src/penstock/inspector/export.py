@@ -14,15 +14,14 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
-from penstock.inspector.answers import encoded
-from penstock.inspector.static import ABSENT, INDEX
+from penstock.inspector.api import ABSENT, INDEX, encoded
 from penstock.inspector.traces import traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.inspector.forms import Trace
-    from penstock.inspector.static import Pages
+    from penstock.inspector.api import Pages
+    from penstock.inspector.schemas import Trace
     from penstock.inspector.traces import Source
 
 MOST = 64 * 2**20  # bytes of all traces together; consumers that there is no room for are left out, and that is said

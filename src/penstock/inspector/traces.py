@@ -5,6 +5,7 @@ Leans on `tracing` for what happens and on `forms` for how it is told. Slow for 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,10 @@ from penstock.bridge import encoding, parser
 from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.events import Fault
+from penstock.gateway.access import refused
 from penstock.grammar import Guard
 from penstock.guess import guess
-from penstock.inspector import forms
+from penstock.inspector import schemas
 from penstock.secrecy import MARK
 from penstock.stage import Pipe
 from penstock.store import recordings
@@ -25,8 +27,9 @@ from penstock.tracing import Finding, Tracer, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
-    from penstock.inspector.rows import Row
+    from penstock.inspector.schemas import Row
     from penstock.stage import Stage
     from penstock.tracing import Verbatim
 
@@ -84,7 +87,7 @@ class Reading:
         self.tracer = source.tracer(self.consumer)
         if self.consumer == source.own:
             self.tracer.say([(b"", payload) for payload in source.before])
-        self.shown = forms.Shown(self.tracer)
+        self.shown = schemas.Shown(self.tracer)
         self._broken: Fault | None = None
 
     def take(self, chunks: Iterable[tuple[float | None, bytes]]) -> None:
@@ -116,17 +119,17 @@ class Reading:
             row = Diagnostic("cut-frame", "the bytes ended in the middle of this frame: nobody has read it")
             self.tracer.findings.append(Finding(step, row))
 
-    def more(self, *, done: bool = False) -> forms.Additions:
+    def more(self, *, done: bool = False) -> schemas.Additions:
         made = self.shown.more(done=done)
         if done and self.source.left and self.source.end is not None:
-            made.marks.append(forms.Mark("warning", self.source.end.kind, self.source.end.message))
+            made.marks.append(schemas.Mark("warning", self.source.end.kind, self.source.end.message))
         return made
 
-    def trace(self, *, done: bool = True) -> forms.Trace:
+    def trace(self, *, done: bool = True) -> schemas.Trace:
         """All there is so far."""
         made, source = self.more(done=done), self.source
-        return forms.Trace(
-            made.frames, made.events, made.outputs, made.marks, made.done, version=forms.VERSION, row=source.row,
+        return schemas.Trace(
+            made.frames, made.events, made.outputs, made.marks, made.done, version=schemas.VERSION, row=source.row,
             title=source.title, protocol=source.protocol, consumer=self.consumer, consumers=source.consumers,
             timed=any(at is not None for at, _ in source.chunks), request=source.request, lost=source.lost,
             note=source.note,
@@ -188,3 +191,72 @@ def _without_head(data: bytes) -> bytes:
             break
         data = data[min(ends) :]
     return data
+
+
+LISTED = 500  # the latest of them
+SLACK = 2  # seconds between when a turn is said to have begun and when its recording is
+_STAMP = "%Y%m%d-%H%M%S"
+
+
+class Taped(msgspec.Struct):
+    """A file in the list."""
+
+    name: str
+    time: float
+    size: int
+    title: str
+
+
+class Folder:
+    """The folder of recordings; `path` None: there is none."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def listed(self) -> list[Taped]:
+        """The latest, newest first."""
+        if self.path is None:
+            return []
+        found = sorted(self._files(), key=lambda row: row[0].name, reverse=True)
+        return [Taped(path.name, when, size, _title(path.name)) for path, when, size in found[:LISTED]]
+
+    def _files(self) -> list[tuple[Path, float, int]]:
+        made: list[tuple[Path, float, int]] = []
+        for path in self.path.glob(f"*{recordings.SUFFIX}") if self.path is not None else ():
+            try:
+                about = path.stat()
+            except OSError:  # it has made room for another
+                continue
+            made.append((path, about.st_mtime, about.st_size))
+        return made
+
+    def open(self, name: str) -> Source:
+        """A recording by the name of its file."""
+        if self.path is None or name not in {path.name for path, _, _ in self._files()}:
+            raise refused(404, "not-found", f"there is no recording {name[:100]!r}")
+        return of_recording(recordings.read(self.path / name), name)
+
+    def names(self) -> frozenset[str]:
+        """The seconds at which recordings began, by their names."""
+        return frozenset(path.name[: len("YYYYMMDD-HHMMSS")] for path, _, _ in self._files())
+
+    def of_turn(self, id: str, began: float) -> Source | None:
+        """The recording of a turn that began then, if there is one."""
+        if self.path is None or not id:
+            return None
+        for second in seconds(began):
+            for path in self.path.glob(f"{second}-*{recordings.SUFFIX}"):
+                recording = recordings.read(path)
+                if recording.header.id == id:
+                    return of_recording(recording, path.name)
+        return None
+
+
+def seconds(began: float) -> list[str]:
+    """How the names of recordings of that time begin."""
+    return [time.strftime(_STAMP, time.gmtime(began + slack)) for slack in range(-1, SLACK + 1)]
+
+
+def _title(name: str) -> str:
+    """`20261115-101112-0007-groq-llama.tape` → `groq-llama`."""
+    return name.removesuffix(recordings.SUFFIX).split("-", 3)[-1]

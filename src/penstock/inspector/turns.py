@@ -12,11 +12,9 @@ from penstock.errors import InputError
 from penstock.gateway.callers import refused
 from penstock.gateway.endpoints import decimal_number, whole_number
 from penstock.http.response_writer import Flow
-from penstock.inspector import figures, live, rows
-from penstock.inspector.answers import encoded, event
-from penstock.inspector.serving import Said
-from penstock.inspector.taped import Folder, seconds
-from penstock.inspector.traces import Source
+from penstock.inspector import live_stream, schemas, usage_series
+from penstock.inspector.api import Said, encoded, event
+from penstock.inspector.traces import Folder, Source, seconds
 from penstock.store.history import By, History
 
 if TYPE_CHECKING:
@@ -24,8 +22,8 @@ if TYPE_CHECKING:
 
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
-    from penstock.inspector.files import Files, Work
-    from penstock.inspector.watch import Watch
+    from penstock.inspector.live_capture import Watch
+    from penstock.inspector.single_file import Files, Work
 
 FIRST = 200  # rows
 PAGE = 1_000  # rows at most
@@ -62,7 +60,7 @@ class Turns:
             self._watch.leave(listener)
             raise
         known = {row.id: row for row in past} | {row.id: row for row in self._watch.going(tenant)}
-        return Flow(live.turns(self._watch, listener, known.values(), self.secrets))
+        return Flow(live_stream.turns(self._watch, listener, known.values(), self.secrets))
 
     async def turns(self, visit: Visit) -> Said:
         """`GET /inspector/turns`: what there was."""
@@ -73,14 +71,14 @@ class Turns:
 
     def _past(
         self, before: int | None, search: str, limit: int, tenant: str | None
-    ) -> tuple[list[rows.Row], int | None]:
+    ) -> tuple[list[schemas.Row], int | None]:
         history = self._history
         if history is None:
             return [], None
         self._services.journal.flush()
         found = history.page(before=before, search=search[:200], limit=limit, tenant=tenant)
         taped = self._folder.names()
-        made = [rows.of_journal(turn, held=self._holds(turn, taped)) for _, turn in found]
+        made = [schemas.of_journal(turn, held=self._holds(turn, taped)) for _, turn in found]
         return made, found[-1][0] if len(found) == limit and found else None
 
     def _holds(self, turn: Any, taped: frozenset[str]) -> bool:
@@ -119,7 +117,7 @@ class Turns:
         if tap is not None:
             if consumer and consumer not in tap.source().consumers:
                 raise InputError(f"as: nobody is called {consumer[:100]!r}")
-            return Flow(live.follow(self._watch, tap, consumer, self._work, self.secrets))
+            return Flow(live_stream.follow(self._watch, tap, consumer, self._work, self.secrets))
         return Flow(_once(await self.turn(visit)))
 
     def _source(self, visit: Visit) -> Source:
@@ -138,7 +136,7 @@ class Turns:
         source = self._folder.of_turn(noted.request_id, noted.time)
         if source is None:
             source = Source(noted.upstream or noted.protocol or "events", [], lost=self._gone(), left=True)
-        source.row = rows.of_journal(noted, held=bool(source.chunks))
+        source.row = schemas.of_journal(noted, held=bool(source.chunks))
         source.title = f"{noted.asked or noted.model} · {noted.protocol}"
         if source.own not in source.consumers or noted.protocol in source.consumers:
             source.own = noted.protocol or source.own
@@ -175,15 +173,15 @@ class Turns:
             raise InputError(f"by: expected one of {', '.join(get_args(By))}, found {by[:40]!r}")
         until = decimal_number(query, "until", time.time())
         since = decimal_number(query, "since", max(until - DAY, 0.0))
-        step = figures.step_of(since, max(until, since + 1), decimal_number(query, "bucket", 0.0))
+        step = usage_series.step_of(since, max(until, since + 1), decimal_number(query, "bucket", 0.0))
         made = await self._work.do(lambda: self._used(cast("By", by), since, max(until, since + 1), step, tenant))
         return Said(encoded(made, self.secrets()))
 
-    def _used(self, by: By, since: float, until: float, step: float, tenant: str | None) -> figures.Usage:
+    def _used(self, by: By, since: float, until: float, step: float, tenant: str | None) -> usage_series.Usage:
         self._services.journal.flush()
         history = self._history
         found = history.spent(by, since, until, tenant) if history is not None else []
-        return figures.usage(found, by, since, until, step)
+        return usage_series.usage(found, by, since, until, step)
 
     async def tokens(self, visit: Visit) -> Said:
         """`GET /inspector/tokens`: estimates of the last 30 days, unless `since` says otherwise."""
@@ -191,10 +189,10 @@ class Turns:
         found = await self._work.do(lambda: self._estimated(since, tenant))
         return Said(encoded({"models": found}, self.secrets()))
 
-    def _estimated(self, since: float, tenant: str | None) -> list[figures.Model]:
+    def _estimated(self, since: float, tenant: str | None) -> list[usage_series.Model]:
         self._services.journal.flush()
         history = self._history
-        return figures.tokens(history.points(since, tenant)) if history is not None else []
+        return usage_series.tokens(history.points(since, tenant)) if history is not None else []
 
 
 async def _once(said: Said) -> AsyncIterator[bytes]:

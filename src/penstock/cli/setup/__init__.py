@@ -27,9 +27,9 @@ asks for a key, put one of `penstock keys add NAME` into PENSTOCK_KEY.
 """
 
 
-def arguments(parser: ArgumentParser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
-    from penstock.cli.config_option import add_config_option
+    from penstock.cli.common_options import add_config_option
     from penstock.cli.setup.agents import AGENTS
 
     parser.epilog = EPILOG

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.cli.common_options import find_command
 from penstock.cli.setup.config_files import FileEdit
+from penstock.engines.model_resolution import REPLAY, known, targets
+from penstock.errors import InputError
+from penstock.providers.models import model as facts_of
+from penstock.providers.models import models as models_of
+
+if TYPE_CHECKING:
+    from penstock.engines.config import Config
+    from penstock.providers import Model
 
 KEY_VARIABLE = "PENSTOCK_KEY"
 ANY = "any"  # the key where the gateway asks for none: most agents insist on one
@@ -64,3 +75,82 @@ class Agent(msgspec.Struct, frozen=True):
 def shell_words(env: Mapping[str, str]) -> str:
     """Variables before a command."""
     return " ".join(f"{name}={quote(value)}" for name, value in env.items())
+
+
+DEFAULT = "default"  # the alias for requests that name no model
+_SMALL = re.compile(r"(?:^|[-_.])(?:mini|haiku|flash|small|lite|nano|fast|instant)(?:$|[-_.])")
+_SPECIAL = re.compile(r"audio|image|tts|realtime|search|live|embed|transcribe|preview|exp\b|latest|vision|codex")
+_NUMBERS = re.compile(r"\d+")
+
+
+class ModelChoice(msgspec.Struct, frozen=True):
+    """`context` and `output` are tokens; 0 where they are not known."""
+
+    model: str
+    small: str
+    context: int = 0
+    output: int = 0
+    small_context: int = 0
+    small_output: int = 0
+
+
+def choose_model(
+    config: Config, env: Mapping[str, str], *, model: str = "", small: str = "", context: int = 0
+) -> ModelChoice:
+    """What is asked for, completed from the table. Without a name: the alias `default`, or the only choice there is."""
+    model = model or _default(config, env)
+    facts = _facts(model, config, env)
+    small = small or _smaller(model, facts, config)
+    little = _facts(small, config, env)
+    return ModelChoice(
+        model=model, small=small, context=context or facts.context, output=facts.max_output,
+        small_context=little.context, small_output=little.max_output,
+    )  # fmt: skip
+
+
+def _default(config: Config, env: Mapping[str, str]) -> str:
+    if DEFAULT in config.aliases:
+        return DEFAULT
+    rows = known(config, env)
+    if not rows:
+        return f"{REPLAY}/agent"
+    names = [f"{row.name}/{one}" for row in rows for one in _offered(row.name, config)][:6]
+    some = f", such as {', '.join(names)}" if names else ""
+    raise InputError(f"which model? Give it with --model{some}; `{find_command()} models` lists them")
+
+
+def _offered(provider: str, config: Config) -> list[str]:
+    own = config.account(provider).models
+    if own and not isinstance(own, dict):
+        return list(own)
+    rows = [row for row in models_of(config.provider(provider)) if row.chat and "tools" in row.capabilities]
+    plain = [row for row in rows if not _SPECIAL.search(row.id) and not row.version]
+    return [row.id for row in sorted(plain or rows, key=lambda row: _rank(row.id), reverse=True)]
+
+
+def _facts(name: str, config: Config, env: Mapping[str, str]) -> Model:
+    """What is known of a model. Of an alias with several, the smallest window counts: any of them may be asked."""
+    rows = [facts_of(target.provider, target.model) for target in targets(name, config, env)]
+    return min((row for row in rows if row.context), key=lambda row: row.context, default=rows[0])
+
+
+def _smaller(name: str, facts: Model, config: Config) -> str:
+    """A cheaper model of the same provider and maker, else the model itself."""
+    prefix, slash, _ = name.partition("/")
+    if not slash or prefix != facts.provider or facts.prices is None or _SMALL.search(facts.id):
+        return name
+    top = facts.prices.input or 0.0
+    maker = re.split(r"[-/]", facts.id)[0]
+    rows = [
+        row for row in models_of(config.provider(facts.provider))
+        if row.chat and "tools" in row.capabilities and _SMALL.search(row.id) and not _SPECIAL.search(row.id)
+        and row.id.startswith(maker) and row.prices is not None and (row.prices.input or 0.0) < top
+    ]  # fmt: skip
+    best = max(rows, key=lambda row: (*_rank(row.id), -len(row.id)), default=None)
+    return f"{prefix}/{best.id}" if best is not None else name
+
+
+def _rank(id: str) -> tuple[tuple[int, ...], bool]:
+    """Newer models have higher numbers; days and months do not count."""
+    numbers = tuple(int(one) for one in _NUMBERS.findall(id) if len(one) <= 2)  # noqa: PLR2004
+    return numbers, not any(len(one) > 2 for one in _NUMBERS.findall(id))  # noqa: PLR2004

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
-from penstock.cli.ink import ink, wanted
-from penstock.cli.program import find_command
-from penstock.cli.setup.agent_plan import ANY, KEY_VARIABLE, Gateway, Plan
+import msgspec
+
+from penstock.cli.common_options import find_command
+from penstock.cli.serve import base_of
+from penstock.cli.setup.agent_plan import ANY, KEY_VARIABLE, Gateway, Plan, choose_model
 from penstock.cli.setup.agents import AGENTS
-from penstock.cli.setup.backups import Backup
-from penstock.cli.setup.config_files import Edited, FileEdit, UneditableError, diff_lines, edit, write_file, write_text
-from penstock.cli.setup.gateway_file import EXPLAINED, propose
-from penstock.cli.setup.model_choice import choose_model
-from penstock.cli.setup.terminal import agreed, print_line
-from penstock.cli.welcome import base_of
+from penstock.cli.setup.config_files import (
+    Change,
+    Edited,
+    FileEdit,
+    Form,
+    UneditableError,
+    diff_lines,
+    edit,
+    undo,
+    write_file,
+    write_text,
+)
+from penstock.cli.setup.provider_key import agreed, print_line
+from penstock.cli.terminal import create_printer, wants_color
 from penstock.engines.environ import LIVE
 from penstock.errors import InputError
 from penstock.gateway.config import FILE
+from penstock.store import provider_keys
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from penstock.gateway.config import GatewayConfig
+
 
 GATEWAY = "gateway"
 
@@ -119,7 +133,7 @@ def _write(
     options: Namespace, config: GatewayConfig, backup: Backup, plan: Plan, edits: list[tuple[FileEdit, Edited]]
 ) -> int:
     todo = [(one, edited) for one, edited in edits if edited.before != edited.after]
-    put = ink(colour=wanted(refused=False))
+    put = create_printer(color=wants_color()).print_line
     for one, edited in todo:
         for line in diff_lines(one.path, edited):
             put(line)
@@ -185,7 +199,6 @@ def _print_next_steps(plan: Plan) -> None:
 
 
 def _exports(env: dict[str, str]) -> list[str]:
-    from shlex import quote
 
     return [
         f"$env:{name} = '{value}'" if sys.platform == "win32" else f"export {name}={quote(value)}"
@@ -210,3 +223,99 @@ def _undo(agent: str, backup: Backup) -> int:
     for line in done:
         print_line(line)
     return 0
+
+
+EXPLAINED: dict[tuple[Any, ...], str] = {
+    ("features", "prompt_caching"): "The conversation so far is cached by the provider: long sessions cost a fraction.",
+    ("features", "context_management"): "Near the limit of a model's window old tool results go first, then old turns.",
+    ("limits", "day_cost"): "Dollars a day and key; above it requests are refused until midnight UTC. 0 is no limit.",
+}
+
+
+def propose(path: Path, budget: float = 0.0) -> tuple[FileEdit, Edited]:
+    """The settings that are missing in a file, or a whole new file. What the user has decided stays."""
+    features = {"prompt_caching": True, "context_management": True}
+    limits = {"limits": {"day_cost": budget}} if budget else {}
+    if not path.is_file():
+        one = FileEdit(path, "toml", {"features": features, **limits})
+        return one, Edited(None, _explained(budget), edit(one).changes)
+    had = tomllib.loads(path.read_text(encoding="utf-8"))
+    missing = {name: value for name, value in features.items() if name not in had.get("features", {})}
+    one = FileEdit(path, "toml", limits, {"features": missing} if missing else {})
+    return one, edit(one)
+
+
+def _explained(budget: float) -> str:
+    lines = ["# The settings of `penstock serve` in this folder. All of them: docs/configuration.md"]
+    values = {
+        "features": {"prompt_caching": "true", "context_management": "true"},
+        "limits": {"day_cost": f"{budget:g}"},
+    }
+    for table, rows in values.items():
+        off = "# " if table == "limits" and not budget else ""
+        lines += ["", f"{off}[{table}]"]
+        for name, value in rows.items():
+            shown = value if budget or table != "limits" else "5"
+            lines += [f"# {EXPLAINED[table, name]}", f"{off}{name} = {shown}"]
+    return "\n".join(lines) + "\n"
+
+
+# ── backups ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+FOLDER = "setup-backups"
+
+
+class SavedFile(msgspec.Struct, frozen=True):
+    """A file as it was, as it was left, and the values that were set in it."""
+
+    path: str
+    form: Form
+    before: str | None
+    after: str
+    changes: list[Change]
+
+
+class Backup:
+    """The backup of one agent."""
+
+    def __init__(self, data: Path, agent: str) -> None:
+        self.path = data / FOLDER / f"{agent}.json"
+
+    def read(self) -> list[SavedFile]:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        try:
+            return msgspec.json.decode(data, type=list[SavedFile])
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.path}: {error}; it cannot be used to undo anything") from None
+
+    def save(self, edits: list[tuple[FileEdit, Edited]]) -> None:
+        """Remember what is about to be written. A second setup is undone together with the first."""
+        rows = [*self.read()]
+        rows += [
+            SavedFile(str(one.path), one.form, edited.before, edited.after, edited.changes) for one, edited in edits
+        ]
+        provider_keys.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+
+    def restore(self) -> list[str]:
+        """Put everything back, the last change first. Gives a line for each file."""
+        done = [_restored(row) for row in reversed(self.read())]
+        provider_keys.remove(self.path)
+        return done
+
+
+def _restored(row: SavedFile) -> str:
+    path = Path(row.path)
+    if not path.is_file():
+        return f"{path}: it is gone already"
+    text = path.read_text(encoding="utf-8")
+    if text == row.after:
+        if row.before is None:
+            path.unlink()
+            return f"{path}: removed"
+        write_file(path, row.before)
+        return f"{path}: as it was"
+    write_file(path, undo(FileEdit(path, row.form, {}), text, row.changes))
+    return f"{path}: the settings are taken back; what was changed since stays"

@@ -22,7 +22,7 @@ from penstock.store import provider_keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.cli.ink import Line
+    from penstock.cli.terminal import StyledLine
 
 Form: TypeAlias = Literal["json", "toml", "yaml", "env"]
 Step: TypeAlias = "str | tuple[str, str]"  # a key of a table, or (key, value) that identify a table in a list
@@ -354,9 +354,9 @@ def _yaml_scalar(value: Any) -> str:
 # ── what a person sees, and the disk ──────────────────────────────────────────────────────────────
 
 
-def diff_lines(path: Path, edited: Edited) -> Iterator[Line]:
+def diff_lines(path: Path, edited: Edited) -> Iterator[StyledLine]:
     """A unified diff, coloured, without the secrets that stand near."""
-    from penstock.cli.ink import plain
+    from penstock.cli.terminal import printable
     from penstock.secrecy import hide
 
     styles = {"+": "green", "-": "red", "@": "cyan"}
@@ -365,7 +365,7 @@ def diff_lines(path: Path, edited: Edited) -> Iterator[Line]:
     for line in difflib.unified_diff(
         old, edited.after.splitlines(), name if edited.before is not None else "/dev/null", name, lineterm=""
     ):
-        yield [(plain(hide(line)), "bold" if line.startswith(("+++", "---")) else styles.get(line[:1], "dim"))]
+        yield [(printable(hide(line)), "bold" if line.startswith(("+++", "---")) else styles.get(line[:1], "dim"))]
 
 
 def write_file(path: Path, text: str) -> None:

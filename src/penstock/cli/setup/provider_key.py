@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from penstock.cli.program import find_command
-from penstock.cli.setup.terminal import ask, print_line
+from penstock.cli.common_options import find_command
 from penstock.engines.credentials import origin_of
 from penstock.engines.environ import LIVE
 from penstock.errors import InputError, PenstockError, ProviderError
@@ -31,7 +30,7 @@ _ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a known
 
 def list_keys() -> int:
     """The names of what is stored, and where. Never a key."""
-    from penstock.cli.columns import show
+    from penstock.cli.terminal import Column, print_table
 
     store = ProviderKeys.of(LIVE)
     rows = store.read()
@@ -40,7 +39,14 @@ def list_keys() -> int:
         return 0
     places = {"keyring": "keyring of the system", "file": str(store.path)}
     shown = [(name, places[row.place], row.origin, row.added, _overruled(name)) for name, row in sorted(rows.items())]
-    show(("provider", "kept in", "for", "since", ""), shown, ("bold", "", "", "dim", "yellow"))
+    titles = (
+        Column("provider", "bold"),
+        Column("stored in"),
+        Column("for"),
+        Column("since", "dim"),
+        Column("", "yellow"),
+    )
+    print_table(titles, shown)
     return 0
 
 
@@ -97,14 +103,13 @@ def _remark(row: Provider) -> None:
 
 def _chosen(config: Config) -> Provider:
     """Ask for a provider: a number of the list, or any name."""
-    from penstock.cli.columns import show
+    from penstock.cli.terminal import Column, print_table
 
     rows = [row for row in providers().values() if row.keys_url]
     if sys.stdin is not None and sys.stdin.isatty():
-        show(
-            ("", "provider", "", "where keys are made"),
-            [(str(place), row.name, row.title, row.keys_url) for place, row in enumerate(rows, 1)],
-            ("dim", "bold", "", "dim"),
+        print_table(
+            (Column("", "dim"), Column("provider", "bold"), Column(""), Column("where keys are made", "dim")),
+            [(str(number), row.name, row.title, row.keys_url) for number, row in enumerate(rows, 1)],
         )
     said = ask("Number or name of the provider: ", f"give --provider NAME (`{find_command()} providers` lists them)")
     if said.isdigit() and 1 <= int(said) <= len(rows):
@@ -185,3 +190,21 @@ async def _smallest_question(client: Client, row: Provider) -> str:
     cheapest = min(rows, key=lambda one: one.prices.input or 0.0 if one.prices else 0.0)
     await client.chat(f"{row.name}/{cheapest.id}", "Say ok.", max_tokens=16)
     return f"the key is good: {cheapest.id} answered"
+
+
+def print_line(text: str) -> None:
+    """A line for the person."""
+    print(f"penstock: {text}", file=sys.stderr)
+
+
+def ask(question: str, otherwise: str) -> str:
+    """A line from the person. Without a terminal that is an error: it says which option answers the question."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InputError(f"{question.rstrip(': ?')}: there is no terminal to ask; {otherwise}")
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Whether to go on."""
+    return yes or ask(f"{question} [y/N] ", "give --yes to agree, or --print to see it only").lower() in {"y", "yes"}

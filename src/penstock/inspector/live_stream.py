@@ -11,16 +11,15 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.inspector.answers import encoded, event, plain, suspect
+from penstock.inspector.api import encoded, event, plain, suspect
 from penstock.inspector.traces import Reading
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from penstock.inspector.files import Work
-    from penstock.inspector.rows import Row
-    from penstock.inspector.tap import Tap
-    from penstock.inspector.watch import Listener, Watch
+    from penstock.inspector.live_capture import Listener, Tap, Watch
+    from penstock.inspector.schemas import Row
+    from penstock.inspector.single_file import Work
 
 PACE = 0.25  # seconds between two looks at the list
 STEP = 0.05  # and at a turn

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.cli.ink import Line, cut, plain
+from penstock.cli.terminal import StyledLine, printable, truncate
 from penstock.jsontext import loose
 from penstock.pick import as_object, listed, text
 
@@ -54,9 +54,9 @@ def tag(event: Event) -> str:
     return str(event.__struct_config__.tag)
 
 
-def event_line(event: Event) -> Line:
+def event_line(event: Event) -> StyledLine:
     """`text-delta #0 "Hello"`: an event's tag, its part, its values, its ids; opaque data is left out."""
-    line: Line = [(tag(event), style_of(event))]
+    line: StyledLine = [(tag(event), style_of(event))]
     for name in sorted(event.__struct_fields__, key=_IDS.__contains__):
         value = getattr(event, name)
         if name == "index":
@@ -69,13 +69,13 @@ def event_line(event: Event) -> Line:
 
 def _value(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        return f"{name} {plain(_words(value))}"
-    return quoted(value, 200) if name in _SPOKEN else plain(value)
+        return f"{name} {printable(_words(value))}"
+    return quoted(value, 200) if name in _SPOKEN else printable(value)
 
 
 def quoted(text: str, room: int = _QUOTE) -> str:
-    """The text in quotes, cut if it is long."""
-    return f'"{cut(plain(text[: 4 * room]), room)}"'
+    """Return the text in quotes, cut if it is long."""
+    return f'"{truncate(printable(text[: 4 * room]), room)}"'
 
 
 def _words(value: Any) -> str:
@@ -90,19 +90,19 @@ class Digest:
         self.prefix = _prefix([label(frame) for frame in frames])
 
     @property
-    def constant_line(self) -> Line:
+    def constant_line(self) -> StyledLine:
         return [span for path, value in self._constant.items() if _told(value) for span in _leaf(_key(path), value)]
 
-    def line(self, frame: Frame, style: str = "") -> Line:
+    def line(self, frame: Frame, style: str = "") -> StyledLine:
         """A frame's name or type, then what is in it."""
         payload = loose(frame[1])
         if not isinstance(payload, dict):
             words = [frame[0], frame[1][:400]]
-            return [(plain(b" ".join(filter(None, words)).decode("utf-8", "replace")), style)]
+            return [(printable(b" ".join(filter(None, words)).decode("utf-8", "replace")), style)]
         head = label(frame)
         leaves = [(path, value) for path, value in _leaves(payload) if self._constant.get(path) != value]
         leaves.sort(key=lambda leaf: _RANK.get(_key(leaf[0]), 0))  # stable: otherwise in the payload's own order
-        line: Line = [(plain(head.removeprefix(self.prefix)), style)] if head else []
+        line: StyledLine = [(printable(head.removeprefix(self.prefix)), style)] if head else []
         for path, value in leaves:
             if _told(value) and not (value == head and path[1:] in _LABELS):
                 line += _leaf(_key(path), value)
@@ -125,9 +125,9 @@ def _told(value: Any) -> bool:
     return value is not False and value not in (None, "", [], {})
 
 
-def _leaf(key: str, value: Any) -> Line:
+def _leaf(key: str, value: Any) -> StyledLine:
     if isinstance(value, str):
-        value = plain(value) if key in _LABELS else quoted(value)
+        value = printable(value) if key in _LABELS else quoted(value)
         return [(f" {value}", "")] if key in _CLEAR else [(f" {key} ", "dim"), (value, "")]
     return [(f" {key} ", "dim"), (_words(value), "")]
 

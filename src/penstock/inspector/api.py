@@ -10,9 +10,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from urllib.parse import urlsplit
 
-from penstock.errors import PenstockError
+import msgspec
+
+from penstock.errors import InputError, PenstockError
 from penstock.gateway import error_responses
 from penstock.gateway.byte_budget import ByteBudget
 from penstock.gateway.callers import refused
@@ -22,10 +27,13 @@ from penstock.gateway.routes import path_of
 from penstock.http.disconnect import Gone, Stoppable
 from penstock.http.response_writer import Flow, Outlet, end_with
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES
-from penstock.inspector.answers import JSON, SAFE, TEXT, encoded
-from penstock.inspector.static import INDEX, Pages
+from penstock.jsontext import clean
+from penstock.secrecy import MARK, find
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from importlib.resources.abc import Traversable
+
     from penstock.events import Fault
     from penstock.gateway.endpoints import Headers
     from penstock.gateway.services import Services
@@ -36,6 +44,20 @@ READ = 120.0  # seconds that they may take
 PING = 15.0  # silence after which a reader is sent a comment
 STUCK = 60.0  # seconds that a reader may take nothing
 READING = frozenset({"GET", "HEAD"})
+POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src data: blob:; "
+    b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SAFE: Headers = (
+    (b"content-security-policy", POLICY),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+JSON: Headers = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
+_encode = msgspec.json.Encoder().encode
 Route: TypeAlias = Callable[[Visit], Awaitable["Said | Flow"]]
 log = logging.getLogger("penstock.inspector")
 
@@ -150,3 +172,134 @@ async def _whole(said: Said, send: Any, *, head: bool) -> None:
     made = [*said.headers, *SAFE, (b"content-length", b"%d" % len(said.body))]
     await send({"type": "http.response.start", "status": said.status, "headers": made})
     await send({"type": "http.response.body", "body": b"" if head else said.body, "more_body": False})
+
+
+# Scripts and styles of our own only, from here only; nothing may frame the page, and it sends no form anywhere.
+
+
+@lru_cache(1000)
+def suspect(text: str, secrets: tuple[str, ...]) -> bool:
+    """Whether there is a secret in it. Remembered: many rows are alike."""
+    return bool(find(text, secrets))
+
+
+def plain(value: Any) -> bytes:
+    """A value as JSON, as it is."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:  # half a character, which some programs send
+        return _encode(clean(msgspec.to_builtins(value)))
+
+
+def encoded(value: Any, secrets: Iterable[str] = ()) -> bytes:
+    """A value as JSON, without secrets."""
+    data = plain(value)
+    text = data.decode()
+    hidden = hide(text, _spelt(secrets))
+    return data if hidden is text else hidden.encode()
+
+
+def hide(text: str, secrets: Iterable[str] = ()) -> str:
+    """A text, of JSON or of anything else, with a mark in place of secrets: its form is kept."""
+    spans = find(text, secrets)
+    if not spans:
+        return text
+    pieces: list[str] = []
+    place = 0
+    for first, last in spans:
+        pieces += [text[place:first], MARK]
+        place = last
+    return "".join([*pieces, text[place:]])
+
+
+def _spelt(secrets: Iterable[str]) -> list[str]:
+    """Secrets as JSON spells them, and as it spells them in a text that is JSON itself."""
+    made: list[str] = []
+    for secret in secrets:
+        once = _inside(secret)
+        made += dict.fromkeys((secret, once, _inside(once)))
+    return made
+
+
+def _inside(text: str) -> str:
+    return _encode(text.encode("utf-8", "replace").decode())[1:-1].decode()
+
+
+def event(name: str, data: bytes) -> bytes:
+    """A server-sent event."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+
+
+_NEAR = frozenset({"", "none", "same-origin"})  # of Sec-Fetch-Site: no browser, the address bar, our own page
+
+
+def check_own(headers: Mapping[str, str], welcome: frozenset[str]) -> None:
+    """Raise where another page asks. `welcome` are origins that may."""
+    origin = headers.get("origin", "").lower()
+    if "*" in welcome or (origin and origin in welcome):
+        return
+    own = _place(origin) == headers.get("host", "").lower() if origin else headers.get("sec-fetch-site", "") in _NEAR
+    if not own:
+        said = "only the inspector's own page may ask here, or one that access.origins in penstock.toml names"
+        raise refused(403, "permission", said, code="origin_not_allowed")
+
+
+def _place(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
+# ── the built page ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+TYPES = {
+    "css": b"text/css; charset=utf-8", "html": b"text/html; charset=utf-8", "js": b"text/javascript; charset=utf-8",
+    "svg": b"image/svg+xml", "png": b"image/png", "woff2": b"font/woff2", "json": b"application/json",
+}  # fmt: skip
+INDEX = "index.html"
+ABSENT = "the inspector's page is not built: `make web` builds it, and a released wheel has it"
+_KEPT = b"public, max-age=31536000, immutable"  # a built file's name changes with its content
+
+
+class Pages:
+    """All files by their names. Names come from the folder, never from a request: no path leads out of it."""
+
+    def __init__(self, folder: Traversable | None = None) -> None:
+        self._folder = folder or files("penstock.inspector") / "static"
+        self._files: Mapping[str, Traversable] = {}
+
+    @property
+    def built(self) -> bool:
+        return self._find(INDEX) is not None
+
+    def text(self, name: str) -> str:
+        """A file that is there."""
+        found = self._find(name)
+        if found is None:
+            raise InputError(ABSENT)
+        return found.read_text("utf-8")
+
+    def get(self, name: str) -> tuple[bytes, Headers] | None:
+        """A file and what is said of it; None where there is none."""
+        found = self._find(name)
+        if found is None:
+            return None
+        kind = TYPES.get(name.rpartition(".")[2], b"application/octet-stream")
+        kept = b"no-cache" if name == INDEX else _KEPT
+        return found.read_bytes(), ((b"content-type", kind), (b"cache-control", kept))
+
+    def _find(self, name: str) -> Traversable | None:
+        found = self._files.get(name)
+        if found is None or not found.is_file():  # it may have been built since
+            self._files = dict(_walk(self._folder)) if self._folder.is_dir() else {}
+            found = self._files.get(name)
+        return found
+
+
+def _walk(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
+    made: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        name = before + entry.name
+        made += _walk(entry, f"{name}/") if entry.is_dir() else [(name, entry)]
+    return made

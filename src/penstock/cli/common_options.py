@@ -5,16 +5,21 @@ Leans on nothing but the standard library until a setting has to be typed. Error
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Generator, Iterable, Iterator
     from io import BufferedReader
 
     from penstock.diagnostics import Diagnostic
+    from penstock.gateway.config import GatewayConfig
 
 SIZE = 64 * 1024
 
@@ -134,3 +139,42 @@ def _typed(key: str, value: str, type: Any) -> Any:
         raise InputError(f"option {key}={value}: {error}") from error
     except TypeError as error:
         raise InputError(f"option {key!r} cannot be given on the command line") from error
+
+
+HELP = "the configuration (default: the file of PENSTOCK_CONFIG, else ./penstock.toml if it is harmless or trusted)"
+
+
+def add_config_option(parser: ArgumentParser) -> None:
+    """Describe the option."""
+    parser.add_argument("--config", metavar="FILE", type=Path, help=HELP)
+
+
+def load_config(options: Namespace) -> GatewayConfig:
+    """Read the configuration that the command line, the environment or the current folder names."""
+    from penstock.gateway.config import load
+
+    return load(options.config, os.environ)
+
+
+NAME = "penstock"
+
+
+def find_command() -> str:
+    """`penstock` if a shell finds this very program by that name, else the path that it was started by.
+
+    `make serve` starts `.venv/bin/penstock`, which the shell that reads the hints does not find.
+    """
+    started, found = Path(sys.argv[0]), shutil.which(NAME)
+    if started.name == "__main__.py" and started.parent.name == NAME:
+        return NAME if found else f"{_shorten(sys.executable)} -m {NAME}"
+    if started.stem != NAME or not started.exists():  # called by another program, or by its name
+        return NAME
+    return NAME if found and Path(found).resolve() == started.resolve() else _shorten(sys.argv[0])
+
+
+def _shorten(path: str) -> str:
+    """The path from the current folder if it lies inside, as a shell reads it. Links are not followed."""
+    whole = os.path.abspath(path)  # noqa: PTH100 — `Path.resolve` would leave a virtual environment by its links
+    here = os.getcwd()  # noqa: PTH109
+    inside = os.path.commonpath([whole, here]) == here
+    return shlex.quote(os.path.relpath(whole, here) if inside else whole)

@@ -10,11 +10,12 @@ import sys
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
-from penstock.cli.ink import CODES, plain
+from penstock.cli.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+_CODES = {"dim": 2, "red": 31, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}  # ANSI
 _LONG = 400  # characters of a call's input that are shown
 
 
@@ -42,7 +43,7 @@ class Speech:
 
     def aside(self, text: str) -> None:
         """A line about the answer, not of it."""
-        print(_styled(plain(text), "dim", on=_colours(sys.stderr)), file=sys.stderr)
+        print(_styled(printable(text), "dim", on=_colours(sys.stderr)), file=sys.stderr)
 
     def leave(self) -> None:
         """End the line that is open."""
@@ -87,16 +88,16 @@ class Speech:
         self.leave()
         who = "" if event.by == "client" else f", run by the {event.by}"
         cut = " (cut off: not to be run)" if isinstance(event, ev.CallCut) else ""
-        given = plain(event.json)[:_LONG]
-        self._note(f"tool {plain(event.name)}({given}){who}{cut}", "cyan")
+        given = printable(event.json)[:_LONG]
+        self._note(f"tool {printable(event.name)}({given}){who}{cut}", "cyan")
 
     def _source(self, event: ev.Source) -> None:
         self.leave()
-        self._note(f"source {plain(event.title or '')} {plain(event.url)}".replace("  ", " "), "blue")
+        self._note(f"source {printable(event.title or '')} {printable(event.url)}".replace("  ", " "), "blue")
 
     def _file(self, event: ev.FileStart) -> None:
         self.leave()
-        self._note(f"file of type {plain(event.media)} {plain(event.url)}".rstrip(), "magenta")
+        self._note(f"file of type {printable(event.media)} {printable(event.url)}".rstrip(), "magenta")
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason not in {"stop", "calls"}:
@@ -106,7 +107,7 @@ class Speech:
     def _fault(self, event: ev.Fault) -> None:
         self.leave()
         self.broken = True
-        self._note(f"broken off: {event.kind}: {plain(event.message)}", "red")
+        self._note(f"broken off: {event.kind}: {printable(event.message)}", "red")
 
     def _turn_to(self, kind: str) -> None:
         if self._open and self._open != kind:
@@ -126,11 +127,11 @@ class Speech:
 
 def _shown(text: str) -> str:
     """Text without anything that a terminal would obey, line breaks and tabs apart."""
-    return "".join(char if char.isprintable() or char in "\n\t" else plain(char) for char in text)
+    return "".join(char if char.isprintable() or char in "\n\t" else printable(char) for char in text)
 
 
 def _styled(text: str, style: str, *, on: bool) -> str:
-    return f"\x1b[{CODES[style]}m{text}\x1b[0m" if on and text else text
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if on and text else text
 
 
 def _colours(out: IO[str]) -> bool:

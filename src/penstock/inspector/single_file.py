@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock import protocols
+from penstock._version import __version__
 from penstock.errors import InputError
-from penstock.gateway.callers import refused
+from penstock.gateway.access import Access, refused
+from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable
 from penstock.gateway.endpoints import whole_number
-from penstock.inspector.answers import encoded, hide
+from penstock.inspector.api import Pages, Said, Serving, check_own, encoded, hide, text
 from penstock.inspector.export import exported
-from penstock.inspector.serving import Said, text
-from penstock.inspector.traces import of_file, traced
+from penstock.inspector.traces import CONSUMERS, of_file, traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.gateway.endpoints import Headers, Visit
-    from penstock.inspector.static import Pages
     from penstock.inspector.traces import Source
 
 T = TypeVar("T")
@@ -109,3 +110,48 @@ def saved(title: str) -> Headers:
 def _told(visit: Visit) -> tuple[str, str]:
     query = visit.query
     return query.get("name", "")[:NAME], query.get("protocol", "")
+
+
+class Alone:
+    """The application. `source` is what is shown."""
+
+    def __init__(self, source: Source, pages: Pages | None = None) -> None:
+        self._source = source
+        self._work, self._pages = Work(), pages or Pages()
+        config = GatewayConfig(access=AccessTable(keys_file="memory"), journal=JournalTable(path="off"))
+        self._access = Access(config, {})
+        self._files = Files(self._work, self._pages)
+        routes = {
+            ("GET", "about"): self._about, ("GET", "file"): self._file, ("GET", "export"): self._export,
+            ("POST", "trace"): self._files.trace, ("POST", "export"): self._files.export,
+        }  # fmt: skip
+        self._serving = Serving(routes, self._admit, pages=self._pages)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await self._serving(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            while True:
+                message = await receive()
+                await send({"type": f"{message['type']}.complete"})
+                if message["type"] == "lifespan.shutdown":
+                    return
+
+    def _admit(self, scope: Any, visit: Visit, api: bool) -> None:  # noqa: FBT001 — as `Serving` asks
+        self._access.admit(scope, visit.headers)
+        if api:
+            check_own(visit.headers, frozenset())
+
+    async def _about(self, _: Visit) -> Said:
+        told = {
+            "version": __version__, "models": [], "consumers": CONSUMERS, "protocols": list(protocols.MODULES),
+            "recording": {"on": False}, "journal": False, "key": "none", "sees": "all", "live": False,
+            "file": self._source.title,
+        }  # fmt: skip
+        return Said(encoded(told))
+
+    async def _file(self, visit: Visit) -> Said:
+        return await self._work.do(lambda: self._files.traced(self._source, visit.query))
+
+    async def _export(self, visit: Visit) -> Said:
+        return await self._work.do(lambda: self._files.exported(self._source, visit.query))
