@@ -68,7 +68,7 @@ def test_nothing_is_held_back_that_cannot_become_a_sequence() -> None:
 
 
 def test_the_end_says_which_sequence_and_about_how_many_tokens() -> None:
-    stage = Stops(["END"], lambda: 40)
+    stage = Stops(["END"], lambda: 40, {"anthropic": "stop_sequence"})
     made = [event for one in answer("twelve chars", "EN", "D and more") for event in stage.feed([one])]
     assert made[-3:] == [
         ev.TextEnd(0), ev.Usage(40, 3, exact=False),

@@ -24,6 +24,7 @@ from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, 
 from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
 from penstock.parts import Ledger, Part
 from penstock.pick import as_object, text
+from penstock.request_profile import Profile
 from penstock.text_runs import DELTAS, TextRun
 from penstock.vendor_errors import ErrorTable
 
@@ -56,6 +57,13 @@ class Protocol(msgspec.Struct, frozen=True):
     end_marks: tuple[bytes, ...] = ()  # one of them is in the last frame of a stream; in a text, quotes are escaped
     end_frame: bytes = b""  # the last frame of a stream, where it is always the same
     requires_limit: bool = False  # a request without an output limit is refused
+    profile: Profile | None = None  # what its vendor demands of requests
+    messages_field: str = "messages"  # the field of a request that holds the conversation
+    snake_case: bool = False  # the names of its request fields are in snake_case
+    carries_options: bool = False  # a request has a field for the options of all providers
+    disables_thinking: bool = False  # every model accepts a request not to think
+    stop_sequence_field: str = ""  # the field of an answer that names the stop sequence it ended with
+    inline_files: bool = False  # its clients show data of files, not addresses
     errors: ErrorTable | None = None  # what its vendor sends for each kind of fault
     error_body: Callable[[Fault], dict[str, Any]] | None = None  # a fault as the body of an HTTP error
 

@@ -16,10 +16,10 @@ from penstock.bridge import encoding
 from penstock.errors import BadRequest, UnknownProtocol
 from penstock.fold import fold, unfold
 from penstock.messages.convert import Converted, convert
-from penstock.messages.identifiers import NINE
 from penstock.messages.request_codecs import PROFILES, profile_of, reader, writer
 from penstock.messages.state import remember
 from penstock.protocols.responses.request_write import Quirks as ResponsesQuirks
+from penstock.request_profile import NINE
 from penstock.stage import Pipe
 from penstock.stores import MemoryStore
 from tests.messages.making import REQUESTS

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
-from penstock.messages.identifiers import NINE, PLAIN, Rule, fit_ids, map_ids, restore_prefix
+from penstock.messages.identifiers import fit_ids, map_ids, restore_prefix
 from penstock.messages.pairing import pair
+from penstock.request_profile import NINE, PLAIN, IdentifierRule
 from penstock.shaping.namespace import Namespace
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
-RULES = [NINE, PLAIN, Rule(limit=40), Rule(limit=64), Rule("A-Za-z0-9", limit=12)]
+RULES = [NINE, PLAIN, IdentifierRule(limit=40), IdentifierRule(limit=64), IdentifierRule("A-Za-z0-9", limit=12)]
 SOME = st.lists(
     st.one_of(st.text(max_size=90), st.sampled_from(["Ab3dE6gH9", "call_1", "x" * 41, "x" * 65])), max_size=20
 )
@@ -34,7 +35,7 @@ def shown(request: rq.Request) -> list[str]:
 @pytest.mark.row("B21")
 @pytest.mark.parametrize("rule", RULES)
 @given(SOME)
-def test_a_map_is_one_to_one_and_everything_fits(rule: Rule, ids: list[str]) -> None:
+def test_a_map_is_one_to_one_and_everything_fits(rule: IdentifierRule, ids: list[str]) -> None:
     table = fit_ids(ids, rule)
     made = [table.get(word, word) for word in dict.fromkeys(ids)]
     assert len(set(made)) == len(made)
@@ -44,7 +45,7 @@ def test_a_map_is_one_to_one_and_everything_fits(rule: Rule, ids: list[str]) -> 
 
 @pytest.mark.parametrize("rule", RULES)
 @given(SOME, SOME)
-def test_what_comes_later_changes_nothing_before_it(rule: Rule, first: list[str], more: list[str]) -> None:
+def test_what_comes_later_changes_nothing_before_it(rule: IdentifierRule, first: list[str], more: list[str]) -> None:
     one, two = fit_ids(first, rule), fit_ids([*first, *more], rule)
     assert {word: two.get(word, word) for word in first} == {word: one.get(word, word) for word in first}
 
@@ -84,15 +85,15 @@ def test_the_same_id_is_always_mapped_to_the_same() -> None:
 @pytest.mark.row("B21")
 def test_long_ids_that_only_differ_at_their_end_stay_apart() -> None:
     long = ["x" * 80 + "1", "x" * 80 + "2"]
-    table = fit_ids(long, Rule(limit=64))
+    table = fit_ids(long, IdentifierRule(limit=64))
     assert len(set(table.values())) == 2
     assert all(len(word) <= 64 for word in table.values())
 
 
 @pytest.mark.row("B21")
 def test_an_id_that_looks_like_a_mapped_one_is_not_taken_for_it() -> None:
-    mapped = fit_ids(["x" * 80], Rule(limit=64))["x" * 80]
-    table = fit_ids(["x" * 80, mapped], Rule(limit=64))
+    mapped = fit_ids(["x" * 80], IdentifierRule(limit=64))["x" * 80]
+    table = fit_ids(["x" * 80, mapped], IdentifierRule(limit=64))
     assert table["x" * 80] == mapped
     assert table[mapped] not in {mapped, "x" * 80}
 
@@ -101,7 +102,9 @@ def test_an_id_that_looks_like_a_mapped_one_is_not_taken_for_it() -> None:
 def test_state_in_an_id_goes_no_further_and_state_beside_it_stays_there() -> None:
     long = "call_1__sig__" + "Q" * 936
     extra = {"gemini": {"thoughtSignature": "S" * 900}}
-    made, _ = map_ids(ask(assistant(call(long, extra=extra)), tool(result(long))), Rule(limit=64), Diagnostics())
+    made, _ = map_ids(
+        ask(assistant(call(long, extra=extra)), tool(result(long))), IdentifierRule(limit=64), Diagnostics()
+    )
     only = made.messages[0].parts[0]
     assert isinstance(only, rq.Call)
     assert len(only.id) <= 64
@@ -117,7 +120,7 @@ def test_what_a_provider_ran_keeps_its_id() -> None:
 
 def test_no_rule_no_work() -> None:
     request = ask(assistant(call("any thing at all")))
-    assert map_ids(request, Rule(), Diagnostics())[0] is request
+    assert map_ids(request, IdentifierRule(), Diagnostics())[0] is request
 
 
 @pytest.mark.row("R3")

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
 from penstock.errors import BadRequest
-from penstock.messages.content import Holding, Images, check_media, described, place_files, size, true_media
+from penstock.messages.content import Images, check_media, described, place_files, size, true_media
+from penstock.request_profile import FileSupport
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 JPEG = b64encode(b"\xff\xd8\xff\xe0" + b"\0" * 40).decode()
-USERS = Holding(frozenset({"user", "tool"}))
+USERS = FileSupport(frozenset({"user", "tool"}))
 
 
 def picture(media: str = "image/png", data: str = PNG, **more: Any) -> rq.File:
@@ -73,7 +74,7 @@ TALK = ask(
 )
 
 
-def placed(how: Images, holding: Holding = USERS) -> tuple[rq.Request, list[str]]:
+def placed(how: Images, holding: FileSupport = USERS) -> tuple[rq.Request, list[str]]:
     notes = Diagnostics()
     return place_files(TALK, holding, how, notes), codes(notes)
 
@@ -105,28 +106,28 @@ def test_or_kept_for_a_writer_to_move() -> None:
 
 
 def test_but_what_the_target_does_not_take_at_all_is_no_use_to_it() -> None:
-    made, found = placed("keep", Holding(frozenset({"user"}), media=("text/",)))
+    made, found = placed("keep", FileSupport(frozenset({"user"}), media=("text/",)))
     assert not any(isinstance(part, rq.File) for one in made.messages for part in one.parts)
     assert found == ["file-refused"]
 
 
 @pytest.mark.row("J1")
 def test_a_target_that_takes_no_files_in_results() -> None:
-    made, found = placed("placeholder", Holding(frozenset({"user", "assistant"}), results=False))
+    made, found = placed("placeholder", FileSupport(frozenset({"user", "assistant"}), results=False))
     inside = made.messages[2].parts[0].content  # type: ignore[union-attr]
     assert inside == [rq.Text("[image, image/png, 48 bytes]")]
     assert found == ["file-refused"]
 
 
 def test_a_target_without_eyes() -> None:
-    made, _ = placed("placeholder", Holding(media=("text/",)))
+    made, _ = placed("placeholder", FileSupport(media=("text/",)))
     assert not any(isinstance(part, rq.File) for one in made.messages for part in one.parts)
 
 
 def test_a_file_that_is_too_large() -> None:
-    made, _ = placed("placeholder", Holding(limit=40))
+    made, _ = placed("placeholder", FileSupport(limit=40))
     assert made.messages[0].parts[1] == rq.Text("[image, image/png, 48 bytes]")
-    assert placed("placeholder", Holding(limit=48))[0] is TALK
+    assert placed("placeholder", FileSupport(limit=48))[0] is TALK
 
 
 @given(st.binary(max_size=40))

@@ -14,9 +14,10 @@ from penstock import request as rq
 from penstock.diagnostics import Diagnostics
 from penstock.fold import fold, unfold
 from penstock.markers.marks import INPUT as CARRIED
-from penstock.messages.identifiers import PLAIN, Rule, fit_names
-from penstock.messages.request_codecs import PROFILES, Profile
+from penstock.messages.identifiers import fit_names
+from penstock.messages.request_codecs import PROFILES
 from penstock.messages.tools import map_names
+from penstock.request_profile import PLAIN, IdentifierRule, Profile
 from penstock.shaping.names import INPUT, Name, RestoreNames, unwrap, wrap
 from tests.messages.making import NAMES, REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TARGET = Profile(protocol="there", names=PLAIN)
-RULES = [PLAIN, PROFILES["gemini"].names, PROFILES["cohere"].names, Rule("A-Za-z0-9_", limit=12)]
+RULES = [PLAIN, PROFILES["gemini"].names, PROFILES["cohere"].names, IdentifierRule("A-Za-z0-9_", limit=12)]
 SOME = st.lists(
     st.one_of(st.text(max_size=80), NAMES, st.sampled_from(["a.b", "a_b", "a b", "a_b_" + "0" * 8])), max_size=20
 )
@@ -54,7 +55,7 @@ def answered(back: dict[str, Name], *calls: rq.Call, protocol: str = "responses"
 @pytest.mark.row("M5")
 @pytest.mark.parametrize("rule", RULES)
 @given(SOME)
-def test_a_map_is_one_to_one_and_everything_fits(rule: Rule, names: list[str]) -> None:
+def test_a_map_is_one_to_one_and_everything_fits(rule: IdentifierRule, names: list[str]) -> None:
     table = fit_names(names, rule)
     made = [table.get(name, name) for name in dict.fromkeys(names)]
     assert len(set(made)) == len(made)

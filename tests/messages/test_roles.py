@@ -16,7 +16,7 @@ from penstock.messages.turns import EMPTY, OPENING, alternate, fill_empty, lead,
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, shape, steady, system, tool, user
 
 if TYPE_CHECKING:
-    from penstock.messages import turns
+    from penstock import request_profile
 
 
 def noted(change: Any, request: rq.Request, *more: Any) -> tuple[list[str], list[str]]:
@@ -89,7 +89,7 @@ def test_or_said_by_the_user_in_its_place() -> None:
 
 
 @given(REQUESTS, st.sampled_from(["keep", "hoist", "user"]))
-def test_no_word_of_it_is_lost(request_: rq.Request, how: turns.System) -> None:
+def test_no_word_of_it_is_lost(request_: rq.Request, how: request_profile.System) -> None:
     made = steady(request_, lambda one, notes: place_system(one, how, notes))
 
     def words(of: rq.Request) -> list[str]:
@@ -138,7 +138,7 @@ def test_somebody_must_be_answered() -> None:
 
 
 @given(REQUESTS, st.sampled_from(["drop", "placeholder"]))
-def test_nothing_empty_is_left(request_: rq.Request, how: turns.Empty) -> None:
+def test_nothing_empty_is_left(request_: rq.Request, how: request_profile.Empty) -> None:
     made = steady(request_, lambda one, notes: fill_empty(one, how, notes))
     for message in made.messages:
         assert message.parts

@@ -160,13 +160,20 @@ def _tokens() -> Iterable[re.Pattern[Any]]:
 
 
 def _names() -> Iterable[re.Pattern[Any]]:
-    from penstock.messages import identifiers
+    from penstock import request_profile
     from penstock.messages.request_codecs import PROFILES
 
-    found = {rule for row in PROFILES.values() for rule in (row.names, row.ids)} | {identifiers.PLAIN, identifiers.NINE}
+    found = {rule for row in PROFILES.values() for rule in (row.names, row.ids)} | {
+        request_profile.PLAIN,
+        request_profile.NINE,
+    }
     rules = sorted(found, key=repr)  # the same order in every worker: pytest numbers them
     firsts = [re.compile(f"[{rule.first}]") for rule in rules if rule.first]
-    return [*map(identifiers._whole, rules), *(identifiers._strange(rule) for rule in rules if rule.chars), *firsts]
+    return [
+        *map(request_profile.identifier_pattern, rules),
+        *(request_profile.forbidden_character(rule) for rule in rules if rule.chars),
+        *firsts,
+    ]
 
 
 def _namespace() -> Iterable[re.Pattern[Any]]:

@@ -16,6 +16,7 @@ from penstock.errors import provider_error
 from penstock.events import Fault
 from penstock.messages.context import rough
 from penstock.messages.settings import LOSS, REFUSED, changed_meaning, lost
+from penstock.protocols import protocol
 from penstock.shaping.stops import Stops
 
 if TYPE_CHECKING:
@@ -44,8 +45,18 @@ def worded(request: rq.Request) -> rq.Request:
     return replace(request, messages=messages, settings=settings)
 
 
-def fill(job: Job, request: rq.Request, carried: Sequence[str] = (), *, strict: bool = False) -> None:
-    """Put what stands in for lost settings into a job, and say what is left; or refuse it."""
+def _stops(request: rq.Request, client: str) -> Stops:
+    """Returns the stage that ends the answer at a stop sequence, and names it where the client's protocol does."""
+    row = protocol(client) if client else None
+    fields = {row.name: row.stop_sequence_field} if row is not None and row.stop_sequence_field else {}
+    return Stops(request.settings.stop, lambda: sum(map(rough, request.messages)), fields)
+
+
+def fill(job: Job, request: rq.Request, carried: Sequence[str] = (), *, strict: bool = False, client: str = "") -> None:
+    """Put what stands in for lost settings into a job, and say what is left; or refuse it.
+
+    `client` is the protocol in which the client reads the answer.
+    """
     names = [name for name in lost(job.diagnostics, request.settings) if name not in carried]
     if "choices" in names:
         raise several(job, f"n: {job.provider.name} gives one answer to a request, not {request.settings.choices}")
@@ -54,7 +65,7 @@ def fill(job: Job, request: rq.Request, carried: Sequence[str] = (), *, strict: 
     if "stop" in names:
         names.remove("stop")
         carried = [*carried, "stop"]
-        job.shaping = (*job.shaping, Stops(request.settings.stop, lambda: sum(map(rough, request.messages))))
+        job.shaping = (*job.shaping, _stops(request, client))
     job.losses = tuple(names)
     if strict:
         _refuse_losses(job, [name for name in changed_meaning(job.diagnostics, request.settings) if name in names])

@@ -23,12 +23,11 @@ from penstock.errors import InputError, provider_error
 from penstock.events import Fault
 from penstock.fetch import Limits, fetch_files
 from penstock.messages import ConvertOptions, Profile, convert_request, profile_of
-from penstock.messages.content import Holding
 from penstock.messages.convert import state_keys
-from penstock.messages.identifiers import Rule
 from penstock.messages.request_codecs import quirks_type
 from penstock.providers.address import endpoint_url, filled
 from penstock.providers.models import model as facts_of
+from penstock.request_profile import FileSupport, IdentifierRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.providers.registry import Endpoint, Provider
     from penstock.request import Request
 
-_SHAPES: dict[str, Any] = {"ids": Rule, "names": Rule, "holding": Holding}
+_SHAPES: dict[str, Any] = {"ids": IdentifierRule, "names": IdentifierRule, "holding": FileSupport}
 # where an operation goes whose own place a provider does not have; the canonical request fits all of them
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     "chat": ("responses",), "responses": ("chat",), "completions": ("chat", "responses"), "fim": ("completions",),
@@ -147,7 +146,7 @@ def _converted(job: Job, request: Request, asked: Request, plan: Plan, source: s
     job.shaping = made.restore.stages()
     if job.diagnostics or worded:
         strict = convert.get("strict", False)
-        emulation.fill(job, request, ["any-json"] if worded else (), strict=strict)
+        emulation.fill(job, request, ["any-json"] if worded else (), strict=strict, client=source)
 
 
 def outline(

@@ -46,6 +46,7 @@ from penstock.engines.retries import (
 )
 from penstock.errors import InvalidRequest, ProviderError, TooLarge, provider_error
 from penstock.events import Fault
+from penstock.protocols import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -104,7 +105,7 @@ class Router:
     # ── what is asked ─────────────────────────────────────────────────────────────────────────────
 
     async def open(
-        self, request: Request, operation: str = "chat", *, source: str = "openai-chat", engine: str = "",
+        self, request: Request, operation: str = "chat", *, source: str = DEFAULT, engine: str = "",
         options: RequestOptions | None = None, convert: ConvertOptions | None = None, watch: Watch | None = None,
         run: Run | None = None, files: RequestFiles | None = None,
     ) -> Reply:  # fmt: skip

@@ -28,6 +28,7 @@ from penstock.http.disconnect import Gone, Stoppable
 from penstock.http.response_channel import line_of
 from penstock.http.response_writer import Flow, Outlet, end_with
 from penstock.input_limits import MAX_PATH
+from penstock.protocols import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -243,7 +244,7 @@ class App:
         try:
             status, body, headers = page(self.services, visit, scope, known=known)
         except PenstockError as error:
-            status, body, headers = error_responses.refusal("openai-chat", error_responses.fault_of(error))
+            status, body, headers = error_responses.refusal(DEFAULT, error_responses.fault_of(error))
         await _whole(send, status, body, headers)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

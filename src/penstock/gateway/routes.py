@@ -31,6 +31,7 @@ from penstock.gateway.endpoints import (
 )
 from penstock.gateway.metrics import TYPE
 from penstock.http.response_writer import Flow
+from penstock.protocols import DEFAULT
 from penstock.replay import offered
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def modelled(path: str) -> dict[str, str]:
 
 def dialect_of(path: str) -> str:
     """The protocol in which a request to an address that is not looked up is refused."""
-    return next((protocol for prefix, protocol in _DIALECTS if path.startswith(prefix)), "openai-chat")
+    return next((protocol for prefix, protocol in _DIALECTS if path.startswith(prefix)), DEFAULT)
 
 
 def path_of(scope: MutableMapping[str, Any]) -> str:

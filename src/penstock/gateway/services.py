@@ -41,6 +41,7 @@ from penstock.gateway.telemetry import Kept
 from penstock.gateway.turn import row_of
 from penstock.gateway.upstream import body_total, engine_config, fetch_limits
 from penstock.http.response_channel import SMALL
+from penstock.protocols import protocol
 from penstock.providers.clients import client, clients
 from penstock.secrecy import telling
 from penstock.shaping.remote_files import RemoteFiles
@@ -231,7 +232,7 @@ class Services:
 
     def stream_files(self, asked: Asked) -> RemoteFiles | None:
         """What fetches the files of an answer, if anything does: for the editor, which shows data and no addresses."""
-        if not self.config.fetch.streams or asked.protocol != "vscode":
+        if not self.config.fetch.streams or not protocol(asked.protocol).inline_files:
             return None
         return RemoteFiles(Fetcher(self.fetch_limits), self.fetch_limits.files)
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 
 from penstock.messages.convert import Converted, Restore, convert, convert_request, state_keys
-from penstock.messages.identifiers import NINE
 from penstock.messages.options import CHECKS, ConvertOptions
-from penstock.messages.request_codecs import PROFILES, Profile, profile_of
+from penstock.messages.request_codecs import PROFILES, profile_of
 from penstock.messages.state import remember, restore
 from penstock.option_checks import ITERABLE, LOGGER, TEXT, check_options, options_of
+from penstock.request_profile import NINE, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

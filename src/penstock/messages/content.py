@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.diagnostics import Diagnostics
+    from penstock.request_profile import FileSupport
 
 _CALLS = frozenset({rq.Call})
 _encode = msgspec.json.Encoder().encode
@@ -97,15 +98,6 @@ _UNITS = ("bytes", "kB", "MB", "GB")
 _STEP = 1000
 
 
-class Holding(msgspec.Struct, frozen=True):
-    """Which files a target may hold. `roles`: whose messages; `results`: whether tool results too; `limit` in bytes."""
-
-    roles: frozenset[str] = frozenset({"system", "user", "assistant", "tool"})
-    results: bool = True
-    limit: int = 0
-    media: tuple[str, ...] = ("image/", "audio/", "video/", "application/", "text/")
-
-
 def check_media(request: rq.Request, notes: Diagnostics) -> rq.Request:
     """The request with the media types that the bytes of its files show."""
 
@@ -134,7 +126,7 @@ def true_media(file: rq.File) -> str:
     return sniff(file.data) or label or "application/octet-stream"
 
 
-def place_files(request: rq.Request, holding: Holding, how: Images, notes: Diagnostics) -> rq.Request:
+def place_files(request: rq.Request, holding: FileSupport, how: Images, notes: Diagnostics) -> rq.Request:
     """Files that may not be where they are, or not at all: a placeholder, nothing, or an error that names the place.
 
     `keep` leaves those that a writer can move where they are; what the target does not take at all it cannot help.
@@ -158,13 +150,13 @@ def place_files(request: rq.Request, holding: Holding, how: Images, notes: Diagn
     return _changed(request, refused)
 
 
-def _misplaced(role: str, holding: Holding) -> str:
+def _misplaced(role: str, holding: FileSupport) -> str:
     if role == "result" or role in holding.roles:
         return ""
     return f"a file may not stand in {f'a message of role {role}' if role else 'a tool result'}"
 
 
-def _refused(file: rq.File, holding: Holding) -> str:
+def _refused(file: rq.File, holding: FileSupport) -> str:
     if not file.media.startswith(holding.media) and file.media != "*/*":
         return f"the target takes no {file.media}"
     if holding.limit and size(file) > holding.limit:

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from penstock.writing import Draft
 
 
-_OPTIONS = frozenset({"aisdk", "uistream", "vscode"})  # protocols that have a field for options of all providers
-
-
 class Restore(msgspec.Struct, omit_defaults=True):
     """What an answer to the converted request needs on its way back to the client, whose protocol this names."""
 
@@ -127,7 +124,7 @@ class _Run:
         self._crosses = source.partition("@")[0] != target.partition("@")[0]
         self._mends = given is not None or self._crosses
         self.profile = given or profile_of(target)
-        self._requires_limit = protocol(target).requires_limit
+        self._target = protocol(target)
         self.notes = Diagnostics("messages")
         self._strict = False  # read by the strict parser, which lets no half characters through
         self.restore = Restore(source)
@@ -147,7 +144,7 @@ class _Run:
 
     def _own_options(self, request: rq.Request) -> Object:
         """The provider options that are the target's own; those of others are reported."""
-        if self.profile.protocol in _OPTIONS:
+        if self._target.carries_options:
             return {}
         keys = (self.profile.provider, *self.profile.options)
         own: Object = {}
@@ -158,7 +155,7 @@ class _Run:
                 self.notes.add(
                     "loss-options", f"options for the provider {key!r} are left out: this is another", "options"
                 )
-        return rename_options(own, self.profile.protocol, self.notes)
+        return rename_options(own, self.notes) if self._target.snake_case else own
 
     def read(self, body: Any, read: Callable[[Object], rq.Request]) -> rq.Request:
         """The canonical request of a body. Inputs of tool calls may be deeper than the rest of a body."""
@@ -237,9 +234,9 @@ class _Run:
             request = content.check_media(request, notes)
             request = content.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
         request = self._spoken(request, blank=seen.blank)
-        if seen.wrapped or not profile.names.fit(seen.names):
+        if seen.wrapped or not profile.names.fits_all(seen.names):
             request, self.restore.names = tools.map_names(request, profile, notes)
-        if not profile.ids.fit(seen.ids):
+        if not profile.ids.fits_all(seen.ids):
             request, self.restore.ids = identifiers.map_ids(request, profile.ids, notes)
         return context.limit_points(request, profile.points, notes) if seen.hints > profile.points > 0 else request
 
@@ -262,7 +259,7 @@ class _Run:
         if self._mends or maximum:
             request = settings.limit_output(
                 request, notes, maximum=maximum, minimum=profile.min_output, inside=profile.inside,
-                required=self._requires_limit,
+                required=self._target.requires_limit,
             )  # fmt: skip
         if options.get("context_management"):
             request = self._managed(request)
@@ -280,7 +277,7 @@ class _Run:
         facts = options["thinking"] if "thinking" in options else thinking_of(request.model)
         if facts is not None and profile.thinking:
             request = self._reasoned(request, facts)
-        if profile.protocol in _OPTIONS or not (self._crosses or options.get("renamed")):
+        if self._target.carries_options or not (self._crosses or options.get("renamed")):
             return request
         if facts is not None:
             request = settings.fit_sampling(request, facts, notes)

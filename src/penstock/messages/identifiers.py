@@ -6,70 +6,24 @@ Deterministic, and decided by the words alone: the same conversation, one turn l
 from __future__ import annotations
 
 import re
-from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.messages.traversal import change_parts, with_messages
+from penstock.request_profile import forbidden_character, identifier_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock.diagnostics import Diagnostics
+    from penstock.request_profile import IdentifierRule
     from penstock.shaping.namespace import Namespace
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SIZE = 8  # letters of a digest behind a readable name
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """What a word may be. `chars` and `first` are the insides of a regular expression's brackets; empty: anything.
-
-    Letters and digits are always allowed, in names the underscore too: mapped words are made of them.
-    """
-
-    chars: str = ""
-    limit: int = 0
-    exact: int = 0
-    first: str = ""
-
-    @property
-    def strict(self) -> bool:
-        """Whether it refuses anything at all."""
-        return bool(self.chars or self.limit or self.exact or self.first)
-
-    def fits(self, word: str) -> bool:
-        return _whole(self).fullmatch(word) is not None
-
-    def fit(self, words: Collection[str]) -> bool:
-        """Whether all of them fit; for many words at once that is cheaper."""
-        if not self.strict or not words:
-            return True
-        if self.exact or self.first:
-            return all(map(_whole(self).fullmatch, words))
-        if self.limit and (max(map(len, words)) > self.limit or "" in words):
-            return False
-        return not self.chars or _strange(self).search("".join(words)) is None
-
-
-PLAIN = Rule("A-Za-z0-9_-", limit=64)  # what most targets take as the name of a tool
-NINE = Rule("A-Za-z0-9", exact=9)  # what Mistral takes as the id of a call
-
-
-@cache
-def _whole(rule: Rule) -> re.Pattern[str]:
-    size = f"{{{rule.exact}}}" if rule.exact else f"{{1,{rule.limit}}}" if rule.limit else "+"
-    first = f"(?=[{rule.first}])" if rule.first else ""
-    return re.compile(f"{first}(?s:[{rule.chars}]{size})" if rule.chars else f"{first}(?s:.{size})")
-
-
-@cache
-def _strange(rule: Rule) -> re.Pattern[str]:
-    return re.compile(f"[^{rule.chars}]")
 
 
 def digest(word: str, size: int, again: int = 0) -> str:
@@ -83,11 +37,11 @@ def digest(word: str, size: int, again: int = 0) -> str:
     return "".join(letters)
 
 
-def fit_ids(ids: Iterable[str], rule: Rule) -> dict[str, str]:
+def fit_ids(ids: Iterable[str], rule: IdentifierRule) -> dict[str, str]:
     """The ids that must change, and to what. One that comes later never changes what became of one before it."""
     made: dict[str, str] = {}
     taken: set[str] = set()
-    fits = _whole(rule).fullmatch
+    fits = identifier_pattern(rule).fullmatch
     for id in dict.fromkeys(ids):  # noqa: A001 — as everybody calls it
         if id not in taken and fits(id):
             taken.add(id)
@@ -101,14 +55,14 @@ def fit_ids(ids: Iterable[str], rule: Rule) -> dict[str, str]:
     return made
 
 
-def _short(id: str, rule: Rule, again: int) -> str:
+def _short(id: str, rule: IdentifierRule, again: int) -> str:
     if rule.exact:
         return digest(id, rule.exact, again)
     room = rule.limit or 64
     return f"call_{digest(id, 24, again)}" if room >= 29 else digest(id, room, again)  # noqa: PLR2004
 
 
-def fit_names(names: Iterable[str], rule: Rule, wishes: Mapping[str, str] | None = None) -> dict[str, str]:
+def fit_names(names: Iterable[str], rule: IdentifierRule, wishes: Mapping[str, str] | None = None) -> dict[str, str]:
     """The names that must change, and to what: readable where that is unique, with a digest where it is not.
 
     Names that fit stay. `wishes` are what names should rather be called.
@@ -132,8 +86,8 @@ def fit_names(names: Iterable[str], rule: Rule, wishes: Mapping[str, str] | None
     return made
 
 
-def _readable(name: str, rule: Rule) -> str:
-    word = _strange(rule).sub("_", name) if rule.chars else name
+def _readable(name: str, rule: IdentifierRule) -> str:
+    word = forbidden_character(rule).sub("_", name) if rule.chars else name
     if rule.first and not re.match(f"[{rule.first}]", word):
         word = "_" + word
     return (word[: rule.limit] if rule.limit else word) or "_"
@@ -147,7 +101,7 @@ def restore_prefix(request: rq.Request, names: Namespace) -> rq.Request:
     return _renamed(request, names.restore)
 
 
-def map_ids(request: rq.Request, rule: Rule, notes: Diagnostics) -> tuple[rq.Request, dict[str, str]]:
+def map_ids(request: rq.Request, rule: IdentifierRule, notes: Diagnostics) -> tuple[rq.Request, dict[str, str]]:
     """The request with ids that fit, and the way back: new id → old id."""
     if not rule.strict:
         return request, {}

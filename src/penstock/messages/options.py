@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from penstock.messages import content, pairing
-from penstock.messages.request_codecs import Profile
 from penstock.option_checks import (
     COUNT_OR_NONE,
     FLAG,
@@ -21,6 +20,7 @@ from penstock.option_checks import (
     options_of,
 )
 from penstock.providers.thinking import Thinking
+from penstock.request_profile import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -130,17 +130,14 @@ def changed_meaning(rows: Iterable[Diagnostic], asked: rq.Settings) -> tuple[str
     return (*names, "format") if formless else names
 
 
-_SNAKE = frozenset({"openai-chat", "responses", "completions", "anthropic", "cohere", "ollama"})  # whose fields are so
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CAMEL = re.compile(r"[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+")
 # Objects with names of the caller's own inside.
 _OPAQUE = frozenset({"metadata", "schema", "input_schema", "parameters", "logit_bias", "headers"})
 
 
-def rename_options(options: Object, protocol: str, notes: Diagnostics) -> Object:
-    """The options with the names that the protocol has for them. Every name that changes is a diagnostic."""
-    if protocol not in _SNAKE:
-        return options
+def rename_options(options: Object, notes: Diagnostics) -> Object:
+    """Returns the options with names in snake_case. Every name that changes is a diagnostic."""
     changed: list[str] = []
     made = _renamed(options, changed)
     if changed:

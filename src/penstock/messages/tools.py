@@ -21,8 +21,8 @@ from penstock.shaping.names import Name, wrap
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
     from penstock.events import Extra
-    from penstock.messages.request_codecs import Profile
     from penstock.pick import Object
+    from penstock.request_profile import Profile
 
 _STRING: Object = {"type": "string"}
 _NUMBER: Object = {"type": "integer"}

@@ -5,7 +5,7 @@ Each rule is one function and is only used where a target demands it. Messages o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
     from penstock.events import Extra
     from penstock.providers.thinking import Thinking
+    from penstock.request_profile import Empty, System
 
-System: TypeAlias = Literal["keep", "hoist", "user"]
-Empty: TypeAlias = Literal["keep", "drop", "placeholder"]
 EMPTY = "(empty)"
 OPENING = "(the conversation goes on from here)"
 

@@ -36,6 +36,8 @@ MODULES: dict[str, str] = {
     "aisdk": "aisdk",
 }
 
+DEFAULT = "openai-chat"  # what a provider or a client speaks that names no other
+
 # What people call protocols, beside the names that are used here.
 OTHER_NAMES = {
     "openai": "openai-chat", "chat": "openai-chat", "chat-completions": "openai-chat", "openai_chat": "openai-chat",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from penstock.errors import InputError
+from penstock.protocols import DEFAULT
 from penstock.providers.own_models import OwnModel
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     name: str
     title: str
-    protocol: str = "openai-chat"
+    protocol: str = DEFAULT
     base_url: str
     credentials: tuple[Credential, ...] = (Credential(),)  # in order of preference
     headers: dict[str, str] = {}

@@ -12,22 +12,27 @@ from penstock import events as ev
 from penstock.grammar import Grammar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstock.events import Extra
 
 WORD = "stop_sequence"
-TELLS = {"anthropic": WORD}  # protocols that tell which sequence it was, and the field that says so
 _CHARACTERS = 4  # that make a token, roughly
 
 
 class Stops:
-    """A stage. `over` once a sequence was met. `asked` gives the tokens of the prompt, where nobody will tell them."""
+    """A stage. `over` once a sequence was met. `asked` gives the tokens of the prompt, where nobody will tell them.
 
-    def __init__(self, sequences: Iterable[str], asked: Callable[[], int] | None = None) -> None:
+    `fields`: by protocol, the field of an answer that names the stop sequence.
+    """
+
+    def __init__(
+        self, sequences: Iterable[str], asked: Callable[[], int] | None = None, fields: Mapping[str, str] | None = None
+    ) -> None:
         self.over = False
         self._sequences = tuple(dict.fromkeys(one for one in sequences if one))
         self._asked = asked
+        self._fields = fields or {}
         self._grammar = Grammar()
         self._held: dict[int, list[ev.TextDelta]] = {}  # texts of the first choice that are open
         self._usage = ev.Usage()
@@ -102,8 +107,8 @@ class Stops:
         out += self._grammar.close()
         told = [event for event in rest if type(event) is ev.Usage and not event.step]
         out.append(told[-1] if told else self._estimate())
-        extra: Extra = {protocol: {field: met} for protocol, field in TELLS.items()}
-        out.append(ev.Finish("calls" if self._called else "stop", WORD, (), extra))
+        extra: Extra = {protocol: {field: met} for protocol, field in self._fields.items()}
+        out.append(ev.Finish("calls" if self._called else "stop", WORD, (), extra or None))
 
     def _estimate(self) -> ev.Usage:
         known = self._usage

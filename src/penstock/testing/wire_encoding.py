@@ -25,8 +25,6 @@ TYPES = {
     "sse+json": "text/event-stream",
 }  # fmt: skip
 JSON = "application/json"
-# What an encoder must be told so that its stream holds all that a provider's would.
-_OPTIONS: dict[str, dict[str, Any]] = {"openai-chat": {"include_usage": True}, "completions": {"include_usage": True}}
 
 
 def speak(
@@ -61,8 +59,7 @@ def _pipe(protocol: str, options: Mapping[str, Any] | None, framing: str) -> Pip
     write = WRITERS[framing or _framing(protocol)]()
     if voice is not None:
         return Pipe(InOrder(), voice(), write)
-    chosen = options if options is not None else _OPTIONS.get(protocol)
-    return Pipe(*encoding(protocol, chosen, frames=True).stages, write)
+    return Pipe(*encoding(protocol, options, frames=True).stages, write)
 
 
 def _whole(protocol: str, events: Sequence[ev.AnyEvent], options: Mapping[str, Any] | None) -> bytes:
@@ -70,7 +67,6 @@ def _whole(protocol: str, events: Sequence[ev.AnyEvent], options: Mapping[str, A
     if voice is not None:
         return voice.whole(events)
     body = protocols.protocol(protocol).body
-    chosen = options if options is not None else _OPTIONS.get(protocol)
-    pipe = encoding(protocol, chosen, frames=body is not None)
+    pipe = encoding(protocol, options, frames=body is not None)
     out: list[Any] = [*pipe.feed(events), *pipe.finish()]
     return write_body(body, out) if body is not None else b"".join(out)

@@ -25,6 +25,7 @@ from penstock.json_depth import NestingError, decode_bounded
 from penstock.jsontext import clean, loose_bounded
 from penstock.messages.context import Cleared
 from penstock.messages.request_codecs import reader
+from penstock.protocols import protocol as row
 from penstock.providers.clients import PLAIN
 from penstock.reading import read_deep
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 PLAYED = "replay/"  # a packaged stream asks for nothing but its name
-LISTS = {"responses": "input", "gemini": "contents", "completions": "prompt"}  # what a protocol calls its messages
 _ids = random.Random()  # noqa: S311 — names, no secrets: asking the system for each would cost more than all the rest
 
 
@@ -180,7 +180,7 @@ def _canonical(visit: Visit, protocol: str, body: Object) -> tuple[Object, rq.Re
     if "model" in visit.params:  # where an address names it, the body's word counts for nothing
         body["model"] = visit.params["model"]
     if str(body.get("model", "")).startswith(PLAYED):
-        body.setdefault(LISTS.get(protocol, "messages"), [])
+        body.setdefault(row(protocol).messages_field, [])
     return body, reader(protocol)(body)
 
 

@@ -12,6 +12,7 @@ from penstock.engines.model_resolution import REPLAY, known
 from penstock.errors import InputError
 from penstock.gateway.callers import refused
 from penstock.gateway.endpoints import ollama
+from penstock.protocols import protocol
 from penstock.providers.models import NAME, detail, max_input_tokens
 from penstock.tokens.file_costs import USUAL, cost
 
@@ -166,14 +167,12 @@ def _short(title: str) -> str:
 
 _PLAYED = {REPLAY: "Replay"}
 _EFFORTS = ("low", "medium", "high")
-# Protocols with a word for no thinking that each of their models takes; elsewhere some model would refuse it.
-_SILENCING = frozenset({"anthropic", "bedrock", "cohere", "ollama"})
 
 
 def _effort(row: Provider | None, model: str) -> Object:
     """What a host makes a picker of, the least first; what is picked comes back as modelConfiguration."""
     endpoint = row.endpoint("chat", model) if row else None
-    words = ["none", *_EFFORTS] if endpoint and endpoint.protocol in _SILENCING else [*_EFFORTS]
+    words = ["none", *_EFFORTS] if endpoint and protocol(endpoint.protocol).disables_thinking else [*_EFFORTS]
     return {
         "type": "string", "title": "Thinking Effort", "enum": words,
         "enumItemLabels": [word.title() for word in words], "group": "navigation",

@@ -13,6 +13,7 @@ from penstock.codec import Encoder, Protocol
 from penstock.jsontext import decode_own
 from penstock.protocols.aisdk.encode import Aisdk5Encoder, Aisdk6Encoder, AisdkEncoder
 from penstock.protocols.aisdk.encode_v4 import Aisdk4Encoder
+from penstock.request_profile import USER_FILES, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,5 +155,14 @@ def _metadata(part: Object) -> dict[str, Object]:
 
 
 PROTOCOL = Protocol(
-    "aisdk", looks, AisdkDecoder, encoder, reads="ndjson", writes="ndjson", versions=tuple(ENCODERS), body=body
+    "aisdk",
+    looks,
+    AisdkDecoder,
+    encoder,
+    reads="ndjson",
+    writes="ndjson",
+    versions=tuple(ENCODERS),
+    body=body,
+    carries_options=True,
+    profile=Profile(protocol="aisdk", holding=USER_FILES),
 )

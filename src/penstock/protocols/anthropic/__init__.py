@@ -6,6 +6,7 @@ from penstock.codec import Protocol
 from penstock.protocols.anthropic.body import ERRORS, body, error_body
 from penstock.protocols.anthropic.decode import AnthropicDecoder
 from penstock.protocols.anthropic.encode import AnthropicEncoder
+from penstock.request_profile import PLAIN, USER_FILES, Profile
 
 KINDS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
 
@@ -17,7 +18,34 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 
 PROTOCOL = Protocol(
-    "anthropic", looks, AnthropicDecoder, AnthropicEncoder, sequential=True, body=body, end_marks=(b'"message_stop"',),
-    end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n', errors=ERRORS, error_body=error_body,
+    "anthropic",
+    looks,
+    AnthropicDecoder,
+    AnthropicEncoder,
+    sequential=True,
+    body=body,
+    end_marks=(b'"message_stop"',),
+    end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    errors=ERRORS,
+    error_body=error_body,
     requires_limit=True,  # max_tokens: https://docs.claude.com/en/api/messages
-)  # fmt: skip
+    snake_case=True,
+    disables_thinking=True,
+    stop_sequence_field="stop_sequence",
+    profile=Profile(
+        protocol="anthropic",
+        provider="anthropic",
+        ids=PLAIN,
+        names=PLAIN,
+        answers=False,
+        opens=True,
+        empty="drop",
+        points=4,
+        min_output=1,
+        inside=True,
+        thinking=("adaptive", "budget", "none"),
+        holding=USER_FILES,
+        trims=True,
+        prefills=True,
+    ),
+)

@@ -4,6 +4,7 @@ from typing import Any
 
 from penstock.codec import Protocol
 from penstock.protocols.bedrock.decode import KINDS, BedrockDecoder
+from penstock.request_profile import PLAIN, USER_FILES, Profile
 
 BARE = frozenset(kind.decode() for kind in KINDS if kind != b"metadata")
 
@@ -19,4 +20,28 @@ def looks(name: str, payload: dict[str, Any]) -> bool:
     )
 
 
-PROTOCOL = Protocol("bedrock", looks, BedrockDecoder, reads="eventstream")
+PROTOCOL = Protocol(
+    "bedrock",
+    looks,
+    BedrockDecoder,
+    reads="eventstream",
+    disables_thinking=True,
+    profile=Profile(
+        protocol="bedrock",
+        provider="bedrock",
+        options=("amazon-bedrock",),
+        ids=PLAIN,
+        names=PLAIN,
+        answers=False,
+        opens=True,
+        alternate=True,
+        empty="drop",
+        points=4,
+        inside=True,
+        thinking=("adaptive", "budget", "effort", "none"),
+        holding=USER_FILES,
+        addresses=False,
+        trims=True,
+        prefills=True,
+    ),
+)

@@ -4,6 +4,7 @@ from typing import Any
 
 from penstock.codec import Protocol
 from penstock.protocols.cohere.decode import CohereDecoder
+from penstock.request_profile import USER_FILES, IdentifierRule, Profile
 
 V2 = frozenset({"message-start", "content-start", "content-delta", "tool-plan-delta", "tool-call-start", "message-end"})
 V1 = frozenset({"stream-start", "text-generation", "tool-calls-chunk", "tool-calls-generation", "stream-end"})
@@ -20,4 +21,18 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
     )  # fmt: skip
 
 
-PROTOCOL = Protocol("cohere", looks, CohereDecoder)
+PROTOCOL = Protocol(
+    "cohere",
+    looks,
+    CohereDecoder,
+    snake_case=True,
+    disables_thinking=True,
+    profile=Profile(
+        protocol="cohere",
+        provider="cohere",
+        names=IdentifierRule("A-Za-z0-9_", limit=64, first="A-Za-z_"),
+        empty="drop",
+        thinking=("budget", "none"),
+        holding=USER_FILES,
+    ),
+)

@@ -18,7 +18,15 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 
 PROTOCOL = Protocol(
-    "completions", looks, CompletionsDecoder, CompletionsEncoder, body=fold_body,
-    end_marks=(b"data: [DONE]", b"data:[DONE]"), end_frame=b"data: [DONE]\n\n",
-    errors=ERRORS, error_body=error_body,
-)  # fmt: skip
+    "completions",
+    looks,
+    CompletionsDecoder,
+    CompletionsEncoder,
+    body=fold_body,
+    end_marks=(b"data: [DONE]", b"data:[DONE]"),
+    end_frame=b"data: [DONE]\n\n",
+    errors=ERRORS,
+    error_body=error_body,
+    messages_field="prompt",
+    snake_case=True,
+)

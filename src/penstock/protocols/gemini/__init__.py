@@ -6,6 +6,7 @@ from penstock.codec import Protocol
 from penstock.protocols.gemini.body import ERRORS, error_body, fold_body
 from penstock.protocols.gemini.decode import GeminiDecoder
 from penstock.protocols.gemini.encode import GeminiEncoder
+from penstock.request_profile import FileSupport, IdentifierRule, Profile
 
 KEYS = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "usage_metadata", "prompt_feedback"})
 
@@ -23,6 +24,10 @@ def looks(_name: str, payload: dict[str, Any]) -> bool:
     return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("status"), str)  # pyright: ignore[reportUnknownMemberType]
 
 
+# For calls that no Gemini model made. Google's two APIs document two values; this one works at both:
+# https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
+# https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thought-signatures
+UNKNOWN_SIGNATURE = "skip_thought_signature_validator"
 PROTOCOL = Protocol(
     "gemini",
     looks,
@@ -32,4 +37,17 @@ PROTOCOL = Protocol(
     body=fold_body,
     errors=ERRORS,
     error_body=error_body,
+    messages_field="contents",
+    profile=Profile(
+        protocol="gemini",
+        provider="google",
+        options=("gemini",),
+        opens=True,
+        empty="drop",
+        names=IdentifierRule("A-Za-z0-9_.:-", limit=64, first="A-Za-z_"),
+        thinking=("level", "budget", "none"),
+        holding=FileSupport(frozenset({"user", "tool", "assistant"})),
+        prefills=True,
+        signature=UNKNOWN_SIGNATURE,
+    ),
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 from penstock.codec import Protocol
 from penstock.protocols.ollama.decode import OllamaDecoder
+from penstock.request_profile import USER_FILES, Profile
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:
@@ -11,4 +12,19 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
     return "model" in payload and isinstance(payload.get("done"), bool) and bool({"message", "response"} & set(payload))
 
 
-PROTOCOL = Protocol("ollama", looks, OllamaDecoder, reads="ndjson")
+PROTOCOL = Protocol(
+    "ollama",
+    looks,
+    OllamaDecoder,
+    reads="ndjson",
+    snake_case=True,
+    disables_thinking=True,
+    profile=Profile(
+        protocol="ollama",
+        provider="ollama",
+        thinking=("effort",),
+        holding=USER_FILES,
+        addresses=False,
+        prefills=True,
+    ),
+)

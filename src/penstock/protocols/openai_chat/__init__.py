@@ -7,6 +7,7 @@ from penstock.codec import Protocol
 from penstock.protocols.openai_chat.body import ERRORS, body, error_body
 from penstock.protocols.openai_chat.decode import ChatDecoder
 from penstock.protocols.openai_chat.encode import ChatEncoder
+from penstock.request_profile import PLAIN, USER_FILES, IdentifierRule, Profile
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:
@@ -17,6 +18,24 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 
 PROTOCOL = Protocol(
-    "openai-chat", looks, ChatDecoder, ChatEncoder, body=body, end_marks=(b"data: [DONE]", b"data:[DONE]"),
-    end_frame=b"data: [DONE]\n\n", errors=ERRORS, error_body=error_body,
-)  # fmt: skip
+    "openai-chat",
+    looks,
+    ChatDecoder,
+    ChatEncoder,
+    body=body,
+    end_marks=(b"data: [DONE]", b"data:[DONE]"),
+    end_frame=b"data: [DONE]\n\n",
+    errors=ERRORS,
+    error_body=error_body,
+    snake_case=True,
+    profile=Profile(
+        protocol="openai-chat",
+        provider="openai",
+        ids=IdentifierRule(limit=40),
+        names=PLAIN,
+        answers=False,
+        custom=True,
+        thinking=("effort", "none"),
+        holding=USER_FILES,
+    ),
+)

@@ -7,6 +7,7 @@ from penstock.protocols.responses.body import ERRORS, body, error_body
 from penstock.protocols.responses.decode import ResponsesDecoder
 from penstock.protocols.responses.encode import ResponsesEncoder
 from penstock.protocols.responses.wire import NAME
+from penstock.request_profile import PLAIN, USER_FILES, IdentifierRule, Profile
 
 
 def looks(_: str, payload: dict[str, Any]) -> bool:
@@ -16,6 +17,25 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 
 PROTOCOL = Protocol(
-    NAME, looks, ResponsesDecoder, ResponsesEncoder, body=body,
-    end_marks=(b'"response.completed"', b'"response.incomplete"'), errors=ERRORS, error_body=error_body,
-)  # fmt: skip
+    NAME,
+    looks,
+    ResponsesDecoder,
+    ResponsesEncoder,
+    body=body,
+    end_marks=(b'"response.completed"', b'"response.incomplete"'),
+    errors=ERRORS,
+    error_body=error_body,
+    messages_field="input",
+    snake_case=True,
+    profile=Profile(
+        protocol=NAME,
+        provider="openai",
+        ids=IdentifierRule(limit=64),
+        names=PLAIN,
+        answers=False,
+        custom=True,
+        namespaces=True,
+        thinking=("effort", "none"),
+        holding=USER_FILES,
+    ),
+)

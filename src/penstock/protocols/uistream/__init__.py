@@ -155,4 +155,4 @@ class _Book:
             part["resultProviderMetadata" if "output" in kind else "callProviderMetadata"] = chunk["providerMetadata"]
 
 
-PROTOCOL = Protocol("uistream", looks, UiDecoder, UiEncoder, body=body)
+PROTOCOL = Protocol("uistream", looks, UiDecoder, UiEncoder, body=body, carries_options=True)

@@ -12,6 +12,8 @@ from penstock.pick import as_object
 from penstock.protocols.vscode.decode import VSCodeDecoder
 from penstock.protocols.vscode.encode import NAME, VSCodeEncoder
 from penstock.protocols.vscode.wire import KINDS, VERSION
+from penstock.request_profile import Profile
+from penstock.shaping.namespace import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,4 +55,15 @@ def _continues(before: dict[str, Any], line: dict[str, Any]) -> bool:
     return both and {**before, "value": ""} == {**line, "value": ""}
 
 
-PROTOCOL = Protocol(NAME, looks, VSCodeDecoder, VSCodeEncoder, reads="ndjson", writes="ndjson", body=body)
+PROTOCOL = Protocol(
+    NAME,
+    looks,
+    VSCodeDecoder,
+    VSCodeEncoder,
+    reads="ndjson",
+    writes="ndjson",
+    body=body,
+    carries_options=True,
+    inline_files=True,
+    profile=Profile(protocol=NAME, leads=True, prefix=PREFIX, reserved="__vscode"),
+)

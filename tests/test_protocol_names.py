@@ -1,0 +1,90 @@
+"""What the code knows about a protocol stands in the protocol's folder, not in tables elsewhere that are keyed by name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.protocols import MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCE = Path(__file__).parents[1] / "src"
+# Names that are also something else everywhere: a list of events, the editor, the operation.
+AMBIGUOUS = {"events", "vscode", "completions"}
+# Modules and packages that may name protocols, each with the reason.
+ALLOWED = (
+    ("penstock.protocols", "the registry: names and folders"),
+    ("penstock.gateway.endpoints", "endpoints: one address, one protocol"),
+    ("penstock.gateway.routes", "endpoints: the table of addresses"),
+    ("penstock.gateway.websocket_turn", "the endpoint for Responses over a WebSocket"),
+    ("penstock.gateway.websocket", "the endpoint for Responses over a WebSocket"),
+    ("penstock.client.api", "one method per OpenAI operation"),
+    ("penstock.cli", "what users type, and the setup of their agents"),
+    ("penstock.inspector.traces", "the menu of target protocols, in its order"),
+    ("penstock.testing", "test helpers"),
+    ("penstock.aisdk", "the AI SDK's metadata is keyed by provider names"),
+    ("penstock.protocols.aisdk", "the AI SDK's metadata is keyed by provider names"),
+    ("penstock.protocols.uistream", "the AI SDK's metadata is keyed by provider names"),
+    ("penstock.vscode_stream", "the default source is the AI SDK"),
+    ("penstock.messages", "convert_messages: the default target is the AI SDK"),
+    ("penstock.messages.foreign_state", "which protocol's state goes back to which vendor"),
+    ("penstock.protocols.openai_chat.wire", "reasoning_details and extra_content carry the state of other protocols"),
+    ("penstock.protocols.vscode.thinking", "thinking parts carry the state of other protocols"),
+    ("penstock.openai_errors", "the error object that OpenAI's three protocols share"),
+    ("penstock.vendor_errors", "shapes that are not protocols of turns"),
+    ("penstock.engines.sdk_vendors", "vendors' SDKs: the types that parse a protocol's stream"),
+    ("penstock.engines.retries", "the operation `responses`"),
+    ("penstock.engines.request_plan", "the operation `responses`"),
+    ("penstock.gateway.telemetry", "the table `responses`"),
+    ("penstock.providers.clients", "vendors' shapes of the list of models"),
+    ("penstock.providers.identity", "Bedrock the provider"),
+    ("penstock.providers.registry", "the operation `responses`"),
+    ("penstock.replay.scripts", "a replayed turn names the stop sequence as Anthropic does"),
+)
+PACKAGES = (  # with all their modules
+    "penstock.gateway.endpoints",
+    "penstock.cli",
+    "penstock.testing",
+    "penstock.aisdk",
+    "penstock.protocols.aisdk",
+    "penstock.protocols.uistream",
+)
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def protocol_names(path: Path) -> set[str]:
+    """Returns the protocol names among a module's string constants, docstrings excepted."""
+    tree = ast.parse(path.read_text())
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docs)
+    return {node.value for node in constants if isinstance(node.value, str)} & (MODULES.keys() - AMBIGUOUS)
+
+
+def is_allowed(module: str) -> bool:
+    return any(module == one for one, _ in ALLOWED) or any(module.startswith(package + ".") for package in PACKAGES)
+
+
+def test_protocols_are_named_in_their_folders_only() -> None:
+    wrong: dict[str, set[str]] = {}
+    for module, path in modules():
+        own = {name for name, folder in MODULES.items() if f"{module}.".startswith(f"penstock.protocols.{folder}.")}
+        found = protocol_names(path) - own
+        if found and not is_allowed(module):
+            wrong[module] = found
+    assert not wrong, "make it a field of the protocol's row"
+
+
+def test_every_exception_is_needed() -> None:
+    named = {module for module, path in modules() if protocol_names(path)}
+    existing = {module for module, _ in modules()}
+    for module in {one for one, _ in ALLOWED} & existing:
+        inside = {one for one in named if one == module or (module in PACKAGES and one.startswith(module + "."))}
+        assert inside, f"{module} names no protocol: take it off the list"
