@@ -21,7 +21,7 @@ from penstock import protocols
 from penstock.bridge import parser
 from penstock.events import TextDelta
 from penstock.grammar import Guard
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from functools import partial
 from benchmarks import floor
 from benchmarks.timing import Section, interleaved, table
 from penstock.bridge import bridge
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
 
 EVENTS, ROUNDS = 2000, 60
 

@@ -14,12 +14,12 @@ from penstock.errors import InputError
 from penstock.framing import PARSERS, WRITERS, BedrockChunks
 from penstock.grammar import PARTS, Guard
 from penstock.jsontext import is_json
-from penstock.shaping.citations import CitationLinks
-from penstock.shaping.namespace import Namespace
-from penstock.shaping.sequence import Sequence as Sequential
-from penstock.shaping.stops import Stops
-from penstock.shaping.think import ThinkTags
-from penstock.shaping.voices import Voices
+from penstock.transforms.citations import CitationLinks
+from penstock.transforms.namespace import Namespace
+from penstock.transforms.serialize import SerializeParts as Sequential
+from penstock.transforms.stops import Stops
+from penstock.transforms.think import ThinkTags
+from penstock.transforms.voices import Voices
 from penstock.vscode import VSCodeStream
 from tests.support import run_streams as running
 from tests.support.stream_cases import Case, cases

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from fuzz.mutation import BytesMutator, JsonMutator
 from fuzz.stream_targets import seeds_of
 from fuzz.target import Target, Verdict, pick, promise
+from penstock.http_errors import rejection
 from penstock.media import sniff
-from penstock.rejection import rejection
-from penstock.secrecy import MARK, find, hide, hide_headers
+from penstock.redaction import MARK, find, hide, hide_headers
 from penstock.tokens.file_costs import pages, size_of
 from tests.support import run_streams as running
 

@@ -12,7 +12,7 @@ from penstock import events as ev
 from penstock.errors import InputError, MissingExtra
 from penstock.fetch import Fetcher, Limits
 from penstock.request import File
-from penstock.shaping.remote_files import RemoteFiles
+from penstock.transforms.remote_files import RemoteFiles
 from penstock.vscode import DataPart, TextPart, VSCodeStreamAdapter
 from tests.support.file_server import ATTACKS, PNG, Files, file_servers
 from tests.support.stream_adapter import FINISH, PNG64, outcome, parts_of

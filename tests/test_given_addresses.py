@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.shaping.given_addresses import LONGEST, GivenAddresses
+from penstock.transforms.given_addresses import LONGEST, GivenAddresses
 
 PIECES = [
     "https://a.b/c",

@@ -10,18 +10,18 @@ import pytest
 from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import encoding
+from penstock.detect import guess
 from penstock.fold import fold
 from penstock.framing import PARSERS, WRITERS, detect
-from penstock.guess import guess
+from penstock.http_errors import rejection
 from penstock.jsontext import clean, loose, usable
 from penstock.media import of_url, sniff
 from penstock.messages.convert import convert
-from penstock.rejection import rejection
-from penstock.secrecy import find, hide, hide_values, redact_bytes, redact_cut
-from penstock.shaping.citations import CitationLinks
-from penstock.shaping.prose import Prose
-from penstock.shaping.stops import Stops
-from penstock.shaping.think import ThinkTags
+from penstock.redaction import find, hide, hide_values, redact_bytes, redact_cut
+from penstock.transforms.citations import CitationLinks
+from penstock.transforms.prose import Prose
+from penstock.transforms.stops import Stops
+from penstock.transforms.think import ThinkTags
 from penstock.translation import translate
 from tests.support.growth import assert_linear
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import guess, protocols, translate
+from penstock.detect import FRAMES, DetectingDecoder, guess_protocol
 from penstock.errors import InputError, UnknownProtocol, Unrecognised
-from penstock.guess import FRAMES, Guess, guess_frames
 from tests.cli.made import ANTHROPIC, CHAT_CALLS, sse
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
@@ -64,14 +64,14 @@ def test_a_named_framing_is_used() -> None:
 
 
 def test_frames_that_do_not_tell() -> None:
-    assert guess_frames([(b"", b"[DONE]"), (b"ping", b'{"type":"ping"}')]) is None
+    assert guess_protocol([(b"", b"[DONE]"), (b"ping", b'{"type":"ping"}')]) is None
 
 
 # ── the stage ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_stage_holds_frames_until_it_knows() -> None:
-    stage = Guess()
+    stage = DetectingDecoder()
     ping = (b"ping", b'{"type":"ping"}')
     start = (b"", b'{"type":"message_start","message":{"id":"m"}}')
     assert stage.feed([ping]) == []
@@ -87,15 +87,15 @@ def test_the_stage_holds_frames_until_it_knows() -> None:
 
 def test_the_stage_gives_up() -> None:
     with pytest.raises(Unrecognised):
-        Guess().finish()
-    stage = Guess()
+        DetectingDecoder().finish()
+    stage = DetectingDecoder()
     assert stage.feed([(b"", b"{}")] * (FRAMES - 1)) == []
     with pytest.raises(Unrecognised):
         stage.feed([(b"", b"{}")])
 
 
 def test_the_stage_hands_options_on() -> None:
-    stage = Guess({"nobody": 1})
+    stage = DetectingDecoder({"nobody": 1})
     with pytest.raises(InputError, match="nobody"):
         stage.feed([(b"", b'{"type":"message_start","message":{"id":"m"}}')])
 

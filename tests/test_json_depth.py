@@ -21,14 +21,14 @@ from penstock.grammar import Guard
 from penstock.input_limits import MAX_JSON_DEPTH, MAX_PARTS
 from penstock.json_depth import NestingError, decode_bounded, decode_deep, exceeds_depth, is_valid, too_deep
 from penstock.jsontext import as_json, clean, is_json, loose, plain_or_raw, usable
+from penstock.ledger import Ledger
 from penstock.messages import convert
-from penstock.parts import Ledger
+from penstock.pipeline import Pipe
 from penstock.protocols.vscode.objects import PartMaker
-from penstock.reading import parse
-from penstock.stage import Pipe
+from penstock.request_writer import collect_text
+from penstock.strict_fields import parse_object
 from penstock.translation import translate
 from penstock.vscode import ToolCallPart
-from penstock.writing import salvage
 from tests.support import request_cases
 from tests.support import stream_cases as cases
 
@@ -138,7 +138,7 @@ def test_walks_are_not_recursive() -> None:
     value: Any = {"text": "in", "x": "\ud800"}
     for _ in range(20_000):
         value = [value, {"text": "out"}]
-    assert salvage(value).startswith("in\nout\nout")
+    assert collect_text(value).startswith("in\nout\nout")
     assert exceeds_depth(value)
     cleaned = clean(value)
     for _ in range(20_000):
@@ -306,7 +306,7 @@ def test_a_deep_body_is_refused_with_its_place(source: str, depth: int) -> None:
     with pytest.raises(TooDeep, match=r"nests deeper than 256 levels at tools\[1\]\.schema\.a"):
         convert(data, source, "openai-chat")
     with pytest.raises(TooDeep):
-        parse(data)
+        parse_object(data)
 
 
 def test_plain_objects_too_deep_to_write_are_refused() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock import protocols, reading
+from penstock import protocols
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.events import Fault
 from tests.support import request_protocols as requesting
@@ -72,8 +73,8 @@ def test_paths_grow_from_the_inside_out() -> None:
 
 
 def test_bodies_as_bytes_are_mended_or_refused() -> None:
-    assert reading.parse(b'{"a": "\\ud83d"}') == {"a": "\ufffd"}
-    assert reading.parse(b'{"a": "tab\there"}') == {"a": "tab\there"}
+    assert strict.parse_object(b'{"a": "\\ud83d"}') == {"a": "\ufffd"}
+    assert strict.parse_object(b'{"a": "tab\there"}') == {"a": "tab\there"}
     for data in (b"", b"{", b"[1]", b"\xff"):
         with pytest.raises(BadRequest):
-            reading.parse(data)
+            strict.parse_object(data)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.request import Request
-    from penstock.writing import Draft
+    from penstock.request_writer import RequestDraft
 
 SOURCES = [name for name in WRITERS if name in RECORDED]
 INVALID = {
@@ -70,12 +70,12 @@ NORMAL: dict[str, Callable[[Any], Any]] = {"gemini": camel, "bedrock": unbuffere
 """What may differ between a body and the one that is sent for it: all there is."""
 
 
-def there_and_back(target: str, request: Request) -> tuple[Draft, Request]:
+def there_and_back(target: str, request: Request) -> tuple[RequestDraft, Request]:
     draft = requesting.write(target, request)
     return draft, requesting.read(target, msgspec.json.decode(draft.encode()))
 
 
-def silent_losses(target: str, before: Request, after: Request, *drafts: Draft) -> dict[str, Any]:
+def silent_losses(target: str, before: Request, after: Request, *drafts: RequestDraft) -> dict[str, Any]:
     """What differs without a word, with both versions of it."""
     excused = request_facets.excused(target, [row for draft in drafts for row in draft.diagnostics])
     lost = request_facets.changed(before, after) - excused

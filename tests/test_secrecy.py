@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.input_limits import MAX_JSON_DEPTH
-from penstock.secrecy import _EDGE, _MAKERS, DEEP, MARK, find, hide, hide_values, redact_bytes, redact_cut
+from penstock.redaction import _EDGE, _MAKERS, DEEP, MARK, find, hide, hide_values, redact_bytes, redact_cut
 
 # All tokens in one pattern. Quadratic, so of no use outside a test; but its meaning is easy to see.
 _TOKENS = re.compile(

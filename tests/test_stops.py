@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock.grammar import Guard
-from penstock.shaping.stops import Stops
+from penstock.transforms.stops import Stops
 
 pytestmark = pytest.mark.row("M8")
 TEXT = st.text("abn\n", max_size=24)

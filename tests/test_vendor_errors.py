@@ -10,7 +10,7 @@ import pytest
 
 from penstock import protocols
 from penstock.events import Fault, FaultKind
-from penstock.rejection import rejection
+from penstock.http_errors import rejection
 from penstock.vendor_errors import refused_by, token_counts
 
 VENDORS = ("openai-chat", "completions", "responses", "anthropic", "gemini")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock.shaping.voices import Voices
+from penstock.transforms.voices import Voices
 
 pytestmark = pytest.mark.row("R4")
 T, D, E = ev.TextStart, ev.TextDelta, ev.TextEnd

@@ -125,7 +125,7 @@ def test_every_loss_can_be_reported_and_every_event_has_a_row() -> None:
     assert set(VSCodeEncoder.table) == set(ev.EVENTS)
     encoder = VSCodeEncoder()
     for what in LOSSES:
-        encoder.lose(what)
+        encoder.report_loss(what)
     assert len(encoder.diagnostics) == len(LOSSES)
 
 

@@ -16,27 +16,46 @@ if TYPE_CHECKING:
     from penstock import errors, events
     from penstock.bridge import bridge
     from penstock.client import Client, LlmApi, RequestOptions, SyncClient
+    from penstock.detect import guess
     from penstock.diagnostics import Diagnostic
     from penstock.errors import PenstockError, ProviderError, StreamFault
     from penstock.events import Usage
     from penstock.fold import fold, unfold
-    from penstock.guess import guess
     from penstock.messages import convert_messages
     from penstock.messages.convert import convert
+    from penstock.pipeline import Hop, Pipe, Stage
     from penstock.request import Turn
-    from penstock.stage import Hop, Pipe, Stage
     from penstock.translation import translate
     from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
 
 # name → the module it is in; a module's own name is the module
 _NAMES = {
-    "Client": "client", "DataPart": "vscode", "Diagnostic": "diagnostics", "Hop": "stage", "LlmApi": "client",
-    "PenstockError": "errors", "Pipe": "stage", "ProviderError": "errors", "RequestOptions": "client",
-    "Stage": "stage", "StreamFault": "errors", "SyncClient": "client", "TextPart": "vscode", "ThinkingPart": "vscode",
-    "ToolCallPart": "vscode", "Turn": "request", "Usage": "events", "VSCodeStreamAdapter": "vscode",
-    "bridge": "bridge", "convert": "messages", "convert_messages": "messages", "fold": "fold", "guess": "guess",
-    "translate": "translation", "unfold": "fold",
-}  # fmt: skip
+    "Client": "client",
+    "DataPart": "vscode",
+    "Diagnostic": "diagnostics",
+    "Hop": "pipeline",
+    "LlmApi": "client",
+    "PenstockError": "errors",
+    "Pipe": "pipeline",
+    "ProviderError": "errors",
+    "RequestOptions": "client",
+    "Stage": "pipeline",
+    "StreamFault": "errors",
+    "SyncClient": "client",
+    "TextPart": "vscode",
+    "ThinkingPart": "vscode",
+    "ToolCallPart": "vscode",
+    "Turn": "request",
+    "Usage": "events",
+    "VSCodeStreamAdapter": "vscode",
+    "bridge": "bridge",
+    "convert": "messages",
+    "convert_messages": "messages",
+    "fold": "fold",
+    "guess": "detect",
+    "translate": "translation",
+    "unfold": "fold",
+}
 _MODULES = ("errors", "events")
 __all__ = [
     "Client", "DataPart", "Diagnostic", "Hop", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",

@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
+from penstock.detect import DetectingDecoder
 from penstock.errors import InputError, UnknownProtocol
 from penstock.framing import LIMIT, PARSERS, WRITERS, AutoParser, named_framing
 from penstock.grammar import Guard
-from penstock.guess import Guess
 from penstock.option_checks import MAPPING_OR_NONE, NUMBER, STAGES, TEXT, Option, check_options
-from penstock.shaping.sequence import Sequence
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
+from penstock.transforms.serialize import SerializeParts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.stage import Stage
+    from penstock.pipeline import Stage
 
 
 OPTIONS: dict[str, Option] = {
@@ -57,13 +57,13 @@ def bridge(
     more = {"source_options": source_options, "target_options": target_options}
     check_options("bridge", {**given, **more, **unknown}, OPTIONS)
     options = source_options or {}
-    decode: Stage[Any, Any] = Guess(options) if source == "auto" else protocols.decoder(source, **options)
+    decode: Stage[Any, Any] = DetectingDecoder(options) if source == "auto" else protocols.decoder(source, **options)
     return Pipe(parser(framing, limit), decode, Guard(), *shaping, *encoding(target, target_options).stages)
 
 
 def encoding(target: str, options: Mapping[str, Any] | None = None, *, frames: bool = False) -> Pipe:
     """The second half of a bridge: events in, the target's bytes out (or its frames)."""
     row = protocols.protocol(target)
-    order: tuple[Stage[Any, Any], ...] = (Sequence(),) if row.sequential else ()
+    order: tuple[Stage[Any, Any], ...] = (SerializeParts(),) if row.sequential else ()
     encode = protocols.encoder(target, **(options or {}))
     return Pipe(*order, encode) if frames else Pipe(*order, encode, WRITERS[row.writes]())

@@ -22,8 +22,8 @@ from penstock.framing import Frame
 from penstock.input_limits import MAX_JSON_DEPTH
 from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, too_deep
 from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
-from penstock.parts import Ledger, Part
-from penstock.pick import as_object, text
+from penstock.ledger import Ledger, Part
+from penstock.lenient_fields import as_object, get_text
 from penstock.request_profile import Profile
 from penstock.text_runs import DELTAS, TextRun
 from penstock.vendor_errors import ErrorTable
@@ -154,7 +154,7 @@ class Decoder:
     def _repeatable(self, event: Any) -> Part | None:
         """The part that a delta belongs to, if more of its texts would be read in the same way."""
         part = self.ledger.last
-        if part is None or part.index != event.index or not part.open or self.ledger.mending:
+        if part is None or part.index != event.index or not part.open or self.ledger.fix_surrogates:
             return None
         return part if getattr(event, "logprobs", None) is None and self.is_steady(part) else None
 
@@ -180,7 +180,7 @@ class Decoder:
         try:
             return msgspec.json.encode(payload, enc_hook=repr)
         except UnicodeEncodeError:
-            self.ledger.mending = True
+            self.ledger.fix_surrogates = True
             return msgspec.json.encode(clean(payload), enc_hook=repr)
         except ILL_SHAPED:
             return msgspec.json.encode(repr(payload))
@@ -263,7 +263,7 @@ class Decoder:
         if value is None:
             self._skip_malformed(data)
             return
-        self.ledger.mending = True
+        self.ledger.fix_surrogates = True
         self._fit(label, value, lambda: data)
 
     def _ill(self, error: Exception) -> None:
@@ -279,7 +279,7 @@ class Decoder:
             shape = self.shape_of(value)
             payload, dropped = fit(value, shape) if self.prune else (msgspec.convert(value, shape), [])
         except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
-            kind = text(as_object(value), "type")
+            kind = get_text(as_object(value), "type")
             self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or kind)
             return
         self.frame = (name.encode(), raw())
@@ -372,7 +372,7 @@ class Encoder:
             "wrong-shape", f"a {type(event).__name__} could not be written: it has an unexpected shape"
         )
 
-    def lose(self, what: str) -> None:
+    def report_loss(self, what: str) -> None:
         """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what]}")
 
@@ -384,7 +384,7 @@ def lost(what: str) -> Callable[[Encoder, Any], None]:
     """The row of an event that a protocol has no word for."""
 
     def row(encoder: Encoder, _: Any) -> None:
-        encoder.lose(what)
+        encoder.report_loss(what)
 
     return row
 
@@ -398,4 +398,4 @@ def verbatim(encoder: Encoder, event: Unknown) -> None:
     if event.protocol == encoder.protocol:
         encoder.out.append((event.name.encode(), event.data.encode()))
     else:
-        encoder.lose("unknown")
+        encoder.report_loss("unknown")

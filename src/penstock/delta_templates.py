@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.framing import Frame
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
 
 FEWEST, SHORTEST, LONGEST = 4, 4096, 2**22  # frames and bytes that are looked at together, at least; bytes at most
 ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
@@ -114,7 +114,7 @@ class TemplateReader:
     def ready(self) -> DeltaTemplate | None:
         """The template, while its part is open and texts need no mending."""
         known = self.known
-        return known if known is not None and known.part.open and not self.ledger.mending else None
+        return known if known is not None and known.part.open and not self.ledger.fix_surrogates else None
 
     def read_frames(self, frames: Sequence[Frame], number: int) -> int:
         """Write the deltas of the frames from that one on that fit the template; the number of the next frame.
@@ -254,7 +254,7 @@ class RunReader:
     def read(self, chunk: bytes, start: int = 0) -> tuple[Any, int] | None:
         """The run that begins there, or one delta, and where it ends. None where none does."""
         template = self._templates.known
-        if template is None or not template.part.open or self._templates.ledger.mending or not self._parser.idle:
+        if template is None or not template.part.open or self._templates.ledger.fix_surrogates or not self._parser.idle:
             return None
         if template is not self._template:
             self._learn(template)

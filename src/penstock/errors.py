@@ -36,7 +36,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.input_limits import MAX_JSON_DEPTH
-from penstock.secrecy import hide, hide_headers
+from penstock.redaction import hide, hide_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

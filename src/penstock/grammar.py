@@ -1,7 +1,7 @@
 """The grammar of events as tables, and the Guard stage that holds a stream to it.
 
-Decoders keep the grammar by construction (`penstock.parts`); the Guard is the proof at run time. A break is our bug, so
-it becomes a `Fault` that the consumer sees, or an exception with `strict=True`; never a malformed stream.
+Decoders keep the grammar by construction, because they write through `penstock.ledger`; the Guard checks it at run
+time. A violation is a bug in penstock: the consumer sees a `Fault`, or an exception with `strict=True`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import binascii
 import re
 from typing import Any
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 
 SIGNS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -87,13 +87,13 @@ def packed(value: Any) -> tuple[str, str]:
 
     A ValueError if they are no bytes.
     """
-    held = pick.as_object(value)
+    held = lenient.as_object(value)
     form, numbers = "list", value
     if held.get("type") == "Buffer":
         form, numbers = "buffer", held.get("data")
     elif held or value == {}:
         form, numbers = "object", list(held.values())
-    known = pick.listed({"": numbers}, "")
+    known = lenient.get_list({"": numbers}, "")
     if known != numbers or any(type(number) is not int for number in known):
         raise ValueError(form)
     return binascii.b2a_base64(bytes(known), newline=False).decode(), form

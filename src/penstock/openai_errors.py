@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock.pick import text
+from penstock.lenient_fields import get_text
 from penstock.vendor_errors import (
     ErrorTable,
     VendorError,
@@ -92,7 +92,7 @@ def _sibling_words(fault: Fault, protocol: str, code: str | None, param: Any) ->
     for sibling in FAMILY:
         said = provider_object(fault, sibling) if sibling != protocol else {}
         if said:
-            return text(said, "code") or code, text(said, "param") or param
+            return get_text(said, "code") or code, get_text(said, "param") or param
     return code, param
 
 

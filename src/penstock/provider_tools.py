@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Literal, TypeAlias, cast
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.jsontext import is_json, plain_or_raw
 
 Kind: TypeAlias = Literal["search", "page", "program"]
@@ -42,9 +42,9 @@ def pages(answer: str) -> list[tuple[str, str]]:
     """Addresses and titles of the pages that were found, each once."""
     found: dict[str, str] = {}
     for one in _objects(_value(answer)):
-        address = pick.text(one, *_ADDRESSES)
+        address = lenient.get_text(one, *_ADDRESSES)
         if address:
-            found.setdefault(address, pick.text(one, "title"))
+            found.setdefault(address, lenient.get_text(one, "title"))
     return list(found.items())
 
 
@@ -53,7 +53,7 @@ def output(answer: str) -> str:
     value = _value(answer)
     if isinstance(value, str):
         return value
-    return "".join(pick.text(one, name) for one in _objects(value) for name in _OUTPUTS)
+    return "".join(lenient.get_text(one, name) for one in _objects(value) for name in _OUTPUTS)
 
 
 def _value(json: str) -> Any:

@@ -17,7 +17,7 @@ from penstock.errors import InputError
 from penstock.events import Fault
 from penstock.framing import LIMIT
 from penstock.grammar import Guard
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostic
     from penstock.events import AnyEvent
     from penstock.framing import Frame
-    from penstock.stage import Stage
+    from penstock.pipeline import Stage
 
 Kind: TypeAlias = Literal["frame", "event", "output"]
 

@@ -17,12 +17,12 @@ from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.events import Fault, Finish, Start
 from penstock.option_checks import COUNT_OR_NONE, FUNCTION_OR_NONE, Option, check_options, keywords_of, one_of
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.stage import Stage
+    from penstock.pipeline import Stage
 
 Whole: TypeAlias = bytes | bytearray | memoryview
 Errors: TypeAlias = Literal["raise", "fault"]

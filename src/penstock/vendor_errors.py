@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.events import FaultKind
 from penstock.faults import OVERFLOW, WORDS, word
-from penstock.pick import as_object, objects, table, text
+from penstock.lenient_fields import as_object, as_objects, get_object, get_text
 
 if TYPE_CHECKING:
     from penstock.events import Fault
@@ -64,7 +64,7 @@ def vendor_error(errors: ErrorTable, fault: Fault) -> VendorError:
 def refused_by(fault: Fault) -> RefusedBy:
     """Who refused: a provider whose error is quoted in the fault, or whoever made the fault."""
     said = fault.extra or {}
-    return "provider" if HTTP in said or any(table(as_object(own), ERROR) for own in said.values()) else "gateway"
+    return "provider" if HTTP in said or any(get_object(as_object(own), ERROR) for own in said.values()) else "gateway"
 
 
 # ── quoting ───────────────────────────────────────────────────────────────────────────────────────
@@ -73,23 +73,25 @@ def refused_by(fault: Fault) -> RefusedBy:
 def speaks(fault: Fault, protocol: str) -> bool:
     """Whether the error is of a provider that speaks this protocol."""
     said = fault.extra or {}
-    written = text(as_object(said.get(HTTP)), "protocol")
+    written = get_text(as_object(said.get(HTTP)), "protocol")
     return bool(protocol) and (
-        _SAME.get(written, written) == protocol or bool(table(as_object(said.get(protocol)), ERROR))
+        _SAME.get(written, written) == protocol or bool(get_object(as_object(said.get(protocol)), ERROR))
     )
 
 
 def provider_body(fault: Fault, protocol: str) -> dict[str, Any] | None:
     """The body with which a provider of this protocol refused; None where it is of another, or not of its shape."""
     http = as_object((fault.extra or {}).get(HTTP))
-    body = as_object(http.get("body")) or as_object(next(iter(objects(http.get("body"))), None))
-    return body if speaks(fault, protocol) and text(table(body, ERROR), "message") else None
+    body = as_object(http.get("body")) or as_object(next(iter(as_objects(http.get("body"))), None))
+    return body if speaks(fault, protocol) and get_text(get_object(body, ERROR), "message") else None
 
 
 def provider_object(fault: Fault, protocol: str) -> dict[str, Any]:
     """The error object of a provider of this protocol, from a body or from a stream; empty where there is none."""
     body = provider_body(fault, protocol)
-    return table(body, ERROR) if body is not None else table(as_object((fault.extra or {}).get(protocol)), ERROR)
+    return (
+        get_object(body, ERROR) if body is not None else get_object(as_object((fault.extra or {}).get(protocol)), ERROR)
+    )
 
 
 def param_of(fault: Fault, protocol: str) -> Any:

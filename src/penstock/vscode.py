@@ -15,7 +15,7 @@ from penstock.events import Usage
 from penstock.fold import StreamUsage
 from penstock.protocols.vscode.encode_parts import HOST
 from penstock.protocols.vscode.wire import DataPart, HostPart, TextPart, ThinkingPart, ToolCallPart, usage_part
-from penstock.shaping.remote_files import Fetch, RemoteFiles
+from penstock.transforms.remote_files import Fetch, RemoteFiles
 from penstock.vscode_stream import AdapterOptions, Batch, Outcome, VSCodeStream, checked_options
 
 __all__ = [

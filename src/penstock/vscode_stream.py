@@ -35,11 +35,11 @@ from penstock.protocols.vscode.encode_parts import HOST, Citations, Reasoning
 from penstock.protocols.vscode.encode_parts import OPTIONS as ENCODER_OPTIONS
 from penstock.protocols.vscode.objects import PartMaker, as_json, fault_of, from_json
 from penstock.protocols.vscode.wire import HostPart, TextPart, spent
-from penstock.secrecy import redact_cut
-from penstock.shaping.namespace import PREFIX
+from penstock.redaction import redact_cut
+from penstock.transforms.namespace import PREFIX
 
 if TYPE_CHECKING:
-    from penstock.shaping.remote_files import Fetch
+    from penstock.transforms.remote_files import Fetch
 
 Errors: TypeAlias = Literal["text", "raise"]
 Batch: TypeAlias = tuple[str, list[Any]]  # what caused the events, for the log, and the events

@@ -13,7 +13,7 @@ from penstock.engines.retries import REMEMBERED, MissingEndpoints, is_missing_en
 from penstock.engines.router import Router
 from penstock.errors import NotFound, ProviderError, provider_error
 from penstock.events import Fault
-from penstock.rejection import rejection
+from penstock.http_errors import rejection
 from penstock.replay import play
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import asking, quick, router, run, turn

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from penstock import errors
 from penstock.errors import explain, provider_error
 from penstock.events import Fault
-from penstock.rejection import IDS, rejection, retry_after, span
-from penstock.secrecy import MARK, hide, hide_headers
+from penstock.http_errors import IDS, rejection, retry_after, span
+from penstock.redaction import MARK, hide, hide_headers
 from tests.engines.asking import KEY
 from tests.support import corpus
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.gateway.config import RecordTable
 from penstock.gateway.recordings import Playback, Recorder, clean, timed
-from penstock.secrecy import MARK
+from penstock.redaction import MARK
 from penstock.store.recordings import SUFFIX, Header, Recording, is_recording, read, write
 from tests.gateway.serving import serving
 

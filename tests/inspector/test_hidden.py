@@ -11,7 +11,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.gateway.config import AccessTable, Key, RecordTable
-from penstock.secrecy import MARK
+from penstock.redaction import MARK
 from penstock.testing import Reply
 from tests.gateway.asking import ask, get, post
 from tests.inspector.conftest import inspected

@@ -13,7 +13,7 @@ from penstock import protocols
 from penstock.bridge import bridge
 from penstock.errors import FrameTooLarge
 from penstock.framing import WRITERS
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
 from penstock.tracing import Tracer, Whole, tracer
 from tests.support import run_streams as running
 from tests.support.stream_cases import cases

@@ -18,9 +18,9 @@ from penstock.fold import fold, unfold
 from penstock.messages.convert import Converted, convert
 from penstock.messages.request_codecs import PROFILES, profile_of, reader, writer
 from penstock.messages.state import remember
+from penstock.pipeline import Pipe
 from penstock.protocols.responses.request_write import Quirks as ResponsesQuirks
 from penstock.request_profile import NINE
-from penstock.stage import Pipe
 from penstock.stores import MemoryStore
 from tests.messages.making import REQUESTS
 from tests.messages.test_pairing import lawful

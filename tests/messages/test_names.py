@@ -18,7 +18,7 @@ from penstock.messages.identifiers import fit_names
 from penstock.messages.request_codecs import PROFILES
 from penstock.messages.tools import map_names
 from penstock.request_profile import PLAIN, IdentifierRule, Profile
-from penstock.shaping.names import INPUT, Name, RestoreNames, unwrap, wrap
+from penstock.transforms.names import INPUT, Name, RestoreNames, unwrap, wrap
 from tests.messages.making import NAMES, REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
 if TYPE_CHECKING:

@@ -178,7 +178,7 @@ def _names() -> Iterable[re.Pattern[Any]]:
 
 def _namespace() -> Iterable[re.Pattern[Any]]:
     from penstock.messages.request_codecs import PROFILES
-    from penstock.shaping.namespace import Namespace
+    from penstock.transforms.namespace import Namespace
 
     made = [Namespace(reserved=word) for word in sorted({"", *(row.reserved for row in PROFILES.values())})]
     return [pattern for one in made for pattern in (one._plain, one._dashed)]
@@ -198,11 +198,11 @@ def _thinking() -> Iterable[re.Pattern[Any]]:
 
 FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
     "providers/clients.py": _clients, "tokens/model.py": _tokens, "messages/mapping.py": _names,
-    "shaping/namespace.py": _namespace, "engines/model_resolution.py": _aliases, "providers/thinking.py": _thinking,
+    "transforms/namespace.py": _namespace, "engines/model_resolution.py": _aliases, "providers/thinking.py": _thinking,
 }  # fmt: skip
 
 
-_DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "shaping/namespace.py": ("sub",),
+_DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "transforms/namespace.py": ("sub",),
                  "engines/model_resolution.py": ("fullmatch",), "providers/thinking.py": ("match",)}  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from penstock.request import Request
 from tests.support import request_protocols as requesting
 
 if TYPE_CHECKING:
-    from penstock.writing import Draft
+    from penstock.request_writer import RequestDraft
 
 HOME = Path(__file__).parents[1] / "requests"
 
@@ -62,7 +62,7 @@ class Case:
         """What it means, by the file."""
         return msgspec.json.decode((self.path / "canonical.json").read_bytes(), type=Request)
 
-    def written(self, target: str) -> Draft:
+    def written(self, target: str) -> RequestDraft:
         """What a target is sent, by the code."""
         return requesting.write(target, self.canonical())
 

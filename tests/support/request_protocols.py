@@ -22,7 +22,7 @@ from tests.support.recorded_streams import SOURCES
 
 if TYPE_CHECKING:
     from penstock.request import Request
-    from penstock.writing import Draft
+    from penstock.request_writer import RequestDraft
 
 MAIN = ("openai-chat", "responses", "anthropic", "gemini")
 """The four between which nothing that a conversation needs may get lost."""
@@ -70,8 +70,8 @@ def read(name: str, body: Any) -> Request:
     return made
 
 
-def write(name: str, request: Request, quirks: Any = None) -> Draft:
-    made: Draft = module(name, "write").write_request(request, quirks)
+def write(name: str, request: Request, quirks: Any = None) -> RequestDraft:
+    made: RequestDraft = module(name, "write").write_request(request, quirks)
     return made
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from penstock import protocols
 from penstock.framing import PARSERS, WRITERS, BedrockChunks
 from penstock.grammar import Guard
-from penstock.shaping.sequence import Sequence as Sequential
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
+from penstock.transforms.serialize import SerializeParts as Sequential
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.codec import Decoder, Encoder, Protocol
     from penstock.events import AnyEvent
     from penstock.framing import Frame
-    from penstock.stage import Stage
+    from penstock.pipeline import Stage
 
 LONG = 20_000
 NAMES = tuple(protocols.MODULES)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Encoder
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import as_json, is_json
@@ -61,11 +61,11 @@ def read_metadata(metadata: Any, *, reasoning: bool = False) -> Extra:
     """Provider metadata as extra."""
     extra: Extra = {}
     pairs = _FROM_SDK[reasoning]
-    for provider, value in pick.as_object(metadata).items():
-        fields = pick.as_object(value)
+    for provider, value in lenient.as_object(metadata).items():
+        fields = lenient.as_object(value)
         if provider == OURS:
-            for protocol in pick.table(fields, "extra"):
-                extra.setdefault(protocol, {}).update(pick.table(fields["extra"], protocol))
+            for protocol in lenient.get_object(fields, "extra"):
+                extra.setdefault(protocol, {}).update(lenient.get_object(fields["extra"], protocol))
             continue
         rest = {key: said for key, said in fields.items() if (provider, key) not in pairs or said is None}
         for key in [key for key in fields if key not in rest]:
@@ -82,8 +82,8 @@ def write_metadata(extra: Extra | None, *, reasoning: bool = False, **ours: Any)
     kept: Extra = {}
     for protocol, fields in (extra or {}).items():
         if protocol == SDK:
-            for provider in pick.table(fields, "metadata"):
-                found.setdefault(provider, {}).update(pick.table(fields["metadata"], provider))
+            for provider in lenient.get_object(fields, "metadata"):
+                found.setdefault(provider, {}).update(lenient.get_object(fields["metadata"], provider))
             continue
         for key, value in fields.items():
             theirs = _TO_SDK[reasoning].get((protocol, key))
@@ -106,7 +106,7 @@ def merge(before: Extra | None, more: Extra) -> Extra | None:
 
 
 def _joined(before: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    metadata = {**pick.table(before, "metadata"), **pick.table(more, "metadata")}
+    metadata = {**lenient.get_object(before, "metadata"), **lenient.get_object(more, "metadata")}
     return {**before, **more, **({"metadata": metadata} if metadata else {})}
 
 
@@ -127,16 +127,22 @@ def _count(source: dict[str, Any], *keys: str) -> int | None:
         value = source.get(key)
         if isinstance(value, float) and value.is_integer():
             return int(value)
-        if pick.number(source, key) is not None:
-            return pick.number(source, key)
+        if lenient.get_integer(source, key) is not None:
+            return lenient.get_integer(source, key)
     return None
 
 
 def read_usage(raw: Any, step: int = 0) -> ev.Usage | None:
     """Usage of any spelling; None where nothing was counted."""
-    said = pick.as_object(raw)
-    nested_in, nested_out = pick.table(said, "inputTokens"), pick.table(said, "outputTokens")
-    of_input, of_output = pick.table(said, "inputTokenDetails"), pick.table(said, "outputTokenDetails")
+    said = lenient.as_object(raw)
+    nested_in, nested_out = (
+        lenient.get_object(said, "inputTokens"),
+        lenient.get_object(said, "outputTokens"),
+    )
+    of_input, of_output = (
+        lenient.get_object(said, "inputTokenDetails"),
+        lenient.get_object(said, "outputTokenDetails"),
+    )
     read = _first(_count(said, "inputTokens", "promptTokens"), _count(nested_in, "total"))
     made = _first(_count(said, "outputTokens", "completionTokens"), _count(nested_out, "total"))
     if not read and not made:
@@ -158,10 +164,10 @@ def completed(usage: ev.Usage, metadata: Any) -> ev.Usage:
     said = usage.extra[SDK] if usage.extra else {}
     if "inputTokenDetails" in said or isinstance(said.get("inputTokens"), dict):
         return usage
-    providers = [pick.as_object(fields) for fields in pick.as_object(metadata).values()]
+    providers = [lenient.as_object(fields) for fields in lenient.as_object(metadata).values()]
     cached = _first(usage.cached, *(_count(fields, "cachedPromptTokens") for fields in providers))
     thought = _first(usage.reasoning, *(_count(fields, "reasoningTokens") for fields in providers))
-    read, written = _apart(pick.table(pick.as_object(metadata), "anthropic"))
+    read, written = _apart(lenient.get_object(lenient.as_object(metadata), "anthropic"))
     whole = (usage.input or 0) + read + written if read or written else usage.input
     kept = (read, written) if read or written else (cached, usage.written)
     return ev.Usage(whole, usage.output, *kept, thought, step=usage.step, extra=usage.extra)
@@ -169,7 +175,7 @@ def completed(usage: ev.Usage, metadata: Any) -> ev.Usage:
 
 def _apart(anthropic: dict[str, Any]) -> tuple[int, int]:
     """Tokens read from and written to Claude's cache, which its count of the prompt leaves out."""
-    counted = pick.table(anthropic, "usage")
+    counted = lenient.get_object(anthropic, "usage")
     read = _count(anthropic, "cacheReadInputTokens") or _count(counted, "cache_read_input_tokens")
     written = _count(anthropic, "cacheCreationInputTokens") or _count(counted, "cache_creation_input_tokens")
     return (read or 0, written or 0)
@@ -246,12 +252,12 @@ class PartEncoder(Encoder, ABC):
     def _first(self, event: Any) -> bool:
         """Whether the part is of the choice that is written."""
         if event.choice:
-            self.lose("choice")
+            self.report_loss("choice")
         return not event.choice
 
     def _text_delta(self, event: ev.TextDelta) -> None:
         if event.logprobs is not None:
-            self.lose("logprobs")
+            self.report_loss("logprobs")
         head = self._open.get(event.index)
         if head is not None:
             self._write_delta(event, head, event.text)
@@ -282,7 +288,7 @@ class PartEncoder(Encoder, ABC):
         if event.index in self._files:
             start, pieces = self._files.pop(event.index)
             if event.broken:
-                self.lose("cut-file")
+                self.report_loss("cut-file")
                 return
             self._file(start, "".join(pieces), event.extra or start.extra)
 
@@ -294,7 +300,7 @@ class PartEncoder(Encoder, ABC):
         if event.protocol == self.protocol:
             self.out.append((b"", event.data.encode()))
         else:
-            self.lose("unknown")
+            self.report_loss("unknown")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.TextDelta: _text_delta, ev.RefusalDelta: _delta, ev.ReasoningDelta: _delta, ev.CallDelta: _call_delta,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.aisdk import OPAQUE, OURS, SDK, merge, read_metadata, wire
 from penstock.aisdk import wire as tool
 from penstock.aisdk.decode_turn import TurnDecoder
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from penstock.events import ReasoningForm
-    from penstock.parts import Part
-    from penstock.pick import Object
+    from penstock.ledger import Part
+    from penstock.lenient_fields import Object
 
 TEXT, REASONING = "", ("reasoning", "")  # the keys of parts that have no id
 _read_data = msgspec.json.Decoder(wire.Data).decode
@@ -50,7 +50,7 @@ class ChunkDecoder(TurnDecoder):
             self._place(key, self.ledger.open_text(key))
         if p.provider_metadata is not None:
             self._note(key, p.provider_metadata)
-        self.ledger.say(key, text)
+        self.ledger.append_text(key, text)
 
     def _reasoning(self, p: wire.Say) -> None:
         text = p.text if p.text is not None else p.delta if p.delta is not None else p.text_delta
@@ -64,7 +64,7 @@ class ChunkDecoder(TurnDecoder):
             self.ledger.open_reasoning(key)
         if p.provider_metadata is not None:
             self._note(key, p.provider_metadata, reasoning=True)
-        self.ledger.say(key, text)
+        self.ledger.append_text(key, text)
 
     def _speak(self, key: Hashable, text: str) -> Hashable:
         """The part without an id of this kind; one of the other kind ends."""
@@ -82,7 +82,7 @@ class ChunkDecoder(TurnDecoder):
     def _text_start(self, p: wire.TextStart) -> None:
         self._silence()
         key: Hashable = TEXT if p.id is None else p.id
-        ours = pick.table(pick.as_object(p.provider_metadata), OURS)
+        ours = lenient.get_object(lenient.as_object(p.provider_metadata), OURS)
         self._place(key, (self.ledger.open_refusal if ours.get("refusal") else self.ledger.open_text)(key))
         self._loose = key if p.id is None else None
         self._note(key, p.provider_metadata)
@@ -96,7 +96,7 @@ class ChunkDecoder(TurnDecoder):
         key: Hashable = TEXT if p.id is None else p.id
         self._note(key, p.provider_metadata)
         part = self.ledger.find(key)
-        for citation in pick.objects(p.citations):
+        for citation in lenient.as_objects(p.citations):
             self._cite(citation, part.index if part else None)
         self.ledger.close(key)
 
@@ -104,7 +104,7 @@ class ChunkDecoder(TurnDecoder):
         self._silence()
         key = ("reasoning", "" if p.id is None else p.id)
         extra = read_metadata(p.provider_metadata, reasoning=True)
-        said = pick.table(pick.as_object(p.provider_metadata), OURS).get("form")
+        said = lenient.get_object(lenient.as_object(p.provider_metadata), OURS).get("form")
         redacted = said == "redacted" or any(key.startswith("redacted") for fields in extra.values() for key in fields)
         form: ReasoningForm = "redacted" if redacted else "summary" if said == "summary" else "full"
         part = self.ledger.open_reasoning(key, form=form)
@@ -179,10 +179,10 @@ class ChunkDecoder(TurnDecoder):
 
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Also the chunks that are no tagged ones: `data-*`, and whole messages."""
-        said = pick.as_object(value)
+        said = lenient.as_object(value)
         if "type" not in said and self._whole(said):
             return
-        if not (pick.text(said, "type").startswith("data-") and self._data(raw())):
+        if not (lenient.get_text(said, "type").startswith("data-") and self._data(raw())):
             super()._fit(name, value, raw)
 
     def _whole(self, said: dict[str, Any]) -> bool:
@@ -194,27 +194,36 @@ class ChunkDecoder(TurnDecoder):
     # ── sources, files, state ─────────────────────────────────────────────────────────────────────
 
     def _source(self, p: wire.SourceChunk) -> None:
-        said = pick.as_object(p.source) or msgspec.to_builtins(p)
-        if not pick.text(said, "url", "title", "filename"):
+        said = lenient.as_object(p.source) or msgspec.to_builtins(p)
+        if not lenient.get_text(said, "url", "title", "filename"):
             self.keep()
             return
-        place = pick.table(pick.table(pick.as_object(said.get("providerMetadata")), OURS), "cite")
+        place = lenient.get_object(lenient.get_object(lenient.as_object(said.get("providerMetadata")), OURS), "cite")
         citation = {"source": said, "citedText": place.get("quote"), "span": place.get("span")}
-        self._cite(citation, self._places.get(pick.text(place, "of")))
+        self._cite(citation, self._places.get(lenient.get_text(place, "of")))
 
     def _cite(self, citation: dict[str, Any], of: int | None) -> None:
         """A source as a whole, or a place in the text that one supports."""
-        said = pick.table(citation, "source")
-        first, last = pick.number(citation, "startIndex"), pick.number(citation, "endIndex")
-        given = pick.listed(citation, "span") or (None if first is None or last is None else [first, last])
+        said = lenient.get_object(citation, "source")
+        first, last = (
+            lenient.get_integer(citation, "startIndex"),
+            lenient.get_integer(citation, "endIndex"),
+        )
+        given = lenient.get_list(citation, "span") or (None if first is None or last is None else [first, last])
         span = (int(given[0]), int(given[1])) if given else None
         extra = read_metadata(said.get("providerMetadata"))
         self.ledger.cite(
             (of, citation),
-            pick.text(said, "url"), pick.text(said, "title"), of, span, pick.text(citation, "citedText"),
+            lenient.get_text(said, "url"),
+            lenient.get_text(said, "title"),
+            of,
+            span,
+            lenient.get_text(citation, "citedText"),
             str(said.get("id") or said.get("sourceId") or ""),
-            pick.text(said, "mediaType"), pick.text(said, "filename"), extra or None,
-        )  # fmt: skip
+            lenient.get_text(said, "mediaType"),
+            lenient.get_text(said, "filename"),
+            extra or None,
+        )
 
     def _file(self, p: wire.FileChunk) -> None:
         media, url, data = wire.read_file_chunk(msgspec.to_builtins(p))
@@ -225,7 +234,7 @@ class ChunkDecoder(TurnDecoder):
         if type(p) is wire.ReasoningFile:
             extra.setdefault(SDK, {})["reasoning"] = True
         self.ledger.open_file("file", media or "application/octet-stream", url)
-        self.ledger.say("file", data)
+        self.ledger.append_text("file", data)
         self.ledger.close("file", extra or None)
 
     def _data(self, data: bytes) -> bool:
@@ -235,28 +244,33 @@ class ChunkDecoder(TurnDecoder):
             return False
         json = bytes(chunk.data).decode("utf-8", "replace")
         if chunk.type == OPAQUE:
-            said = pick.as_object(loose(json.encode()))
-            self.ledger.atom(ev.Opaque, pick.text(said, "protocol"), pick.text(said, "kind"), said.get("data"))
+            said = lenient.as_object(loose(json.encode()))
+            self.ledger.add_whole_part(
+                ev.Opaque,
+                lenient.get_text(said, "protocol"),
+                lenient.get_text(said, "kind"),
+                said.get("data"),
+            )
         elif chunk.type.startswith("data-"):
             self.ledger.data(chunk.type[5:], json, chunk.id or "", transient=bool(chunk.transient))
         return chunk.type.startswith("data-")
 
     def _custom(self, p: wire.Custom) -> None:
         if p.kind == _FRAMING:
-            said = pick.table(pick.as_object(p.provider_metadata), "anthropic")
+            said = lenient.get_object(lenient.as_object(p.provider_metadata), "anthropic")
             self._remember({"id": said.get("id"), "modelId": said.get("model")})
             return
-        ours = pick.table(pick.as_object(p.provider_metadata), OURS)
+        ours = lenient.get_object(lenient.as_object(p.provider_metadata), OURS)
         if "opaque" in ours:
             protocol, _, kind = p.kind.partition(".")
-            self.ledger.atom(ev.Opaque, protocol, kind, ours["opaque"])
+            self.ledger.add_whole_part(ev.Opaque, protocol, kind, ours["opaque"])
         else:
             self._state(p)
 
     def _state(self, _: Any) -> None:
         """A chunk that is no content but may be wanted back."""
         said = loose(self.frame[1])
-        self.ledger.atom(ev.Opaque, self.protocol, pick.text(said, "type"), said)
+        self.ledger.add_whole_part(ev.Opaque, self.protocol, lenient.get_text(said, "type"), said)
 
     def _reset_step(self, _: wire.ResetStep) -> None:
         """What was said cannot be taken back; no call of it that is still open may be run."""
@@ -292,16 +306,22 @@ def chunks(said: Object) -> list[Object]:
     if isinstance(said.get("content"), list):
         return list(_generated(said))
     if "error" in said or "errorText" in said:
-        return [{"type": "error", "error": said.get("error"), "errorText": pick.text(said, "errorText") or None}]
+        return [
+            {
+                "type": "error",
+                "error": said.get("error"),
+                "errorText": lenient.get_text(said, "errorText") or None,
+            }
+        ]
     return []
 
 
 def _message(said: Object) -> Iterator[Object]:
-    metadata = pick.table(said, "metadata")
+    metadata = lenient.get_object(said, "metadata")
     known = {key: metadata[key] for key in ("model", "createdAt") if key in metadata}
-    yield {"type": "start", "messageId": pick.text(said, "id") or None, "messageMetadata": known or None}
-    for place, part in enumerate(pick.rows(said, "parts")):
-        kind = pick.text(part, "type")
+    yield {"type": "start", "messageId": lenient.get_text(said, "id") or None, "messageMetadata": known or None}
+    for place, part in enumerate(lenient.get_objects(said, "parts")):
+        kind = lenient.get_text(part, "type")
         if kind in ("text", "reasoning"):
             yield from _spoken(kind, str(place), part)
         elif kind == "dynamic-tool" or kind.startswith("tool-"):
@@ -316,29 +336,34 @@ def _message(said: Object) -> Iterator[Object]:
 def _spoken(kind: str, id: str, part: Object) -> Iterator[Object]:
     metadata = part.get("providerMetadata")
     yield {"type": f"{kind}-start", "id": id, "providerMetadata": metadata}
-    yield {"type": f"{kind}-delta", "id": id, "text": pick.text(part, "text")}
+    yield {"type": f"{kind}-delta", "id": id, "text": lenient.get_text(part, "text")}
     yield {"type": f"{kind}-end", "id": id, "citations": part.get("citations")}
 
 
 def _tool(kind: str, part: Object) -> Iterator[Object]:
     """A tool part has been through states; its last one tells which chunks it took."""
-    state = pick.text(part, "state")
+    state = lenient.get_text(part, "state")
     keys = ("toolCallId", "providerExecuted", "title", "toolMetadata")
     head: Object = {key: part[key] for key in keys if part.get(key) is not None}
-    head["toolName"] = pick.text(part, "toolName") or kind.removeprefix("tool-")
+    head["toolName"] = lenient.get_text(part, "toolName") or kind.removeprefix("tool-")
     head["dynamic"] = kind == "dynamic-tool"
     if state == "input-streaming":
         yield {**head, "type": "tool-input-start"}
-        yield {**head, "type": "tool-input-delta", "inputTextDelta": pick.text(part, "rawInput")}
+        yield {**head, "type": "tool-input-delta", "inputTextDelta": lenient.get_text(part, "rawInput")}
         return
     refused = state == "output-error" and part.get("input") is None
     call = {**head, "input": _given(part), "providerMetadata": part.get("callProviderMetadata")}
     if refused:
         said: Any = part.get("rawInput")
-        yield {**call, "type": "tool-input-error", "input": said, "errorText": pick.text(part, "errorText")}
+        yield {
+            **call,
+            "type": "tool-input-error",
+            "input": said,
+            "errorText": lenient.get_text(part, "errorText"),
+        }
         return
     yield {**call, "type": "tool-input-available"}
-    approval = pick.table(part, "approval")
+    approval = lenient.get_object(part, "approval")
     if "id" in approval:
         yield {"type": "tool-approval-request", "toolCallId": head.get("toolCallId"), "approvalId": approval["id"]}
     answer = {**head, "providerMetadata": part.get("resultProviderMetadata")}
@@ -346,7 +371,7 @@ def _tool(kind: str, part: Object) -> Iterator[Object]:
         preliminary = part.get("preliminary")
         yield {**answer, "type": "tool-output-available", "output": part.get("output"), "preliminary": preliminary}
     elif state == "output-error":
-        yield {**answer, "type": "tool-output-error", "errorText": pick.text(part, "errorText")}
+        yield {**answer, "type": "tool-output-error", "errorText": lenient.get_text(part, "errorText")}
 
 
 def _given(part: Object) -> Any:
@@ -356,11 +381,11 @@ def _given(part: Object) -> Any:
 
 
 def _generated(said: Object) -> Iterator[Object]:
-    response = pick.table(said, "response")
+    response = lenient.get_object(said, "response")
     yield {"type": "response-metadata", "id": response.get("id"), "modelId": response.get("modelId"),
            "timestamp": response.get("timestamp")}  # fmt: skip
-    for place, part in enumerate(pick.rows(said, "content")):
-        kind = pick.text(part, "type")
+    for place, part in enumerate(lenient.get_objects(said, "content")):
+        kind = lenient.get_text(part, "type")
         if kind in ("text", "reasoning"):
             yield from _spoken(kind, str(place), part)
         else:

@@ -16,13 +16,13 @@ import msgspec
 from msgspec import UNSET
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.aisdk import OURS, SDK, encoded, own, read_metadata, wire
 from penstock.jsontext import is_json, plain_or_raw, usable
 
 if TYPE_CHECKING:
     from penstock.events import By, CallForm, Extra
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
 
 _MARKS = {"dynamic": "dynamic", "title": "title", "tool_metadata": "toolMetadata"}
 
@@ -72,7 +72,7 @@ class Tools:
     def open(self, chunk: wire.OpenCall) -> bool:
         if not chunk.call or chunk.tool_name is None:
             return False
-        ours = pick.table(pick.as_object(chunk.provider_metadata), OURS)
+        ours = lenient.get_object(lenient.as_object(chunk.provider_metadata), OURS)
         form: CallForm = "text" if "text" in (chunk.input_encoding, ours.get("form")) else "json"
         if chunk.provider_executed:
             self._open(chunk, form)
@@ -89,7 +89,7 @@ class Tools:
         return self._ledger.open_call(_key(call), call, name, by=by, form=form, extra=_extra(chunk, sdk=sdk) or None)
 
     def _hold(self, chunk: wire.CallChunk, form: CallForm) -> None:
-        if chunk.call not in self._held and not self._ledger.seen(chunk.call):
+        if chunk.call not in self._held and not self._ledger.has_call(chunk.call):
             self._names[chunk.call] = chunk.tool_name or ""
             self._held[chunk.call] = Held(chunk, form)
 
@@ -107,7 +107,7 @@ class Tools:
             held.pieces.append(piece)
         elif not is_open:
             self._ledger.diagnostics.add("orphan-delta", "a fragment of a call that is not open is left out")
-        self._ledger.add(_key(chunk.call), piece)
+        self._ledger.append_call_input(_key(chunk.call), piece)
         return True
 
     def whole(self, chunk: wire.WholeCall, *, refused: bool = False) -> bool:
@@ -117,7 +117,7 @@ class Tools:
             return False
         chunk.invalid = refused or bool(chunk.invalid)
         part = self._ledger.find(_key(call))
-        if part is not None or self._ledger.seen(call):
+        if part is not None or self._ledger.has_call(call):
             self._finish(chunk, part)
             said = _said(chunk)
             if part is None and said is not UNSET and said is not None:
@@ -143,7 +143,7 @@ class Tools:
         chunk.provider_executed = bool(said and said.provider_executed) or bool(chunk.provider_executed)
         part = self._open(chunk, held.form, sdk=upstream and not chunk.provider_executed)
         for piece in held.pieces:
-            self._ledger.add(_key(call), piece)
+            self._ledger.append_call_input(_key(call), piece)
         if said is not None:
             self._finish(said, part)
 
@@ -172,9 +172,9 @@ class Tools:
         if self._ledger.calls > before:
             self._due.add(call)
 
-    def cut(self, error: pick.Object, mint: str) -> None:
+    def cut(self, error: lenient.Object, mint: str) -> None:
         """Version 4 has no chunk for a call it refuses, only an error that names the tool."""
-        name, known = pick.text(error, "toolName"), pick.text(error, "toolCallId")
+        name, known = lenient.get_text(error, "toolName"), lenient.get_text(error, "toolCallId")
         call = known or next((call for call in self._held if self._names[call] == name), mint)
         given = error.get("toolArgs", error.get("toolInput"))
         ours = {OURS: {"cut": "client"}} if known else None
@@ -211,7 +211,9 @@ class Tools:
             self._ledger.calls -= 1
         name = chunk.tool_name or self._names.get(call, "")
         extra = _extra(chunk, denied=denied) or None
-        self._ledger.atom(ev.Result, call, name, encoded(said), failed or bool(chunk.is_error), partial, extra)
+        self._ledger.add_whole_part(
+            ev.Result, call, name, encoded(said), failed or bool(chunk.is_error), partial, extra
+        )
         return True
 
     def _close(self, chunk: wire.Answer, *, failed: bool) -> None:
@@ -224,18 +226,18 @@ class Tools:
         if part is None:
             return
         said = _said(chunk)
-        part.void = failed or (said is UNSET and usable(part.so_far) is None)
+        part.void = failed or (said is UNSET and usable(part.streamed_text) is None)
         if part.void and chunk.invalid:
             self._refused.add(chunk.call)
         self._end(chunk.call, part, said, {})
 
     def ask(self, chunk: wire.ToolApprovalRequest, via: str) -> bool:
-        call = chunk.call or pick.text(pick.as_object(chunk.tool_call), "toolCallId")
+        call = chunk.call or lenient.get_text(lenient.as_object(chunk.tool_call), "toolCallId")
         if not call or not chunk.approval_id:
             return False
         self._hand_out(call, upstream=True)
         extra = _extra(chunk, via=via, reason=chunk.reason, automatic=chunk.is_automatic, signature=chunk.signature)
-        self._ledger.atom(ev.Ask, call, chunk.approval_id, extra)
+        self._ledger.add_whole_part(ev.Ask, call, chunk.approval_id, extra)
         return True
 
 
@@ -245,7 +247,7 @@ def _said(chunk: wire.WholeCall) -> Any:
 
 def _is_settled(chunk: wire.WholeCall) -> bool:
     """Whether a refused call is so complete that a client could run it: the SDK has answered it, nobody else may."""
-    ours, said = pick.table(pick.as_object(chunk.provider_metadata), OURS), _said(chunk)
+    ours, said = lenient.get_object(lenient.as_object(chunk.provider_metadata), OURS), _said(chunk)
     if "cut" in ours or not chunk.invalid:
         return ours.get("cut") == "provider"
     return said is not UNSET and (not isinstance(said, str) or usable(said) is not None)
@@ -264,5 +266,5 @@ def _input(part: Part, said: Any) -> str | None:
         return str(msgspec.json.decode(said)) if _is_text(said) else said if isinstance(said, str) else encoded(said)
     if isinstance(said, str):
         return said
-    streamed = usable(part.so_far) if part.so_far else None
+    streamed = usable(part.streamed_text) if part.streamed_text else None
     return None if streamed is not None and plain_or_raw(streamed) == said else encoded(said)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.aisdk import READS, SDK, completed, decode, encoded, merge, read_metadata, read_usage, wire
 from penstock.aisdk import wire as tool
 from penstock.aisdk.decode_calls import Tools
@@ -21,10 +21,10 @@ from penstock.codec import Decoder
 from penstock.events import FaultKind
 from penstock.faults import classify, kind_of
 from penstock.fold import total
+from penstock.http_errors import IDS, MESSAGE, retry_after
 from penstock.jsontext import loose
-from penstock.parts import CUT_OFF
-from penstock.rejection import IDS, MESSAGE, retry_after
-from penstock.secrecy import hide, hide_headers, hide_values, redact_cut
+from penstock.ledger import CUT_OFF
+from penstock.redaction import hide, hide_headers, hide_values, redact_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -66,18 +66,18 @@ class TurnDecoder(Decoder, ABC):
 
     def _begin(self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None) -> None:
         """Open a turn; inside an unfinished one this only ends what was being said."""
-        if self.ledger.inside:
+        if self.ledger.is_open:
             self._hush()
         elif self.ledger.turns:
             self._reset()
         self.ledger.start(id, model, created, extra)
 
     def _start(self, p: wire.Start) -> None:
-        metadata = pick.as_object(p.message_metadata)
-        model, created = pick.text(metadata, "model"), pick.number(metadata, "createdAt")
+        metadata = lenient.as_object(p.message_metadata)
+        model, created = lenient.get_text(metadata, "model"), lenient.get_integer(metadata, "createdAt")
         rest = {key: value for key, value in metadata.items() if key not in _HOUSED}
         extra = {SDK: {"messageMetadata": rest}} if rest else None
-        if self.ledger.inside:
+        if self.ledger.is_open:
             self._break()  # another answer begins: an error that is held ended the one before
         self._begin(p.message_id or "", model, None if created is None else created // 1000, extra)
 
@@ -88,14 +88,16 @@ class TurnDecoder(Decoder, ABC):
         self._warn(p.warnings)
 
     def _response(self, p: wire.ResponseMetadata) -> None:
-        if not self.ledger.inside and not self.ledger.ended:
+        if not self.ledger.is_open and not self.ledger.ended:
             self._begin(p.id or "", p.model_id or "", _seconds(p.timestamp))
         else:
             self._remember({"id": p.id, "modelId": p.model_id, "timestamp": p.timestamp})
 
     def _remember(self, response: Any) -> None:
         said = {
-            key: word for key in ("id", "modelId", "timestamp") if (word := pick.text(pick.as_object(response), key))
+            key: word
+            for key in ("id", "modelId", "timestamp")
+            if (word := lenient.get_text(lenient.as_object(response), key))
         }
         if said:
             self._notes["response"] = {**self._notes.get("response", {}), **said}
@@ -105,7 +107,7 @@ class TurnDecoder(Decoder, ABC):
             self.diagnostics.add("upstream-warning", encoded(warning)[:200])
 
     def _start_step(self, p: wire.StepBegin) -> None:
-        if not self.ledger.inside and (not self.ledger.ended or type(p) is wire.StepStart):
+        if not self.ledger.is_open and (not self.ledger.ended or type(p) is wire.StepStart):
             self._begin(p.message_id or "")
         self._warn(p.warnings)
         if self._step:  # what came before the first step's start belongs to it
@@ -144,7 +146,10 @@ class TurnDecoder(Decoder, ABC):
         usage = read_usage(p.usage if p.total_usage is None else p.total_usage)
         if usage is not None and not self.ledger.ended:  # a turn that has said nothing but an error has usage too
             self.ledger.usage(self._total(usage, p.provider_metadata))
-        self._end(_unified(p), p.raw_finish_reason or pick.text(pick.as_object(p.finish_reason), "raw"))
+        self._end(
+            _unified(p),
+            p.raw_finish_reason or lenient.get_text(lenient.as_object(p.finish_reason), "raw"),
+        )
 
     def _total(self, usage: ev.Usage, metadata: Any) -> ev.Usage:
         """The turn's usage, with what the metadata of its steps told beyond their own."""
@@ -184,9 +189,9 @@ class TurnDecoder(Decoder, ABC):
         return True
 
     def _error(self, p: wire.Error) -> None:
-        said = pick.as_object(p.error)
-        if pick.text(said, "name") in _REFUSALS and "toolName" in said:
-            self._tools.cut(said, f"call_refused_{self.ledger.cuts}")
+        said = lenient.as_object(p.error)
+        if lenient.get_text(said, "name") in _REFUSALS and "toolName" in said:
+            self._tools.cut(said, f"call_refused_{self.ledger.truncated_calls}")
         elif self._fault is None and not self.ledger.ended:
             self._fault = read_error(p.error_text if p.error is None and p.error_text is not None else p.error)
 
@@ -196,7 +201,7 @@ class TurnDecoder(Decoder, ABC):
             self.ledger.fault("cancelled", said)
 
     def shape_of(self, value: Any) -> Any:
-        return _SHAPES.get(pick.text(pick.as_object(value), "type"), self.shape)
+        return _SHAPES.get(lenient.get_text(lenient.as_object(value), "type"), self.shape)
 
     def finish(self) -> list[ev.AnyEvent]:
         self._break()
@@ -210,7 +215,7 @@ class TurnDecoder(Decoder, ABC):
     # ── metadata ──────────────────────────────────────────────────────────────────────────────────
 
     def _note_metadata(self, p: wire.Ending) -> None:
-        said = pick.table(read_metadata(p.provider_metadata).get(SDK, {}), "metadata")
+        said = lenient.get_object(read_metadata(p.provider_metadata).get(SDK, {}), "metadata")
         rest = {name: {key: value for key, value in said[name].items() if key not in _COUNTS} for name in said}
         if any(rest.values()):
             self._notes["metadata"] = {name: fields for name, fields in rest.items() if fields}
@@ -218,11 +223,11 @@ class TurnDecoder(Decoder, ABC):
 
     def _message_metadata(self, p: wire.MessageMetadata | wire.Ending) -> None:
         """An application's own words: no content. Those that tell usage are read."""
-        said = pick.as_object(p.message_metadata)
+        said = lenient.as_object(p.message_metadata)
         usage = read_usage(said.get("totalUsage") or said.get("usage"))
         if usage is not None and not self.ledger.ended:
             self.ledger.usage(usage)
-        self._raw = pick.text(said, "rawFinishReason") or self._raw
+        self._raw = lenient.get_text(said, "rawFinishReason") or self._raw
         rest = {key: value for key, value in said.items() if key not in _HOUSED}
         if rest:
             self._notes["messageMetadata"] = {**self._notes.get("messageMetadata", {}), **rest}
@@ -253,7 +258,7 @@ class TurnDecoder(Decoder, ABC):
 def _unified(p: wire.Ending) -> str:
     """The finish reason as one word: `doStream` since 6 says it beside the provider's own."""
     said: Any = p.finish_reason
-    return said if isinstance(said, str) else pick.text(pick.as_object(said), "unified")
+    return said if isinstance(said, str) else lenient.get_text(lenient.as_object(said), "unified")
 
 
 def _seconds(timestamp: Any) -> int | None:
@@ -275,46 +280,50 @@ def read_error(value: Any, fallback: str = "the stream reported an error") -> di
     """The fields of a fault."""
     if isinstance(value, str):
         return {"kind": "other", "message": value or fallback}
-    outer = pick.as_object(value)
+    outer = lenient.as_object(value)
     said = _last_try(outer)
-    headers, body = _headers(said), pick.text(said, "responseBody")
+    headers, body = _headers(said), lenient.get_text(said, "responseBody")
     inner = _inner(said, body)
-    status = pick.number(said, "statusCode") or pick.number(said, "status")
-    code = pick.text(inner, "code", "type") or pick.text(said, "code", "type", "name")
-    message = pick.text(outer, "message", "$js") or pick.text(inner, "message") or (encoded(value) if value else "")
+    status = lenient.get_integer(said, "statusCode") or lenient.get_integer(said, "status")
+    code = lenient.get_text(inner, "code", "type") or lenient.get_text(said, "code", "type", "name")
+    message = (
+        lenient.get_text(outer, "message", "$js")
+        or lenient.get_text(inner, "message")
+        or (encoded(value) if value else "")
+    )
     return {
         "kind": _kind(said, inner, code, status, message), "message": message or fallback, "status": status,
-        "code": code, "request_id": pick.text(said, "requestId") or _first_header(headers, IDS),
+        "code": code, "request_id": lenient.get_text(said, "requestId") or _first_header(headers, IDS),
         "retry_after": _wait(said, headers), "extra": _details(outer, said, headers, body),
     }  # fmt: skip
 
 
-def _last_try(outer: pick.Object) -> pick.Object:
+def _last_try(outer: lenient.Object) -> lenient.Object:
     """The error of the last try, where the SDK has tried several times."""
-    tries = pick.objects(outer.get("errors"))
-    return pick.table(outer, "lastError") or (tries[-1] if tries else outer)
+    tries = lenient.as_objects(outer.get("errors"))
+    return lenient.get_object(outer, "lastError") or (tries[-1] if tries else outer)
 
 
-def _inner(said: pick.Object, body: str) -> pick.Object:
+def _inner(said: lenient.Object, body: str) -> lenient.Object:
     """The provider's own error object."""
-    found = pick.table(said, "data") or pick.table(said, "error")
+    found = lenient.get_object(said, "data") or lenient.get_object(said, "error")
     if not found and 0 < len(body) <= _PARSED:
-        found = pick.as_object(loose(body.encode("utf-8", "surrogatepass")))
-    return pick.table(found, "error") or found
+        found = lenient.as_object(loose(body.encode("utf-8", "surrogatepass")))
+    return lenient.get_object(found, "error") or found
 
 
-def _kind(said: pick.Object, inner: pick.Object, code: str, status: int | None, message: str) -> FaultKind:
+def _kind(said: lenient.Object, inner: lenient.Object, code: str, status: int | None, message: str) -> FaultKind:
     if code in KINDS:
         return KINDS[code]  # one of our own words
-    words = [pick.text(source, key) for source in (inner, said) for key in ("type", "code", "name")]
+    words = [lenient.get_text(source, key) for source in (inner, said) for key in ("type", "code", "name")]
     kind = kind_of(*words, status=status)
     if kind not in _VAGUE:
         return kind
-    return classify([word for word in words if word], f"{message} {pick.text(inner, 'message')}", status)
+    return classify([word for word in words if word], f"{message} {lenient.get_text(inner, 'message')}", status)
 
 
-def _headers(said: pick.Object) -> dict[str, str]:
-    rows = list(pick.table(said, "responseHeaders").items())[:_HEADERS]
+def _headers(said: lenient.Object) -> dict[str, str]:
+    rows = list(lenient.get_object(said, "responseHeaders").items())[:_HEADERS]
     return {name.lower(): value for name, value in rows if isinstance(value, str)}
 
 
@@ -322,18 +331,18 @@ def _first_header(headers: dict[str, str], names: tuple[str, ...]) -> str:
     return next((headers[name] for name in names if headers.get(name)), "")
 
 
-def _wait(said: pick.Object, headers: dict[str, str]) -> float | None:
+def _wait(said: lenient.Object, headers: dict[str, str]) -> float | None:
     given = said.get("retryAfter")
     return float(given) if isinstance(given, int | float) and given >= 0 else retry_after(headers)
 
 
-def _details(outer: pick.Object, said: pick.Object, headers: dict[str, str], body: str) -> dict[str, Any] | None:
+def _details(outer: lenient.Object, said: lenient.Object, headers: dict[str, str], body: str) -> dict[str, Any] | None:
     """What else is known of the error, bounded and without secrets."""
     found = {
-        "name": pick.text(outer, "name"), "url": hide(pick.text(said, "url")[:MESSAGE]),
+        "name": lenient.get_text(outer, "name"), "url": hide(lenient.get_text(said, "url")[:MESSAGE]),
         "responseHeaders": hide_headers(headers), "responseBody": redact_cut(body, MESSAGE),
         "data": _bounded(said.get("data")), "cause": _cause(said.get("cause")), "isRetryable": said.get("isRetryable"),
-        "reason": pick.text(outer, "reason"),
+        "reason": lenient.get_text(outer, "reason"),
     }  # fmt: skip
     kept = {key: value for key, value in found.items() if value not in ("", None, {})}
     return {SDK: {"error": kept}} if kept.keys() - {"name"} else None
@@ -351,9 +360,11 @@ def _cause(value: Any, left: int = _CAUSES) -> Any:
     """An error's cause: its words, and its own cause."""
     if isinstance(value, str):
         return redact_cut(value, MESSAGE)
-    said = pick.as_object(value)
+    said = lenient.as_object(value)
     if not said or not left:
         return None
-    words = {key: redact_cut(text, MESSAGE) for key in ("name", "code", "message") if (text := pick.text(said, key))}
+    words = {
+        key: redact_cut(text, MESSAGE) for key in ("name", "code", "message") if (text := lenient.get_text(said, key))
+    }
     inner = _cause(said.get("cause"), left - 1)
     return {**words, "cause": inner} if inner else words

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import OURS, SDK, encoded, own
 from penstock.aisdk.request_settings import METADATA, OPTIONS, dress, note, report, undressed
 from penstock.aisdk.wire import first_id, read_data, write_data
 from penstock.errors import BadRequest
 from penstock.jsontext import is_json, plain_or_raw
-from penstock.writing import said, split
+from penstock.request_writer import drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.pick import Object
-    from penstock.writing import Draft
+    from penstock.lenient_fields import Object
+    from penstock.request_writer import RequestDraft
 
 WORDS = {SDK: (OPTIONS, METADATA, "experimental_providerMetadata"), "uistream": (METADATA,)}
 FORMS = ("full", "summary", "redacted")
@@ -28,16 +29,16 @@ FORMS = ("full", "summary", "redacted")
 
 def read_text(part: Object, known: frozenset[str], protocol: str, **marks: Any) -> rq.Text:
     """Text, and whether it is a refusal."""
-    made = rq.Text(reading.needed(part, "text"))
+    made = rq.Text(strict.require_text(part, "text"))
     made.refusal = bool(dress(made, part, known, WORDS[protocol], protocol, **marks).get("refusal"))
     return made
 
 
 def read_reasoning(part: Object, known: frozenset[str], protocol: str, **marks: Any) -> rq.Reasoning:
     """Reasoning with its state."""
-    made = rq.Reasoning(reading.needed(part, "text"))
+    made = rq.Reasoning(strict.require_text(part, "text"))
     ours = dress(made, part, known, WORDS[protocol], protocol, **marks)
-    made.item = pick.text(ours, "item")
+    made.item = lenient.get_text(ours, "item")
     form: Any = ours.get("form")
     if form in FORMS:
         made.form = form
@@ -49,7 +50,7 @@ def read_reasoning(part: Object, known: frozenset[str], protocol: str, **marks: 
 def reasoning_words(part: rq.Reasoning) -> Object:
     """What of reasoning only our own words say."""
     sealed = "redacted" in (part.extra or {}).get("anthropic", ()) and not part.text
-    return said(item=part.item, form="" if part.form == ("redacted" if sealed else "full") else part.form)
+    return drop_empty(item=part.item, form="" if part.form == ("redacted" if sealed else "full") else part.form)
 
 
 # ── calls ─────────────────────────────────────────────────────────────────────────────────────────
@@ -63,7 +64,7 @@ def give_input(call: rq.Call, given: Any, *, free: bool, protocol: str) -> None:
         call.json, call.form = given, "text"
     elif given.lstrip().startswith("{") and is_json(given):
         call.json = given
-        _, marks = split(call.extra, protocol)
+        _, marks = split_extra(call.extra, protocol)
         note(call, protocol, _={**marks, "text": True})
     else:
         call.json = encoded(given)
@@ -80,13 +81,13 @@ def input_of(call: rq.Call, marks: Object) -> Any:
 def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq.File:
     """A file whose data stands under a field of this name. Pages have data URLs where others have base64."""
     word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
-    label = reading.text(part, word)
+    label = strict.get_text(part, word)
     try:
         held = read_data(part.get(field), label, default)
     except BadRequest as error:
         raise error.at(field) from None
-    made = rq.File(held.media, held.url, held.data, name=reading.text(part, "filename"), id=first_id(held.reference))
-    kind = reading.text(part, "type")
+    made = rq.File(held.media, held.url, held.data, name=strict.get_text(part, "filename"), id=first_id(held.reference))
+    kind = strict.get_text(part, "type")
     usual = "data-url" if field == "url" else ""
     form = "" if held.form == usual else held.form or ("bare" if held.data else "")
     ours = dress(
@@ -94,7 +95,7 @@ def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq
         form=form, kind="" if kind == "file" else kind, media="" if held.media == label else label or "-",
         reference=held.reference,
     )  # fmt: skip
-    made.id, made.detail = made.id or pick.text(ours, "id"), pick.text(ours, "detail")
+    made.id, made.detail = made.id or lenient.get_text(ours, "id"), lenient.get_text(ours, "detail")
     if kind == "reasoning-file":
         note(made, SDK, reasoning=True)
     return made
@@ -120,14 +121,14 @@ def write_file(file: rq.File, field: str, protocol: str = SDK) -> Object:
 
 def _loose_id(file: rq.File, protocol: str) -> str:
     """An id that no reference holds."""
-    return "" if split(file.extra, protocol)[1].get("reference") else file.id
+    return "" if split_extra(file.extra, protocol)[1].get("reference") else file.id
 
 
 def read_custom(part: Object, protocol: str = SDK) -> rq.Opaque:
     """A custom part: opaque state of ours, if it says so, else of the SDK's, with the options in the SDK's word."""
     word = WORDS[protocol][0]
-    owner, _, kind = reading.text(part, "kind").partition(".")
-    ours = pick.table(pick.table(part, word), OURS)
+    owner, _, kind = strict.get_text(part, "kind").partition(".")
+    ours = lenient.get_object(lenient.get_object(part, word), OURS)
     if "opaque" in ours and kind:
         return rq.Opaque(owner, kind, ours["opaque"])
     return rq.Opaque(SDK, "custom", {OPTIONS if key == word else key: value for key, value in part.items()})
@@ -137,7 +138,7 @@ def write_custom(part: rq.Opaque, protocol: str = SDK) -> Object:
     """Opaque state as a custom part, which every reader since version 7 keeps."""
     word = WORDS[protocol][0]
     if part.protocol == SDK and part.kind == "custom":
-        return {word if key == OPTIONS else key: value for key, value in pick.as_object(part.data).items()}
+        return {word if key == OPTIONS else key: value for key, value in lenient.as_object(part.data).items()}
     return {"type": "custom", "kind": f"{part.protocol}.{part.kind}", word: {OURS: {"opaque": part.data}}}
 
 
@@ -177,18 +178,18 @@ def plain(value: Any) -> list[rq.ResultPart]:
 
 def read_output(given: Object) -> Output:
     """An output since version 5."""
-    kind = reading.needed(given, "type")
-    beside = reading.rest(given, {"type", "value"})
+    kind = strict.require_text(given, "type")
+    beside = strict.unknown_fields(given, {"type", "value"})
     marks: Object = {"beside": beside} if beside else {}
     if kind == "content":
-        return Output(reading.rows(given, "value", read_content, need=True), marks={**marks, "listed": True})
+        return Output(strict.read_objects(given, "value", read_content, need=True), marks={**marks, "listed": True})
     if kind == "execution-denied":
-        reason = reading.text(given, "reason")
+        reason = strict.get_text(given, "reason")
         return Output([rq.Text(reason or DENIED)], failed=True, denied=True, marks=marks)
     if kind not in ("text", "json", "error-text", "error-json"):
         raise BadRequest("text, json, error-text, error-json, content or execution-denied", kind, "type")
     if kind.endswith("text"):
-        content: list[rq.ResultPart] = [rq.Text(reading.needed(given, "value"))]
+        content: list[rq.ResultPart] = [rq.Text(strict.require_text(given, "value"))]
     else:
         content = [rq.Json(encoded(given.get("value")))]
     return Output(content, failed=kind.startswith("error-"), marks=marks)
@@ -196,17 +197,17 @@ def read_output(given: Object) -> Output:
 
 def read_content(part: Object) -> rq.ResultPart:
     """One part of an output's list."""
-    kind = reading.needed(part, "type")
+    kind = strict.require_text(part, "type")
     if kind == "text":
-        made = rq.Text(reading.needed(part, "text"))
+        made = rq.Text(strict.require_text(part, "text"))
         if not dress(made, part, _TEXT).get("json"):
             return made
         return rq.Json(made.text, extra=made.extra, cache=made.cache)
     if kind in FILES:
         return _file(part, kind)
-    held = pick.table(pick.table(pick.table(part, OPTIONS), OURS), "opaque")
-    if kind == CUSTOM and pick.text(held, "protocol"):
-        return rq.Opaque(pick.text(held, "protocol"), pick.text(held, "kind"), held.get("data"))
+    held = lenient.get_object(lenient.get_object(lenient.get_object(part, OPTIONS), OURS), "opaque")
+    if kind == CUSTOM and lenient.get_text(held, "protocol"):
+        return rq.Opaque(lenient.get_text(held, "protocol"), lenient.get_text(held, "kind"), held.get("data"))
     return rq.Opaque(SDK, kind, part)
 
 
@@ -216,14 +217,14 @@ _TEXT = frozenset({"type", "text"})
 def _file(part: Object, kind: str) -> rq.File:
     field, stored = FILES[kind]
     word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
-    said = reading.text(part, word)
+    said = strict.get_text(part, word)
     given: Any = part.get(field or stored)
     try:
         value = {"": given} if stored and isinstance(given, str) else given
         held = read_data(value, said, "image/*" if kind.startswith("image") else "application/octet-stream")
     except BadRequest as error:
         raise error.at(field or stored) from None
-    name, id = reading.text(part, "filename"), first_id(held.reference)  # noqa: A001 — as the part calls it
+    name, id = strict.get_text(part, "filename"), first_id(held.reference)  # noqa: A001 — as the part calls it
     made = rq.File(held.media, held.url, held.data, name=name, id=id)
     dress(
         made, part, {"type", field or stored, word, "filename"}, kind=kind, form=held.form, mime=word == "mimeType",
@@ -235,9 +236,9 @@ def _file(part: Object, kind: str) -> rq.File:
 # ── the way back ──────────────────────────────────────────────────────────────────────────────────
 
 
-def write_output(result: rq.Result, draft: Draft, version: int) -> Object:
+def write_output(result: rq.Result, draft: RequestDraft, version: int) -> Object:
     """The output of a result."""
-    own, marks = split(result.extra, SDK)
+    own, marks = split_extra(result.extra, SDK)
     beside: Object = marks.get("beside", {})
     only = alone(result)
     if own.get("denied") and version > MEDIA_ONLY:
@@ -249,13 +250,13 @@ def write_output(result: rq.Result, draft: Draft, version: int) -> Object:
     if type(only) is rq.Json:
         return {"type": f"{error}json", "value": value_of(only.json), **beside}
     if result.failed:
-        draft.lose("failed-content")
+        draft.report_loss("failed-content")
     return {"type": "content", "value": write_content(result.content, draft, version), **beside}
 
 
 def alone(result: rq.Result) -> rq.Text | rq.Json | None:
     """The one text or value that a result is, if it is no more than that."""
-    if len(result.content) != 1 or split(result.extra, SDK)[1].get("listed"):
+    if len(result.content) != 1 or split_extra(result.extra, SDK)[1].get("listed"):
         return None
     only = result.content[0]
     if not isinstance(only, rq.Text | rq.Json) or only.cache:
@@ -263,7 +264,7 @@ def alone(result: rq.Result) -> rq.Text | rq.Json | None:
     return None if any(own.keys() - {"_"} for own in (only.extra or {}).values()) else only
 
 
-def write_content(content: list[rq.ResultPart], draft: Draft, version: int) -> list[Object]:
+def write_content(content: list[rq.ResultPart], draft: RequestDraft, version: int) -> list[Object]:
     """The parts of an output's list."""
     for part in content:
         if not isinstance(part, rq.Opaque) and part.extra is not None:
@@ -271,35 +272,35 @@ def write_content(content: list[rq.ResultPart], draft: Draft, version: int) -> l
     return [made for part in content for made in _WRITES[type(part)](part, draft, version)]
 
 
-def _text(part: rq.Text, _: Draft, __: int) -> list[Object]:
+def _text(part: rq.Text, _: RequestDraft, __: int) -> list[Object]:
     return [{"type": "text", "text": part.text, **undressed(part)[0]}]
 
 
-def _json(part: rq.Json, _: Draft, __: int) -> list[Object]:
+def _json(part: rq.Json, _: RequestDraft, __: int) -> list[Object]:
     return [{"type": "text", "text": part.json, **undressed(part, json=True)[0]}]
 
 
-def _opaque(part: rq.Opaque, draft: Draft, version: int) -> list[Object]:
+def _opaque(part: rq.Opaque, draft: RequestDraft, version: int) -> list[Object]:
     if part.protocol == SDK:
         return [part.data]
     if version >= SINCE:
         held = {"protocol": part.protocol, "kind": part.kind, "data": part.data}
         return [{"type": CUSTOM, OPTIONS: {OURS: {"opaque": held}}}]
-    draft.lose("opaque")
+    draft.report_loss("opaque")
     return []
 
 
-def _source(_: rq.Source, draft: Draft, __: int) -> list[Object]:
-    draft.lose("source")
+def _source(_: rq.Source, draft: RequestDraft, __: int) -> list[Object]:
+    draft.report_loss("source")
     return []
 
 
-def _write_file(file: rq.File, draft: Draft, version: int) -> list[Object]:
+def _write_file(file: rq.File, draft: RequestDraft, version: int) -> list[Object]:
     rest, _, marks = undressed(file)
-    draft.glance(file)
+    draft.report_image_detail(file)
     kind = _kind(file, marks.get("kind", ""), version)
     if not kind:
-        draft.lose("result-url")
+        draft.report_loss("result-url")
         return [{"type": "text", "text": f"[{file.name or file.media}]({file.url or file.id})"}]
     field, stored = FILES[kind]
     made: Object = {"type": kind}
@@ -327,7 +328,7 @@ def _kind(file: rq.File, said: str, version: int) -> str:
     return head + "url" if file.url else "image-file-id" if head == "image-" else "file-id"
 
 
-_WRITES: dict[type, Callable[[Any, Draft, int], list[Object]]] = {
+_WRITES: dict[type, Callable[[Any, RequestDraft, int], list[Object]]] = {
     rq.Text: _text, rq.Json: _json, rq.File: _write_file, rq.Opaque: _opaque, rq.Source: _source,
 }  # fmt: skip
 

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import OURS, SDK, read_metadata, write_metadata
 from penstock.errors import BadRequest
-from penstock.writing import FOREIGN, said, split
+from penstock.request_writer import FOREIGN_FIELDS, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from penstock.events import Extra
-    from penstock.pick import Object
-    from penstock.writing import Draft
+    from penstock.lenient_fields import Object
+    from penstock.request_writer import RequestDraft
 
 OPTIONS, METADATA = "providerOptions", "providerMetadata"
 WORDS = (OPTIONS, METADATA, "experimental_providerMetadata")  # today's, and those of version 4
@@ -46,26 +47,26 @@ def read_settings(body: Object) -> tuple[rq.Settings, Object]:
     words = {field: next((word for word in row if word in body), row[0]) for field, row in FIELDS.items()}
     asked = _carried(body)
     for field in _WHOLE:
-        setattr(asked, field, reading.whole(body, words[field]))
+        setattr(asked, field, strict.get_integer(body, words[field]))
     for field in _NUMBERS:
-        setattr(asked, field, reading.number(body, words[field]))
-    asked.stop = reading.strings(body, words["stop"])
-    effort = reading.text(body, words["effort"])
+        setattr(asked, field, strict.get_number(body, words[field]))
+    asked.stop = strict.get_strings(body, words["stop"])
+    effort = strict.get_text(body, words["effort"])
     asked.effort = "" if effort == UNSAID else effort
-    strict = asked.format.strict if asked.format else None
-    form = reading.table(body, "responseFormat")
-    asked.format = reading.inside(body, "responseFormat", _format) if form else None
+    is_strict = asked.format.strict if asked.format else None
+    form = strict.get_object(body, "responseFormat")
+    asked.format = strict.read_object(body, "responseFormat", _format) if form else None
     if asked.format is not None:
-        asked.format.strict = strict
+        asked.format.strict = is_strict
     old = {field: word for field, word in words.items() if word != FIELDS[field][0]}
-    odd = reading.rest(form, {"type", "schema", "name", "description"})
-    return asked, said(words=old, effort=UNSAID if effort == UNSAID else "", format=odd)
+    odd = strict.unknown_fields(form, {"type", "schema", "name", "description"})
+    return asked, drop_empty(words=old, effort=UNSAID if effort == UNSAID else "", format=odd)
 
 
 def _carried(body: Object) -> rq.Settings:
     """Settings that have no word of the SDK's."""
-    options = pick.table(body, next((word for word in WORDS if word in body), ""))
-    held = pick.table(pick.table(options, OURS), "settings")
+    options = lenient.get_object(body, next((word for word in WORDS if word in body), ""))
+    held = lenient.get_object(lenient.get_object(options, OURS), "settings")
     try:
         return msgspec.convert(held, rq.Settings)
     except msgspec.ValidationError:
@@ -73,9 +74,9 @@ def _carried(body: Object) -> rq.Settings:
 
 
 def _format(given: Object) -> rq.Format:
-    schema = reading.table(given, "schema") or None
+    schema = strict.get_object(given, "schema") or None
     kind: rq.FormatKind = "text" if given.get("type") != "json" else "schema" if schema else "json"
-    name, description = reading.text(given, "name"), reading.text(given, "description")
+    name, description = strict.get_text(given, "name"), strict.get_text(given, "description")
     return rq.Format(kind, name, schema, description)
 
 
@@ -94,7 +95,7 @@ def write_settings(asked: rq.Settings, marks: Object) -> tuple[Object, Object]:
 
 
 def _write_format(form: rq.Format) -> Object:
-    described = said(schema=form.schema, name=form.name, description=form.description)
+    described = drop_empty(schema=form.schema, name=form.name, description=form.description)
     return {"type": "text" if form.kind == "text" else "json", **described}
 
 
@@ -104,10 +105,10 @@ def _write_format(form: rq.Format) -> Object:
 def read_request_options(body: Object) -> tuple[dict[str, Any], Object, Object]:
     """Everybody's options, untouched; what we put among them; and how they were spelled."""
     word = next((word for word in WORDS if word in body), "")
-    given = reading.table(body, word) if word else {}
-    ours = pick.table(given, OURS)
+    given = strict.get_object(body, word) if word else {}
+    ours = lenient.get_object(given, OURS)
     options = {key: value for key, value in given.items() if key != OURS}
-    return options, ours, said(word="" if word == WORDS[0] else word)
+    return options, ours, drop_empty(word="" if word == WORDS[0] else word)
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -119,11 +120,11 @@ def read_tools(body: Object) -> list[rq.Tool]:
     """Tools by name, as the SDK has them, or in a list, as its providers do."""
     given = body.get("tools")
     if not isinstance(given, dict):
-        return reading.rows(body, "tools", read_tool)
+        return strict.read_objects(body, "tools", read_tool)
     made: list[rq.Tool] = []
-    for name, tool in reading.table(body, "tools").items():
+    for name, tool in strict.get_object(body, "tools").items():
         try:
-            made.append(read_tool({**reading.as_object(tool), "name": name}))
+            made.append(read_tool({**strict.as_object(tool), "name": name}))
         except BadRequest as error:
             raise error.at(name).at("tools") from None
     return made
@@ -135,40 +136,46 @@ def read_tool(tool: Object) -> rq.Tool:
     if kind in ("provider", "provider-defined"):
         return _provider_tool(tool)
     if kind not in (None, "function", "dynamic"):
-        return rq.Tool(reading.needed(tool, "name"), kind="unknown", extra={SDK: {"tool": tool}})
+        return rq.Tool(strict.require_text(tool, "name"), kind="unknown", extra={SDK: {"tool": tool}})
     word = "parameters" if "inputSchema" not in tool and "parameters" in tool else "inputSchema"
-    schema = reading.table(tool, word)
+    schema = strict.get_object(tool, word)
     wrapped = "jsonSchema" in schema and "type" not in schema
     if wrapped:
-        schema = reading.table(schema, "jsonSchema")
+        schema = strict.get_object(schema, "jsonSchema")
     made = rq.Tool(
-        reading.needed(tool, "name"), reading.text(tool, "description"), schema if word in tool else None,
-        strict=reading.flag(tool, "strict"),
+        strict.require_text(tool, "name"), strict.get_text(tool, "description"), schema if word in tool else None,
+        strict=strict.get_flag(tool, "strict"),
     )  # fmt: skip
     blank = tool.get("description") == ""
     ours = dress(
         made, tool, _TOOL, kind="" if kind == "function" else kind or "-", old=word == "parameters",
         wrapped=wrapped, blank=blank,
     )  # fmt: skip
-    made.namespace = pick.text(ours, "namespace")
+    made.namespace = lenient.get_text(ours, "namespace")
     return made
 
 
 def _provider_tool(tool: Object) -> rq.Tool:
-    name, args = reading.needed(tool, "name"), reading.table(tool, "args")
+    name, args = strict.require_text(tool, "name"), strict.get_object(tool, "args")
     if tool.get("id") != CUSTOM:
         return rq.Tool(name, kind="provider", extra={SDK: {"tool": tool}})
-    form = reading.table(args, "format") or None
+    form = strict.get_object(args, "format") or None
     schema = None if form is None or form.get("type") == "text" else form
-    made = rq.Tool(name, reading.text(args, "description"), schema, "custom")
+    made = rq.Tool(name, strict.get_text(args, "description"), schema, "custom")
     dress(
-        made, tool, {"type", "id", "name", "args"}, kind=tool["type"] if tool["type"] != "provider" else "",
-        args={**reading.rest(args, {"description", "format"}), **({"format": form} if form is not schema else {})},
-    )  # fmt: skip
+        made,
+        tool,
+        {"type", "id", "name", "args"},
+        kind=tool["type"] if tool["type"] != "provider" else "",
+        args={
+            **strict.unknown_fields(args, {"description", "format"}),
+            **({"format": form} if form is not schema else {}),
+        },
+    )
     return made
 
 
-def write_tools(request: rq.Request, draft: Draft, *, named: bool) -> Object:
+def write_tools(request: rq.Request, draft: RequestDraft, *, named: bool) -> Object:
     """The field of tools, if there are any."""
     tools = [made for tool in request.tools for made in _write_tool(tool, draft)]
     if not named:
@@ -176,16 +183,16 @@ def write_tools(request: rq.Request, draft: Draft, *, named: bool) -> Object:
     return {"tools": {tool["name"]: {key: tool[key] for key in tool if key != "name"} for tool in tools}}
 
 
-def _write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
+def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
     report(draft, tool.extra)
     rest, own, marks = undressed(tool, namespace=tool.namespace)
     if tool.kind in ("provider", "unknown") and "tool" in own:
         return [own["tool"]]
     if tool.kind in ("provider", "unknown"):
-        draft.lose("tool")
+        draft.report_loss("tool")
         return []
     if tool.kind == "custom":
-        args = {**said(description=tool.description, format=tool.schema), **marks.get("args", {})}
+        args = {**drop_empty(description=tool.description, format=tool.schema), **marks.get("args", {})}
         return [{"type": marks.get("kind") or "provider", "id": CUSTOM, "name": tool.name, "args": args, **rest}]
     kind = marks.get("kind") or "function"
     made: Object = {**({} if kind == "-" else {"type": kind}), "name": tool.name}
@@ -206,16 +213,16 @@ def _write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
 
 def read_choice(body: Object) -> rq.ToolChoice | None:
     """Which tools must be called, and which may."""
-    given, active = body.get("toolChoice"), reading.strings(body, "activeTools")
+    given, active = body.get("toolChoice"), strict.get_strings(body, "activeTools")
     if given is None:
         return rq.ToolChoice("auto", active, {SDK: {"_": {"unsaid": True}}}) if active else None
     if isinstance(given, str):
-        mode = reading.word(body, "toolChoice", MODES)
+        mode = strict.get_choice(body, "toolChoice", MODES)
         return rq.ToolChoice(mode, active)
-    choice = reading.table(body, "toolChoice")
+    choice = strict.get_object(body, "toolChoice")
     try:
-        mode = reading.word(choice, "type", MODES)
-        names = [reading.needed(choice, "toolName")] if mode == "tool" else active
+        mode = strict.get_choice(choice, "type", MODES)
+        names = [strict.require_text(choice, "toolName")] if mode == "tool" else active
     except BadRequest as error:
         raise error.at("toolChoice") from None
     marks: Object = {**({"active": active} if active and mode == "tool" else {}), "object": mode != "tool"}
@@ -226,11 +233,11 @@ def write_choice(choice: rq.ToolChoice | None) -> Object:
     """The fields of tool choice."""
     if choice is None:
         return {}
-    _, marks = split(choice.extra, SDK)
+    _, marks = split_extra(choice.extra, SDK)
     if choice.mode == "tool":
-        active = said(activeTools=marks.get("active"))
+        active = drop_empty(activeTools=marks.get("active"))
         return {"toolChoice": {"type": "tool", "toolName": choice.names[0]}, **active}
-    active = said(activeTools=choice.names)
+    active = drop_empty(activeTools=choice.names)
     if marks.get("unsaid"):
         return active
     return {"toolChoice": {"type": choice.mode} if marks.get("object") else choice.mode, **active}
@@ -274,13 +281,13 @@ def read_options(source: Object, words: tuple[str, ...] = WORDS) -> Noted:
     word = next((word for word in words if source.get(word) is not None), "")
     if not word:
         return NOTHING
-    given = reading.table(source, word)
+    given = strict.get_object(source, word)
     for provider, value in given.items():
         if not isinstance(value, dict):
             raise BadRequest("an object", value, provider).at(word)
     cache, hint, left = _cached(given)
-    ours = pick.table(left, OURS)
-    state = reading.state(pick.table(ours, "extra"))
+    ours = lenient.get_object(left, OURS)
+    state = strict.pick_provider_state(lenient.get_object(ours, "extra"))
     extra = read_metadata({**left, OURS: {"extra": state}} if ours else left, reasoning=True)
     for provider in [name for name, value in left.items() if not value]:
         extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = {}
@@ -293,9 +300,9 @@ def read_options(source: Object, words: tuple[str, ...] = WORDS) -> Noted:
 
 def _cached(given: Object) -> tuple[str, str, Object]:
     """A cache hint, how it was spelled if oddly, and the options without it."""
-    own = pick.table(given, CACHER)
+    own = lenient.get_object(given, CACHER)
     word = next((word for word in CACHE if word in own), "")
-    hint = pick.table(own, word)
+    hint = lenient.get_object(own, word)
     ttl = hint.get("ttl", "5m")
     if not word or hint.get("type") != "ephemeral" or not isinstance(ttl, str) or hint.keys() - {"type", "ttl"}:
         return "", "", given
@@ -313,7 +320,7 @@ def write_options(
     found: Object = {}
     ours = {**marks.get("ours", {}), **{key: value for key, value in ours.items() if value}}
     if extra:
-        others = reading.state({key: fields for key, fields in extra.items() if key not in (SDK, own)})
+        others = strict.pick_provider_state({key: fields for key, fields in extra.items() if key not in (SDK, own)})
         if SDK in extra:
             others[SDK] = extra[SDK]
         found = write_metadata(others, reasoning=True)
@@ -326,12 +333,14 @@ def write_options(
     return {marks.get("options") or word: found} if found or marks.get("no_options") else {}
 
 
-def report(draft: Draft, extra: Extra | None) -> None:
+def report(draft: RequestDraft, extra: Extra | None) -> None:
     """Say which fields of others are neither said nor carried: all but a provider's state."""
     for protocol, fields in (extra or {}).items():
-        names = [key for key in fields if key != "_" and key not in reading.STATE]
+        names = [key for key in fields if key != "_" and key not in strict.PROVIDER_STATE]
         if names and protocol not in (SDK, draft.protocol):
-            draft.diagnostics.add("loss-extra", f"{draft.protocol}: {FOREIGN.format(protocol, ', '.join(names))}")
+            draft.diagnostics.add(
+                "loss-extra", f"{draft.protocol}: {FOREIGN_FIELDS.format(protocol, ', '.join(names))}"
+            )
 
 
 def kept(protocol: str, noted: Noted, rest: Object, **marks: Any) -> Extra | None:
@@ -370,6 +379,6 @@ def undressed(part: Dressed, *, word: str = OPTIONS, protocol: str = SDK, **ours
     """A part's further fields, its own extra data, and its marks."""
     if part.extra is None and not part.cache and not any(ours.values()):
         return {}, {}, {}
-    own, marks = split(part.extra, protocol)
+    own, marks = split_extra(part.extra, protocol)
     options = write_options(part.extra, marks, cache=part.cache, word=word, own=protocol, **ours)
     return {**own.get("rest", {}), **options}, own, marks

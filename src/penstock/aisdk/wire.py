@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, Struct
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.errors import BadRequest
 from penstock.media import of_url, packed, sniff, unpacked
 
 if TYPE_CHECKING:
     from penstock import request as rq
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 Id: TypeAlias = str | int | None
 
@@ -404,11 +404,11 @@ def split_data_url(url: str) -> tuple[str, str]:
 
 def read_file_chunk(said: dict[str, Any]) -> tuple[str, str, str]:
     """Media type, address and base64 of a file chunk given as a plain object; the latter two empty if it has none."""
-    held = {**said, **pick.table(said, "file")}
+    held = {**said, **lenient.get_object(said, "file")}
     data: Any = held.get("data")
     if isinstance(data, dict):
-        held = {**held, **pick.as_object(data)}  # {type: "data", data} or {type: "url", url}, since 7
-    media, url = pick.text(held, "mediaType", "mimeType"), pick.text(held, "url")
+        held = {**held, **lenient.as_object(data)}  # {type: "data", data} or {type: "url", url}, since 7
+    media, url = lenient.get_text(held, "mediaType", "mimeType"), lenient.get_text(held, "url")
     inline, found = split_data_url(url)
     if found:
         return (media or inline, "", found)
@@ -423,10 +423,10 @@ def _base64(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        value = list(pick.as_object(value).values())
+        value = list(lenient.as_object(value).values())
     if not isinstance(value, list) or not value:
         return ""
-    numbers = pick.listed({"": value}, "")
+    numbers = lenient.get_list({"": value}, "")
     whole = all(isinstance(number, int) and 0 <= number < _BYTE for number in numbers)
     return base64.b64encode(bytes(numbers)).decode() if whole else ""
 

@@ -13,10 +13,10 @@ import msgspec
 
 from penstock.cli.common_options import add_config_option, load_config
 from penstock.errors import InputError, ProviderError, provider_error
+from penstock.http_errors import rejection
 from penstock.jsontext import loose
-from penstock.pick import as_object, number
-from penstock.rejection import rejection
-from penstock.secrecy import hide, hide_headers
+from penstock.lenient_fields import as_object, get_integer
+from penstock.redaction import hide, hide_headers
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -117,7 +117,7 @@ def _packages() -> dict[str, str]:
 def _proxy(router: Router) -> str:
     from penstock.engines.options import RequestOptions
     from penstock.http.proxy_and_tls import proxy_for
-    from penstock.secrecy import hide
+    from penstock.redaction import hide
 
     return hide(proxy_for("https://example.com", RequestOptions.read(router.config.options), router.env) or "none")
 
@@ -199,7 +199,7 @@ def _recorded(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
     body: Any = value["body"]
     headers = {str(name).lower(): str(one) for name, one in as_object(value.get("headers")).items()}
     raw = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
-    return number(value, "status") or number(value, "status_code"), headers, raw
+    return get_integer(value, "status") or get_integer(value, "status_code"), headers, raw
 
 
 def _pretty(body: bytes) -> str:

@@ -58,8 +58,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Read all of a stream, then show it."""
     from penstock import protocols
+    from penstock.detect import guess
     from penstock.errors import InputError
-    from penstock.guess import guess
     from penstock.tracing import tracer
 
     with common_options.opened(options.file) as file:

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.cli.terminal import StyledLine, printable, truncate
 from penstock.jsontext import loose
-from penstock.pick import as_object, listed, text
+from penstock.lenient_fields import as_object, get_list, get_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ class Digest:
 
 def label(frame: Frame) -> str:
     """What a frame calls itself: its name in the framing, else the type of its payload."""
-    return frame[0].decode("utf-8", "replace") or text(as_object(loose(frame[1])), *_LABELS)
+    return frame[0].decode("utf-8", "replace") or get_text(as_object(loose(frame[1])), *_LABELS)
 
 
 def _prefix(labels: list[str]) -> str:
@@ -140,7 +140,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The values in a JSON document with their paths; empty objects and lists count as values."""
     inside: dict[str, Any] = {f".{key}": item for key, item in as_object(value).items()}
     if isinstance(value, list):
-        inside = {f"[{place}]": item for place, item in enumerate(listed({"": value}, ""))}
+        inside = {f"[{place}]": item for place, item in enumerate(get_list({"": value}, ""))}
     for step, item in inside.items():
         yield from _leaves(item, path + step)
     if not inside:

@@ -76,8 +76,8 @@ def run(options: Namespace) -> int:
 
 def _guessed(chunks: list[tuple[float, bytes]]) -> str:
     """The protocol, where it can be told; a recording needs none."""
+    from penstock.detect import guess
     from penstock.errors import PenstockError
-    from penstock.guess import guess
 
     try:
         return guess(b"".join(chunk for _, chunk in chunks))

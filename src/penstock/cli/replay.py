@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from penstock.stage import Pipe
+    from penstock.pipeline import Pipe
     from penstock.store.recordings import Recording
 
 EPILOG = """\
@@ -91,7 +91,7 @@ async def _play(recording: Recording, speed: float, target: str) -> None:
 
 def _pipe(recording: Recording, target: str) -> Pipe:
     from penstock.bridge import bridge
-    from penstock.guess import guess
+    from penstock.detect import guess
 
     return bridge(recording.header.protocol or guess(recording.data), target)
 

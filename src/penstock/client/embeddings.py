@@ -15,10 +15,10 @@ import msgspec
 from penstock.errors import provider_error
 from penstock.events import Fault, Usage
 from penstock.json_depth import NestingError, decode_bounded
-from penstock.pick import as_object, listed, number, objects, table
+from penstock.lenient_fields import as_object, as_objects, get_integer, get_list, get_object
 
 if TYPE_CHECKING:
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 Body: TypeAlias = dict[str, Any]
 
@@ -114,16 +114,16 @@ def _vector(value: Any) -> list[float]:
 
 def _vectors(answer: Object) -> tuple[list[Any], Usage | None]:
     """Wherever the vectors stand: places, not senders."""
-    rows = objects(answer.get("data"))
+    rows = as_objects(answer.get("data"))
     if rows:
         rows.sort(key=lambda row: row.get("index") or 0)
         return [_vector(row["embedding"]) for row in rows], usage(answer)
-    kinds = table(answer, "embeddings")  # one list for each type of number that was asked for
-    many = next((listed(kinds, name) for name in kinds if kinds[name]), None) or listed(answer, "embeddings")
+    kinds = get_object(answer, "embeddings")  # one list for each type of number that was asked for
+    many = next((get_list(kinds, name) for name in kinds if kinds[name]), None) or get_list(answer, "embeddings")
     if "embedding" in answer:
         many = [answer["embedding"]]
-    many = many or [row.get("embedding") for row in objects(answer.get("results"))]
-    many = many or [table(row, "embeddings") for row in objects(answer.get("predictions"))]
+    many = many or [row.get("embedding") for row in as_objects(answer.get("results"))]
+    many = many or [get_object(row, "embeddings") for row in as_objects(answer.get("predictions"))]
     return [_vector(as_object(one).get("values", one)) for one in many], usage(answer)
 
 
@@ -157,8 +157,8 @@ def _score(row: Object) -> float:
 
 
 def _ranks(answer: Object) -> tuple[list[Any], Usage | None]:
-    rows = objects(answer.get("results")) or objects(answer.get("data")) or objects(answer.get("rankings"))
-    made = [Ranked(number(row, "index") or 0, _score(row)) for row in rows]
+    rows = as_objects(answer.get("results")) or as_objects(answer.get("data")) or as_objects(answer.get("rankings"))
+    made = [Ranked(get_integer(row, "index") or 0, _score(row)) for row in rows]
     return sorted(made, key=lambda one: -one.score), usage(answer)
 
 
@@ -170,9 +170,9 @@ RANKINGS: dict[str, Shape] = {
 
 def usage(answer: Object) -> Usage | None:
     """What it cost, by whichever name."""
-    said = table(answer, "usage") or table(table(answer, "meta"), "billed_units") or answer
+    said = get_object(answer, "usage") or get_object(get_object(answer, "meta"), "billed_units") or answer
     for name in ("prompt_tokens", "input_tokens", "total_tokens", "inputTextTokenCount", "input_token_count"):
-        found = number(said, name)
+        found = get_integer(said, name)
         if found is not None:
             return Usage(found)
     return None

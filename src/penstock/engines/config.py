@@ -26,7 +26,7 @@ from penstock.errors import InputError
 from penstock.http.header_fields import check_headers, check_key, check_text, check_url
 from penstock.providers.own_models import OwnModel
 from penstock.providers.registry import COMPATIBLE, Provider, custom, provider, providers
-from penstock.secrecy import MARK
+from penstock.redaction import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

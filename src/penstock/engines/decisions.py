@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from penstock.secrecy import hide
+from penstock.redaction import hide
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -17,7 +17,7 @@ from penstock.events import Fault
 from penstock.messages.context import rough
 from penstock.messages.settings import LOSS, REFUSED, changed_meaning, lost
 from penstock.protocols import protocol
-from penstock.shaping.stops import Stops
+from penstock.transforms.stops import Stops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

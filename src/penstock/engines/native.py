@@ -21,7 +21,7 @@ from penstock.http.pool import IDLE_SECONDS, Direct
 from penstock.http.proxy_and_tls import proxy_for
 from penstock.http.response import Incoming
 from penstock.http.transport_errors import broken, late, refused
-from penstock.secrecy import hide
+from penstock.redaction import hide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

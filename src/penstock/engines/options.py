@@ -13,8 +13,8 @@ from msgspec.structs import asdict, replace
 
 from penstock.errors import InputError
 from penstock.http.header_fields import check_headers, check_key, check_url
-from penstock.pick import as_object
-from penstock.secrecy import MARK, hide, hide_headers
+from penstock.lenient_fields import as_object
+from penstock.redaction import MARK, hide, hide_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

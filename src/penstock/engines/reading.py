@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock import delta_templates, pick, protocols
+from penstock import delta_templates, protocols
+from penstock import lenient_fields as lenient
 from penstock.bridge import parser
 from penstock.delta_templates import RunReader
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Start
 from penstock.grammar import Guard
+from penstock.http_errors import rejection
 from penstock.jsontext import loose
-from penstock.rejection import rejection
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
 from penstock.text_runs import ExpandRuns
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.errors import ProviderError
     from penstock.events import AnyEvent
     from penstock.http.response import Incoming
-    from penstock.stage import Stage
+    from penstock.pipeline import Stage
 
 EVENTS = "text/event-stream"
 _STREAMS = (EVENTS, "application/vnd.amazon.eventstream", "application/x-ndjson")
@@ -245,7 +246,7 @@ def several_choices(body: dict[str, Any]) -> bool:
     """Whether a request asks for several answers: the end of one is not the end of all."""
     if _COUNTED.isdisjoint(body):
         return False
-    config, prompt = pick.table(body, "generationConfig"), body.get("prompt")
+    config, prompt = lenient.get_object(body, "generationConfig"), body.get("prompt")
     counts = (body.get("n"), config.get("candidateCount"), len(prompt) if isinstance(prompt, list) else 1)  # pyright: ignore[reportUnknownArgumentType]
     return any(isinstance(count, int) and count > 1 for count in counts)
 

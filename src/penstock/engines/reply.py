@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock.errors import ProviderError, provider_error
 from penstock.fold import Fold
-from penstock.rejection import redact_fault
-from penstock.secrecy import hide_headers
+from penstock.http_errors import redact_fault
+from penstock.redaction import hide_headers
 from penstock.text_runs import expand_runs
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.engines.emulation import UNSUPPORTED
 from penstock.faults import word
-from penstock.pick import as_object, table, text
+from penstock.lenient_fields import as_object, get_object, get_text
 from penstock.vendor_errors import HTTP
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def is_missing_endpoint(error: ProviderError) -> bool:
     if error.status not in _STATUSES or word(error.code) not in _BARE or _MODEL.search(error.message):
         return False
     body = as_object(as_object((error.fault.extra or {}).get(HTTP)).get("body"))
-    return text(table(body, "error"), "param") != "model"
+    return get_text(get_object(body, "error"), "param") != "model"
 
 
 class MissingEndpoints:

@@ -19,8 +19,8 @@ import msgspec
 from penstock.errors import provider_error
 from penstock.events import Fault
 from penstock.json_depth import NestingError, decode_bounded
+from penstock.lenient_fields import as_object
 from penstock.markers import without_raw
-from penstock.pick import as_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

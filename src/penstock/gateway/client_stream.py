@@ -30,9 +30,9 @@ from penstock.gateway.passthrough_frames import (
     remove_usage_frames,
     split_frames,
 )
-from penstock.shaping.sequence import Sequence as SerializeParts
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
 from penstock.text_runs import ExpandRuns
+from penstock.transforms.serialize import SerializeParts
 from penstock.whole_body import write_body
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.errors import BadRequest, InputError, MissingExtra, StreamFault
 from penstock.events import Fault
 from penstock.gateway.callers import Refused
 from penstock.http.header_fields import response_header
-from penstock.rejection import redact_fault
+from penstock.http_errors import redact_fault
 from penstock.vendor_errors import PARAM, refused_by, speaks
 
 if TYPE_CHECKING:

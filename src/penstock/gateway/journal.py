@@ -17,7 +17,7 @@ from msgspec.structs import fields, replace
 from penstock.errors import InputError
 from penstock.gateway.config import place_of
 from penstock.providers.models import model as model_of
-from penstock.secrecy import hide, redact_cut
+from penstock.redaction import hide, redact_cut
 from penstock.store.journal import JournalRows, Turn
 from penstock.store.sqlite import ABSENT
 

@@ -19,8 +19,8 @@ from penstock.bridge import parser
 from penstock.errors import PenstockError
 from penstock.gateway import client_stream
 from penstock.grammar import Guard
-from penstock.secrecy import redact_cut
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
+from penstock.redaction import redact_cut
 from penstock.tracing import Tracer, Whole
 from penstock.vscode_stream import LINE, TRACE, describe
 

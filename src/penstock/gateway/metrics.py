@@ -11,7 +11,7 @@ from collections import Counter as Tally
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.secrecy import redact_cut
+from penstock.redaction import redact_cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

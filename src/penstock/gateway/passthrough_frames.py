@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.framing.frame import BOM
-from penstock.secrecy import hide_values
+from penstock.redaction import hide_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -213,6 +213,6 @@ def _is_error(name: bytes, value: Any) -> bool:
     if said.get("error") or said.get("type") in {"error", "response.failed"}:
         return True
     if "choices" in said:
-        return any(one.get("error") for one in pick.rows(said, "choices"))
+        return any(one.get("error") for one in lenient.get_objects(said, "choices"))
     # An error without the word: {"message": "…"} or {"detail": "…"} where an answer should have been.
     return any(isinstance(said.get(key), str) for key in ("message", "detail"))

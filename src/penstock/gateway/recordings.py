@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from penstock.http.header_fields import is_token, response_header
 from penstock.json_depth import NestingError, decode_bounded
-from penstock.secrecy import MARK, find, hide, hide_headers, hide_values, redact_cut
+from penstock.redaction import MARK, find, hide, hide_headers, hide_values, redact_cut
 from penstock.store.recordings import SUFFIX, Header, write
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.gateway.client_stream import Passthrough, Translation
     from penstock.gateway.reasoning_capture import Keeping, SealedContent
     from penstock.http.response_writer import Outlet
-    from penstock.shaping.remote_files import RemoteFiles
+    from penstock.transforms.remote_files import RemoteFiles
 
 
 class Streaming:

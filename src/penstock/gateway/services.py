@@ -43,10 +43,10 @@ from penstock.gateway.upstream import body_total, engine_config, fetch_limits
 from penstock.http.response_channel import SMALL
 from penstock.protocols import protocol
 from penstock.providers.clients import client, clients
-from penstock.secrecy import telling
-from penstock.shaping.remote_files import RemoteFiles
+from penstock.redaction import telling
 from penstock.store.key_value import Responses
 from penstock.store.recordings import Header
+from penstock.transforms.remote_files import RemoteFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

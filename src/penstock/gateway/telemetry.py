@@ -18,7 +18,7 @@ from penstock.gateway.journal import Journal
 from penstock.gateway.journal_throttle import Sparing
 from penstock.gateway.metrics import CALLS, Metrics
 from penstock.gateway.recordings import Recorder
-from penstock.secrecy import redact_cut
+from penstock.redaction import redact_cut
 from penstock.store.key_value import SqliteRows
 from penstock.store.sqlite import ABSENT
 from penstock.store.writer import Writer

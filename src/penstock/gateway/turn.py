@@ -25,9 +25,9 @@ from penstock.gateway.journal import Turn as Row
 from penstock.gateway.journal import cost
 from penstock.gateway.reasoning_capture import Keeping, SealedContent
 from penstock.gateway.relay import Streaming
+from penstock.http_errors import redact_fault
 from penstock.messages import foreign_state
 from penstock.messages.state import remember, seal_rows
-from penstock.rejection import redact_fault
 
 if TYPE_CHECKING:
     from penstock.engines.interface import Job
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from penstock.http.disconnect import Gone
     from penstock.http.response_writer import Outlet
     from penstock.messages.context import Cleared
-    from penstock.shaping.remote_files import RemoteFiles
     from penstock.store.journal import Status
+    from penstock.transforms.remote_files import RemoteFiles
 
 log = logging.getLogger("penstock.gateway")
 LOSSES = 20  # names of losses that a header holds

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.gateway.byte_budget import ConnectionBytes
     from penstock.gateway.services import Services
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
     Scope = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock import pick, protocols
+from penstock import lenient_fields as lenient
+from penstock import protocols
 from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault, Finish, Start, Usage
 from penstock.framing import SseParser
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.gateway.endpoints import Asked, Headers, Visit
     from penstock.gateway.endpoints.stored_responses import Told
     from penstock.gateway.websocket import Connection
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 
 class WebSocketTurn:
@@ -74,7 +75,7 @@ class WebSocketTurn:
         if response.get("status") not in {"completed", "incomplete"}:
             return
         chain = keeper.keep(response) if keeper is not None else None
-        past, output = known.past.items if known.past else [], pick.listed(response, "output")
+        past, output = known.past.items if known.past else [], lenient.get_list(response, "output")
         previous, memory = str(self._body.get(PREVIOUS)), self._connection.memory
         size = len(self._visit.raw) + len(msgspec.json.encode(output))
         if past and memory.find(previous) is None:  # it came from the store
@@ -95,12 +96,12 @@ def error_event(status: int, data: bytes, headers: Headers) -> bytes:
     It carries what HTTP would say beside the body: Codex repeats a request after a 429 only if `headers` say when
     (https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/endpoint/responses_websocket.rs).
     """
-    said = pick.as_object(loose(data)) if data[:1] == b"{" else {}
-    error = pick.table(said, "error") or said
-    sort = pick.text(error, "type") or "server_error"
+    said = lenient.as_object(loose(data)) if data[:1] == b"{" else {}
+    error = lenient.get_object(said, "error") or said
+    sort = lenient.get_text(error, "type") or "server_error"
     full = {
-        "type": sort, "code": pick.text(error, "code") or sort,  # a text, always: OpenAI's schema says so
-        "message": pick.text(error, "message") or "the request failed", "param": error.get("param"),
+        "type": sort, "code": lenient.get_text(error, "code") or sort,  # a text, always: OpenAI's schema says so
+        "message": lenient.get_text(error, "message") or "the request failed", "param": error.get("param"),
     }  # fmt: skip
     event = {"type": "error", "sequence_number": 0, "status": status, "error": full, "headers": _header_table(headers)}
     return msgspec.json.encode(event)
@@ -109,7 +110,7 @@ def error_event(status: int, data: bytes, headers: Headers) -> bytes:
 def failure_event(data: bytes) -> bytes:
     """A `response.failed` in mid-turn, with the status that the error has in HTTP and with when to come back."""
     status, _, headers = _failure(data)
-    said = pick.as_object(loose(data))
+    said = lenient.as_object(loose(data))
     return msgspec.json.encode({**said, "status": status, "headers": _header_table(headers)}) if said else data
 
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from penstock.errors import provider_error
 from penstock.events import Fault
-from penstock.rejection import rejection
-from penstock.secrecy import hide, hide_headers, redact_cut
+from penstock.http_errors import rejection
+from penstock.redaction import hide, hide_headers, redact_cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,7 +28,7 @@ from penstock.http.disconnect import Gone, Stoppable
 from penstock.http.response_writer import Flow, Outlet, end_with
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES
 from penstock.jsontext import clean
-from penstock.secrecy import MARK, find
+from penstock.redaction import MARK, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

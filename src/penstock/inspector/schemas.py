@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from penstock import events as ev
-from penstock.secrecy import hide
+from penstock.redaction import hide
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,15 +13,15 @@ import msgspec
 
 from penstock import protocols
 from penstock.bridge import encoding, parser
+from penstock.detect import guess
 from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.events import Fault
 from penstock.gateway.access import refused
 from penstock.grammar import Guard
-from penstock.guess import guess
 from penstock.inspector import schemas
-from penstock.secrecy import MARK
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
+from penstock.redaction import MARK
 from penstock.store import recordings
 from penstock.tracing import Finding, Tracer, Whole
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.inspector.schemas import Row
-    from penstock.stage import Stage
+    from penstock.pipeline import Stage
     from penstock.tracing import Verbatim
 
 CONSUMERS = (

@@ -9,13 +9,13 @@ import msgspec
 from penstock import request as rq
 from penstock.json_depth import holds_raw, replace_raw
 from penstock.jsontext import as_json, is_object, plain_or_raw
-from penstock.pick import as_object, text
+from penstock.lenient_fields import as_object, get_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.events import Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 CARRIERS: Final = {
     "failed": "that a tool failed is said in its text",
@@ -69,7 +69,7 @@ _HEAD, _MIDDLE = _GRAMMAR.split("{}")[:2]
 def schema_of(tool: rq.Tool) -> Object:
     """The schema of a function that takes what a free-text tool takes."""
     grammar = tool.schema or {}
-    syntax, definition = text(grammar, "syntax"), text(grammar, "definition")
+    syntax, definition = get_text(grammar, "syntax"), get_text(grammar, "definition")
     said = _GRAMMAR.format(syntax, definition) if definition else _FREE
     return {
         "type": "object", "properties": {INPUT: {"type": "string", "description": said}}, "required": [INPUT],
@@ -82,7 +82,7 @@ def grammar_of(schema: Object) -> Object | None:
     properties = schema.get("properties")
     if not isinstance(properties, dict) or len(cast("Object", properties)) != 1 or INPUT not in properties:
         return None
-    said = text(as_object(cast("Object", properties)[INPUT]), "description")
+    said = get_text(as_object(cast("Object", properties)[INPUT]), "description")
     if said == _FREE:
         return {}
     syntax, middle, definition = said.removeprefix(_HEAD).partition(_MIDDLE)

@@ -14,26 +14,26 @@ from penstock import codec
 from penstock import request as rq
 from penstock.diagnostics import Diagnostic, Diagnostics
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
+from penstock.lenient_fields import as_object
 from penstock.messages import content, context, foreign_state, identifiers, pairing, settings, state, tools, turns
 from penstock.messages.options import OPTIONS, ConvertOptions
 from penstock.messages.request_codecs import profile_of, quirks_type, reader, typed_error, writer
 from penstock.messages.settings import changed_meaning, rename_options
 from penstock.messages.traversal import survey
 from penstock.option_checks import check_options
-from penstock.pick import as_object
 from penstock.protocols import protocol
 from penstock.providers.identity import identify
 from penstock.providers.thinking import thinking_of
-from penstock.reading import parse_value, read_deep
-from penstock.shaping.names import Name, RestoreNames
-from penstock.shaping.namespace import Namespace
+from penstock.strict_fields import parse_value, read_deep_body
+from penstock.transforms.names import Name, RestoreNames
+from penstock.transforms.namespace import Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.providers.thinking import Thinking
-    from penstock.writing import Draft
+    from penstock.request_writer import RequestDraft
 
 
 class Restore(msgspec.Struct, omit_defaults=True):
@@ -131,7 +131,7 @@ class _Run:
         self._cleared: context.Cleared | None = None
         self._signature = ""  # what stands for thought signatures that are not known, where the model insists on them
 
-    def converted(self, request: rq.Request, write: Callable[[rq.Request, Any], Draft]) -> Converted:
+    def converted(self, request: rq.Request, write: Callable[[rq.Request, Any], RequestDraft]) -> Converted:
         """The request through every pass, and written."""
         asked = request.settings
         request = self.passed(request)
@@ -164,7 +164,7 @@ class _Run:
         except TooDeep as error:
             if not isinstance(body, bytes | bytearray | str):
                 raise
-            return read_deep(body if isinstance(body, str) else bytes(body), read, error)
+            return read_deep_body(body if isinstance(body, str) else bytes(body), read, error)
 
     def parsed(self, body: Any) -> Object:
         """The body as an object. Text that is almost JSON is read as a forgiving reader would."""
@@ -307,7 +307,7 @@ class _Run:
     def _was_cleared(self, cleared: context.Cleared) -> None:
         self._cleared = cleared
 
-    def written(self, write: Callable[[rq.Request, Any], Draft], request: rq.Request) -> Draft:
+    def written(self, write: Callable[[rq.Request, Any], RequestDraft], request: rq.Request) -> RequestDraft:
         try:
             return self._attempt(write, request)
         except (BadRequest, UnknownProtocol):
@@ -316,7 +316,7 @@ class _Run:
             # Our readers fill in `extra`, `data` and names as writers expect them; a request made elsewhere may not.
             raise BadRequest("extra, data and names as a reader of the protocol makes them", error) from error
 
-    def _attempt(self, write: Callable[[rq.Request, Any], Draft], request: rq.Request) -> Draft:
+    def _attempt(self, write: Callable[[rq.Request, Any], RequestDraft], request: rq.Request) -> RequestDraft:
         quirks = self._options.get("quirks", self.profile.quirks)
         if self._signature:
             own = quirks if quirks is not None else quirks_type(self.profile.protocol)()

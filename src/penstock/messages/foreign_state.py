@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import request as rq
+from penstock.lenient_fields import as_object, get_objects, get_text
 from penstock.messages.traversal import with_messages, without_item_ids
-from penstock.pick import as_object, rows, text
 from penstock.providers.identity import identify
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.diagnostics import Diagnostics
     from penstock.events import Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 PROTOCOL, MAKER = "responses", "openai"
 _FIELD = "encrypted_content"
@@ -32,8 +32,8 @@ _ENDS = frozenset({ev.ReasoningEnd, ev.Opaque})
 def ciphertext_of(part: Any) -> str:
     """The encrypted content of a part or of an event that ends one; nothing where there is none."""
     if type(part) in (rq.Opaque, ev.Opaque):
-        return text(as_object(part.data), _FIELD) if part.protocol == PROTOCOL else ""
-    return text(_own(part), _FIELD)
+        return get_text(as_object(part.data), _FIELD) if part.protocol == PROTOCOL else ""
+    return get_text(_own(part), _FIELD)
 
 
 def _own(part: Any) -> Object:
@@ -133,7 +133,7 @@ def _foreign(extra: Extra | None, maker: str) -> str:
     protocol, field = _SIGNED
     if maker != _GOOGLE and extra.get(protocol, {}).get(field):
         return _GOOGLE
-    formats = [text(detail, "format") for own in extra.values() for detail in rows(own, _DETAILS)]
+    formats = [get_text(detail, "format") for own in extra.values() for detail in get_objects(own, _DETAILS)]
     origins = {one.partition("-")[0] for one in formats} & _MAKERS
     return next(iter(sorted(origins - {maker})), "")
 

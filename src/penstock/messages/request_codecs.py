@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock import request as rq
-    from penstock.pick import Object
-    from penstock.writing import Draft, Losses
+    from penstock.lenient_fields import Object
+    from penstock.request_writer import Losses, RequestDraft
 
 
 class _Profiles(Mapping[str, Profile]):
@@ -65,9 +65,9 @@ def _reader(name: str) -> Callable[[Object], rq.Request]:
     return guarded
 
 
-def writer(name: str) -> Callable[[rq.Request, Any], Draft]:
+def writer(name: str) -> Callable[[rq.Request, Any], RequestDraft]:
     """The function that writes a protocol's requests."""
-    write: Callable[[rq.Request, Any], Draft] = getattr(_module(name, "write"), "write_request")  # noqa: B009 — of Any
+    write: Callable[[rq.Request, Any], RequestDraft] = getattr(_module(name, "write"), "write_request")  # noqa: B009 — of Any
     return write
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from penstock.providers.models import default_limit
-from penstock.writing import ROOM, budget_inside, budget_of, effort_of
+from penstock.request_writer import MIN_ANSWER_TOKENS, budget_for_effort, budget_within_limit, effort_for_budget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from penstock import request as rq
     from penstock.diagnostics import Diagnostic, Diagnostics
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.providers.thinking import Thinking
 
 
@@ -35,12 +35,12 @@ def limit_output(
     if wanted is None:
         return request
     budget = asked.budget if inside else None
-    limit = max(wanted, minimum, budget + ROOM if budget and budget >= wanted else 0)
+    limit = max(wanted, minimum, budget + MIN_ANSWER_TOKENS if budget and budget >= wanted else 0)
     if maximum:
         limit = min(limit, max(maximum, minimum))
     if budget and budget >= limit:
         notes.add("reasoning-budget", f"a budget of {budget} reasoning tokens is more than the model can put out")
-        asked = replace(asked, budget=max(limit - ROOM, 0))
+        asked = replace(asked, budget=max(limit - MIN_ANSWER_TOKENS, 0))
     _report(notes, asked.max_output, limit, maximum)
     settled = replace(asked, max_output=limit)
     return request if settled == request.settings else replace(request, settings=settled)
@@ -306,7 +306,7 @@ class _Fit:
 
     def _word(self, form: str) -> rq.Settings:
         asked = self._asked
-        word = asked.effort or effort_of(asked.budget or 0)
+        word = asked.effort or effort_for_budget(asked.budget or 0)
         if asked.budget is not None:
             sent = "" if asked.effort else f" and is sent as the effort {word}"
             self._change(
@@ -319,9 +319,9 @@ class _Fit:
         known = self._thinking.efforts
         if not known or word in known:
             return word
-        nearest = min(known, key=lambda one: (one == "none", abs(budget_of(one) - budget_of(word))))
+        nearest = min(known, key=lambda one: (one == "none", abs(budget_for_effort(one) - budget_for_effort(word))))
         if word in self._thinking.raised:
-            nearest = next((one for one in known if budget_of(one) > budget_of(word)), nearest)
+            nearest = next((one for one in known if budget_for_effort(one) > budget_for_effort(word)), nearest)
         self._change("effort", f"{self._model} takes no effort {word}; the nearest is sent: {nearest}")
         return nearest
 
@@ -337,7 +337,7 @@ class _Fit:
                 self._change("effort", f"{self._model} takes a budget: the effort {effort} beside it is left out")
         else:
             limit = asked.max_output if self._inside else None
-            budget = budget_inside(effort, limit, facts.least)
+            budget = budget_within_limit(effort, limit, facts.least)
             if not budget:
                 why = f"the output limit of {limit} leaves no room for a budget of reasoning tokens: {name} is left out"
                 self._notes.add(f"loss-{name}", why, name)

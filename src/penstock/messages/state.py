@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.events import Extra
+from penstock.lenient_fields import as_object, get_text
 from penstock.messages.foreign_state import ciphertext_of
 from penstock.messages.traversal import with_messages
-from penstock.pick import as_object, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -229,7 +229,7 @@ def _keys(message: rq.Message) -> list[str]:
 def _marks(message: rq.Message) -> list[str]:
     """The key of the mark that a client sent back with a message: a model's id, a backslash, and the turn's name."""
     marks = [as_object(own.get("_")) for own in (message.extra or {}).values()]
-    said = [text(mark, "marker").rpartition("\\")[2] for mark in marks]
+    said = [get_text(mark, "marker").rpartition("\\")[2] for mark in marks]
     return [mark_key(one) for one in said if one]
 
 

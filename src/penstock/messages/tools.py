@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock import request as rq
 from penstock.markers import schema_of
 from penstock.messages.identifiers import fit_names
 from penstock.messages.traversal import change_parts, with_messages
-from penstock.shaping.names import Name, wrap
+from penstock.transforms.names import Name, wrap
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
     from penstock.events import Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.request_profile import Profile
 
 _STRING: Object = {"type": "string"}
@@ -104,10 +104,10 @@ def built_in(kind: str) -> BuiltIn | None:
 
 def schema_in(tool: Object) -> Object | None:
     """The schema of a tool of a strange kind, if it has one under a word that is used for them."""
-    for place in (tool, pick.table(tool, "function"), pick.table(tool, "custom")):
+    for place in (tool, lenient.get_object(tool, "function"), lenient.get_object(tool, "custom")):
         for word in ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "schema"):
             if isinstance(place.get(word), dict):
-                return pick.table(place, word)
+                return lenient.get_object(place, word)
     return None
 
 
@@ -177,15 +177,15 @@ class _Naming:
         if tool.kind in _CLIENTS or self._profile.protocol in (tool.extra or ()):
             return tool
         nothing: Object = {}
-        raw = next((pick.table(own, "tool") for own in (tool.extra or nothing).values()), nothing)
-        known = built_in(pick.text(raw, "type"))
+        raw = next((lenient.get_object(own, "tool") for own in (tool.extra or nothing).values()), nothing)
+        known = built_in(lenient.get_text(raw, "type"))
         schema = known.schema if known else schema_in(raw)
         if schema is None:
             return tool
         self._notes.add("tool-wrapped", f"the tool {tool.name!r} of type {raw.get('type')!r} is offered as a function")
         if known and known.item:
             self._back[tool.name] = Name(tool.name, item=known.item)
-        said = tool.description or pick.text(raw, "description") or (known.description if known else "")
+        said = tool.description or lenient.get_text(raw, "description") or (known.description if known else "")
         return rq.Tool(tool.name, said, schema, cache=tool.cache)
 
     def _tool(self, tool: rq.Tool) -> rq.Tool:
@@ -244,7 +244,7 @@ class _Naming:
 def _space(extra: Extra | None) -> str:
     if extra is None:
         return ""
-    return next((space for own in extra.values() if (space := pick.text(own, "namespace"))), "")
+    return next((space for own in extra.values() if (space := lenient.get_text(own, "namespace"))), "")
 
 
 def _flat(extra: Extra | None) -> Extra | None:

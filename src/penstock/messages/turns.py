@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.markers.marks import said_by_user
 from penstock.messages.traversal import with_messages
-from penstock.writing import salvage
+from penstock.request_writer import collect_text
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
@@ -241,7 +241,7 @@ def _says(part: Any, protocol: str) -> bool:
     if isinstance(part, rq.Call):
         return not part.cut
     if isinstance(part, rq.Opaque):
-        return part.protocol == protocol or bool(salvage(part.data))
+        return part.protocol == protocol or bool(collect_text(part.data))
     return type(part) not in _MUTE
 
 

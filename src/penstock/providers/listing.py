@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock.pick import as_object
+from penstock.lenient_fields import as_object
 from penstock.providers.identity import kind
 from penstock.providers.models import NAME, PROVIDER, Model, model, with_own
 from penstock.providers.own_models import Prices
-from penstock.reading import parse_value
+from penstock.strict_fields import parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.providers.registry import Provider
 
 _LIST = ("data", "models", "modelSummaries", "publisherModels", "resources", "result")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.pick import as_object, listed, objects
+from penstock.lenient_fields import as_object, as_objects, get_list
 
 if TYPE_CHECKING:
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.request import Request, Tool
 
 COMMANDS = ("command", "cmd", "commands", "script", "shell_command", "code")  # fields that hold what is to be run
@@ -60,7 +60,7 @@ def _object(schema: Object, command: str, root: Object, depth: int) -> Object:
     fields = as_object(schema.get("properties"))
     runs = next((name for name in COMMANDS if name in fields), "")
     made: Object = {runs: _command(runs, as_object(fields[runs]), command, root)} if runs else {}
-    for name in listed(schema, "required"):
+    for name in get_list(schema, "required"):
         if isinstance(name, str) and name in fields and name not in made:
             made[name] = _value(as_object(fields[name]), command, root, depth - 1)
     return made
@@ -78,7 +78,7 @@ def _value(schema: Object, command: str, root: Object, depth: int) -> Any:
     for word in ("const", "default"):
         if word in found:
             return found[word]
-    chosen = listed(found, "enum")
+    chosen = get_list(found, "enum")
     if chosen:
         return chosen[0]
     kind = _type(found)
@@ -103,12 +103,12 @@ def _plain(schema: Object, root: Object, depth: int = _DEPTH) -> Object:
         for step in where[2:].split("/"):
             found = as_object(found.get(step))
     for word in ("anyOf", "oneOf", "allOf"):
-        found = found or next((row for row in objects(schema.get(word)) if _type(row) != "null"), None)
+        found = found or next((row for row in as_objects(schema.get(word)) if _type(row) != "null"), None)
     return _plain(found, root, depth - 1) if found is not None and depth else schema
 
 
 def _type(schema: Object) -> str:
-    said = next((word for word in listed(schema, "type") if word != "null"), None) or schema.get("type")
+    said = next((word for word in get_list(schema, "type") if word != "null"), None) or schema.get("type")
     return said if isinstance(said, str) else "object" if "properties" in schema else "string"
 
 

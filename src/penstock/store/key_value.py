@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from penstock.pick import Object, text
+from penstock.lenient_fields import Object, get_text
 from penstock.stores import Bounds
 
 if TYPE_CHECKING:
@@ -259,12 +259,12 @@ class Responses:
         keys = {name: row.decode() for name, row in self._rows.get(tenant, map(_item, ids)).items()}
         chain = tuple(dict.fromkeys(keys.values()))
         known = {
-            _item(text(item, "id")): item
+            _item(get_text(item, "id")): item
             for turn in self._turns(tenant, chain)
             if turn is not None
             for item in turn.response["output"]
         }
-        return {text(known[name], "id"): known[name] for name in keys if name in known}
+        return {get_text(known[name], "id"): known[name] for name in keys if name in known}
 
     def drop(self, tenant: str, id: str) -> bool:
         """Forget a response and what was said in it. Whether there was one."""

@@ -11,9 +11,9 @@ from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import encoding
 from penstock.framing import WRITERS
-from penstock.shaping.sequence import Sequence as InOrder
-from penstock.stage import Pipe
+from penstock.pipeline import Pipe
 from penstock.testing.provider_encoders import VOICES
+from penstock.transforms.serialize import SerializeParts as InOrder
 from penstock.whole_body import write_body
 
 if TYPE_CHECKING:

@@ -357,7 +357,7 @@ def _yaml_scalar(value: Any) -> str:
 def diff_lines(path: Path, edited: Edited) -> Iterator[StyledLine]:
     """A unified diff, coloured, without the secrets that stand near."""
     from penstock.cli.terminal import printable
-    from penstock.secrecy import hide
+    from penstock.redaction import hide
 
     styles = {"+": "green", "-": "red", "@": "cyan"}
     old = (edited.before or "").splitlines()

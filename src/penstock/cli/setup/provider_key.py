@@ -141,7 +141,7 @@ def _entered(row: Provider, *, from_stdin: bool) -> str:
 
 def _checked(row: Provider, key: str, config: Config) -> bool:
     """Whether the provider takes the key. One request; says what came of it."""
-    from penstock.secrecy import hide
+    from penstock.redaction import hide
 
     print_line(f"asking {row.title} whether it takes the key …")
     try:

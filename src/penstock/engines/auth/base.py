@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from penstock.errors import MissingExtra
 from penstock.providers.address import quote
-from penstock.secrecy import MARK
+from penstock.redaction import MARK
 
 if TYPE_CHECKING:
     from penstock.providers.registry import Credential

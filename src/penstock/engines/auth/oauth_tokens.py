@@ -17,9 +17,9 @@ from penstock.engines.auth.base import Signed, Tokens, library
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
 from penstock.faults import kind_of
-from penstock.pick import as_object, number, text
-from penstock.pick import text as text_of
-from penstock.secrecy import hide
+from penstock.lenient_fields import as_object, get_integer, get_text
+from penstock.lenient_fields import get_text as text_of
+from penstock.redaction import hide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,11 +171,11 @@ class IbmAuth:
         form = urlencode({"grant_type": _GRANT, "apikey": self._key.reveal()}).encode()
         status, _, body = await fetch("POST", self._url, _HEADERS, form)
         said = as_object(_json(body))
-        token = text(said, "access_token")
+        token = get_text(said, "access_token")
         if status == _OK and token:
-            return token, float(number(said, "expires_in") or 3600)
-        words = hide(text(said, "errorMessage", "message") or f"status {status}", self.secrets())
-        code = text(said, "errorCode", "code")
+            return token, float(get_integer(said, "expires_in") or 3600)
+        words = hide(get_text(said, "errorMessage", "message") or f"status {status}", self.secrets())
+        code = get_text(said, "errorCode", "code")
         kind = "auth" if status == 400 else kind_of(code, status=status)  # noqa: PLR2004 — it says so of a wrong key
         raise provider_error(Fault(kind, f"no IBM token: {words}", status=status, code=code))
 

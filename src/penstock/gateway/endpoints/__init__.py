@@ -27,14 +27,14 @@ from penstock.messages.context import Cleared
 from penstock.messages.request_codecs import reader
 from penstock.protocols import protocol as row
 from penstock.providers.clients import PLAIN
-from penstock.reading import read_deep
+from penstock.strict_fields import read_deep_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.gateway.byte_budget import ByteBudget
     from penstock.gateway.request_body import ConversionThread
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.providers.clients import Client
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ def read_body(visit: Visit, read: Callable[[Object], T]) -> T:
     try:
         body = visit.body()
     except TooDeep as error:
-        return read_deep(visit.raw, read, error)
+        return read_deep_body(visit.raw, read, error)
     return read(body)
 
 
@@ -172,7 +172,7 @@ def canonical(visit: Visit, protocol: str) -> tuple[Object, rq.Request]:
     try:
         body = visit.body()
     except TooDeep as error:
-        return {}, read_deep(visit.raw, lambda deep: _canonical(visit, protocol, deep)[1], error)
+        return {}, read_deep_body(visit.raw, lambda deep: _canonical(visit, protocol, deep)[1], error)
     return _canonical(visit, protocol, body)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
+from penstock import strict_fields as strict
 from penstock.client.embeddings import read
 from penstock.errors import InputError, ProviderError
 from penstock.gateway.endpoints import canonical
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.gateway.aux_requests import Errand
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.tokens import HybridTokenEstimator
 
 # What a count takes of a request, by the protocol of the endpoint; and what its answer calls the number.
@@ -52,16 +53,16 @@ async def gemini(services: Services, visit: Visit) -> bytes:
 
 def _gemini_request(visit: Visit) -> rq.Request:
     body = visit.body()
-    inner = pick.table(body, "generateContentRequest") or body
+    inner = lenient.get_object(body, "generateContentRequest") or body
     return reader("gemini")({"contents": [], **inner})
 
 
 async def editor(services: Services, visit: Visit) -> bytes:
     """`/vscode/count`: texts, messages and tools, each for itself."""
     body = await visit.offload(visit.body)
-    name = reading.needed(body, "model")
+    name = strict.require_text(body, "model")
     target, estimator = services.catalogue.target(name), services.estimator_for(visit)
-    counts = await visit.offload(lambda: [_item(estimator, item, target) for item in pick.listed(body, "items")])
+    counts = await visit.offload(lambda: [_item(estimator, item, target) for item in lenient.get_list(body, "items")])
     _met(visit, name, target, sum(counts))
     return msgspec.json.encode({"version": 1, "counts": counts, "exact": False})
 
@@ -70,7 +71,7 @@ def _item(estimator: HybridTokenEstimator, item: Any, target: Target) -> int:
     model, provider = target.model, target.provider.name
     if isinstance(item, str):
         return estimator.estimate_text(item, model, provider).tokens
-    value: Object = reading.as_object(item)
+    value: Object = strict.as_object(item)
     if "role" in value:
         found = reader("vscode")({"messages": [value]}).messages
         return sum(estimator.estimate_message(one, model, provider).tokens for one in found)
@@ -121,5 +122,5 @@ async def _asked(
         )
     except (ProviderError, InputError, KeyError):
         return None, None
-    answer = pick.as_object(read(data))
-    return next((found for name in NUMBERS if (found := pick.number(answer, name)) is not None), None), record
+    answer = lenient.as_object(read(data))
+    return next((found for name in NUMBERS if (found := lenient.get_integer(answer, name)) is not None), None), record

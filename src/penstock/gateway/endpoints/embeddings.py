@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.gateway.aux_requests import Errand
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 _SAID = frozenset({"model", "input", "encoding_format"})
 _RANKED = frozenset({"model", "query", "documents", "top_n", "top_k", "return_documents", "max_tokens_per_doc"})
@@ -26,7 +27,7 @@ _RANKED = frozenset({"model", "query", "documents", "top_n", "top_k", "return_do
 async def embeddings(services: Services, visit: Visit) -> bytes:
     """`/v1/embeddings`, as numbers or as base64 of little-endian floats."""
     body = await visit.offload(visit.body)
-    model = visit.params.get("model") or reading.needed(body, "model")
+    model = visit.params.get("model") or strict.require_text(body, "model")
     more = {key: value for key, value in body.items() if key not in _SAID and value is not None}
     found = await _embed(services, visit, model, _inputs(body.get("input")), more)
     packed = body.get("encoding_format") == "base64"
@@ -50,7 +51,7 @@ async def gemini_one(services: Services, visit: Visit) -> bytes:
 
 async def gemini_many(services: Services, visit: Visit) -> bytes:
     """`…:batchEmbedContents`."""
-    rows = pick.rows(await visit.offload(visit.body), "requests")
+    rows = lenient.get_objects(await visit.offload(visit.body), "requests")
     if not rows:
         raise BadRequest("a list of requests", None, "requests")
     found = await _embed(services, visit, visit.params["model"], [_content(row) for row in rows], _sized(rows[0]))
@@ -60,8 +61,8 @@ async def gemini_many(services: Services, visit: Visit) -> bytes:
 async def ollama(services: Services, visit: Visit) -> bytes:
     """`/api/embed`."""
     body = await visit.offload(visit.body)
-    model = reading.needed(body, "model")
-    size = pick.number(body, "dimensions")
+    model = strict.require_text(body, "model")
+    size = lenient.get_integer(body, "dimensions")
     found = await _embed(services, visit, model, _inputs(body.get("input")), {"dimensions": size} if size else {})
     spent = round((time.monotonic() - visit.started) * 1e9)
     count = (found.usage.input if found.usage else None) or 0
@@ -74,21 +75,21 @@ async def ollama(services: Services, visit: Visit) -> bytes:
 async def ollama_one(services: Services, visit: Visit) -> bytes:
     """`/api/embeddings`, the older one: a single text."""
     body = await visit.offload(visit.body)
-    model = reading.needed(body, "model")
-    found = await _embed(services, visit, model, [reading.needed(body, "prompt")], {})
+    model = strict.require_text(body, "model")
+    found = await _embed(services, visit, model, [strict.require_text(body, "prompt")], {})
     return msgspec.json.encode({"embedding": found.vectors[0]})
 
 
 async def rerank(services: Services, visit: Visit) -> bytes:
     """`/v1/rerank`. Cohere and Jina call the list `results`, Voyage calls it `data`: clients read either."""
     body = await visit.offload(visit.body)
-    model = reading.needed(body, "model")
-    documents = [_document(row, place) for place, row in enumerate(pick.listed(body, "documents"))]
+    model = strict.require_text(body, "model")
+    documents = [_document(row, place) for place, row in enumerate(lenient.get_list(body, "documents"))]
     if not documents:
         raise BadRequest("a list of documents", body.get("documents"), "documents")
-    top = pick.number(body, "top_n") or pick.number(body, "top_k")
+    top = lenient.get_integer(body, "top_n") or lenient.get_integer(body, "top_k")
     more = {key: value for key, value in body.items() if key not in _RANKED and value is not None}
-    errand, query = _entered(services, visit, model), reading.needed(body, "query")
+    errand, query = _entered(services, visit, model), strict.require_text(body, "query")
     found = await services.client.rerank(model, query, documents, top, options=services.options(visit), **more)
     errand.met(found.provider, found.model, found.usage, found.record)
     rows: list[Object] = [{"index": one.index, "relevance_score": one.score} for one in found.results[:top]]
@@ -127,19 +128,19 @@ def _inputs(given: Any) -> list[Any]:
 
 
 def _document(row: Any, place: int) -> str:
-    text: Any = row if isinstance(row, str) else pick.as_object(row).get("text")
+    text: Any = row if isinstance(row, str) else lenient.as_object(row).get("text")
     if not isinstance(text, str):
         raise BadRequest("a text", row).at(place).at("documents")
     return text
 
 
 def _content(body: Object) -> str:
-    parts = pick.rows(pick.table(body, "content"), "parts")
-    return "\n".join(pick.text(part, "text") for part in parts)
+    parts = lenient.get_objects(lenient.get_object(body, "content"), "parts")
+    return "\n".join(lenient.get_text(part, "text") for part in parts)
 
 
 def _sized(body: Object) -> Object:
-    size = pick.number(body, "outputDimensionality") or pick.number(body, "output_dimensionality")
+    size = lenient.get_integer(body, "outputDimensionality") or lenient.get_integer(body, "output_dimensionality")
     return {"dimensions": size} if size else {}
 
 

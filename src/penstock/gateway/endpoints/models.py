@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.gateway.catalogue import Entry
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.providers.models import Model
     from penstock.providers.registry import Provider
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.errors import BadRequest, PenstockError
 from penstock.gateway.callers import refused
 from penstock.gateway.endpoints import PLAYED, Asked, Door, read_body
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.gateway.catalogue import Entry
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 _REASONS = {"length": "length"}
 
@@ -220,7 +220,7 @@ async def unserved(_: Services, visit: Visit) -> bytes:
 
 def name_of(body: Object) -> str:
     """The model's name, in the newer word or the older."""
-    found = pick.text(body, "model") or pick.text(body, "name")
+    found = lenient.get_text(body, "model") or lenient.get_text(body, "name")
     if not found:
         raise BadRequest("a model's name", body.get("model"), "model")
     return found

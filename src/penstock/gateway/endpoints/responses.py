@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault, Usage
 from penstock.framing import SseParser
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.endpoints.stored_responses import Memory, Told
     from penstock.gateway.services import Services
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 ELSEWHERE = ("elsewhere",)  # a row that there is none of: what stands before is its provider's to know
 OURS = ("background", "generate", "stream_id", "type")  # what no provider is told
@@ -183,20 +184,20 @@ def settings(body: Object, *, background: bool = False) -> Object:
 
 
 def _tools(given: Any) -> list[Object]:
-    rows = pick.objects(given)
+    rows = lenient.as_objects(given)
     return [
         {**_TOOL, **{key: row[key] for key in _TOOL if key in row}} for row in rows if row.get("type") == "function"
     ]
 
 
 def _thinking(given: Any) -> Object:
-    said = pick.as_object(given)
+    said = lenient.as_object(given)
     return {**said, **{key: said[key] if said.get(key) in words else None for key, words in _WORDS.items()}}
 
 
 def _text(given: Any) -> Object:
-    made = {"format": {"type": "text"}, **pick.as_object(given)}
-    form = pick.table(made, "format")
+    made = {"format": {"type": "text"}, **lenient.as_object(given)}
+    form = lenient.get_object(made, "format")
     return {**made, "format": {**_FORM, **form, "schema": None}} if form.get("type") == "json_schema" else made
 
 
@@ -204,9 +205,9 @@ def _choice(given: Any) -> Any:
     """A choice among tools; one of a built-in is said as what it comes to, that some tool must be used."""
     if not isinstance(given, dict):
         return given
-    choice = pick.as_object(given)
+    choice = lenient.as_object(given)
     if choice.get("type") == "allowed_tools":
-        functions = [row for row in pick.rows(choice, "tools") if row.get("type") == "function"]
+        functions = [row for row in lenient.get_objects(choice, "tools") if row.get("type") == "function"]
         return {"mode": "auto", **choice, "tools": functions}
     return choice if choice.get("type") == "function" else "required"
 
@@ -219,7 +220,7 @@ _WHOLE: dict[str, Callable[[Any], Any]] = {
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
     Send = Callable[[Any], Awaitable[None]]
 
@@ -264,8 +265,8 @@ class Keeping:
                     self._found(value["response"] if value.get("type") in ENDS and "response" in value else {})
 
     def _found(self, response: Any) -> None:
-        value = pick.as_object(response)
-        if pick.text(value, "id") and isinstance(value.get("output"), list):
+        value = lenient.as_object(response)
+        if lenient.get_text(value, "id") and isinstance(value.get("output"), list):
             self._done = True
             try:
                 self._keep(value)
@@ -275,7 +276,7 @@ class Keeping:
 
 def _value(data: bytes) -> Object:
     try:
-        return pick.as_object(decode_deep(data, trusted=True))
+        return lenient.as_object(decode_deep(data, trusted=True))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
 
@@ -293,16 +294,16 @@ TASK = (
 async def compact(_: Services, visit: Visit) -> bytes:
     """The compacted conversation."""
     body = await visit.offload(visit.body)
-    model = reading.needed(body, "model")
+    model = strict.require_text(body, "model")
     known = await known_of(visit, {**body, "store": False})
     given = known.body.get("input")
-    items = pick.objects(given) if isinstance(given, list) else pick.objects(items_of(known.body))
-    said = await _summary(visit, model, _script(items, pick.text(body, "instructions")))
+    items = lenient.as_objects(given) if isinstance(given, list) else lenient.as_objects(items_of(known.body))
+    said = await _summary(visit, model, _script(items, lenient.get_text(body, "instructions")))
     users = _users([*(known.past.items if known.past else ()), *known.new], visit.id)
     output = [*users, {"type": "compaction", "id": f"cmp_{visit.id}", "encrypted_content": sealed(_words(said))}]
     made = {
         "id": f"resp_{visit.id}", "object": "response.compaction", "created_at": int(time.time()), "output": output,
-        "usage": pick.table(said, "usage") or usage_object(Usage(input=0, output=0), {}),
+        "usage": lenient.get_object(said, "usage") or usage_object(Usage(input=0, output=0), {}),
     }  # fmt: skip
     return msgspec.json.encode(made)
 
@@ -328,15 +329,15 @@ async def _summary(visit: Visit, model: str, script: str) -> Object:
     turn = await internal_turn.run(Door("responses", lambda _: asked), visit, caught.send)
     if turn.fault is not None:
         raise StreamFault(turn.fault)
-    response = pick.as_object(decode_deep(caught.body, trusted=True))
+    response = lenient.as_object(decode_deep(caught.body, trusted=True))
     if not _words(response):
         raise StreamFault(Fault("server", f"{model} gave no summary of the conversation", status=502))
     return response
 
 
 def _words(response: Object) -> str:
-    parts = [part for item in pick.rows(response, "output") for part in pick.rows(item, "content")]
-    return "".join(pick.text(part, "text") for part in parts if part.get("type") == "output_text")
+    parts = [part for item in lenient.get_objects(response, "output") for part in lenient.get_objects(item, "content")]
+    return "".join(lenient.get_text(part, "text") for part in parts if part.get("type") == "output_text")
 
 
 # ── what is summed up ─────────────────────────────────────────────────────────────────────────────
@@ -349,42 +350,44 @@ def _script(items: list[Object], instructions: str) -> str:
 
 
 def _line(item: Object) -> str:
-    kind = pick.text(item, "type") or "message"
+    kind = lenient.get_text(item, "type") or "message"
     if kind == "message":
-        return f"[{pick.text(item, 'role')}]\n{_plain(item.get('content'))[:SHOWN]}"
+        return f"[{lenient.get_text(item, 'role')}]\n{_plain(item.get('content'))[:SHOWN]}"
     if kind.endswith("_output"):
         return f"[result]\n{_plain(item.get('output'))[:SHOWN]}"
     if kind.endswith("_call"):
-        given = pick.text(item, "arguments", "input") or msgspec.json.encode(item.get("action")).decode()
-        return f"[call of {pick.text(item, 'name') or kind}]\n{given[:SHOWN]}"
+        given = lenient.get_text(item, "arguments", "input") or msgspec.json.encode(item.get("action")).decode()
+        return f"[call of {lenient.get_text(item, 'name') or kind}]\n{given[:SHOWN]}"
     return f"[thought]\n{_plain(item['summary'])[:SHOWN]}" if item.get("summary") else ""
 
 
 def _plain(content: Any) -> str:
     if isinstance(content, str):
         return content
-    parts = pick.objects(content)
-    return "\n".join(pick.text(part, "text", "refusal") or f"({pick.text(part, 'type')})" for part in parts)
+    parts = lenient.as_objects(content)
+    return "\n".join(
+        lenient.get_text(part, "text", "refusal") or f"({lenient.get_text(part, 'type')})" for part in parts
+    )
 
 
 def _users(items: list[Any], name: str) -> list[Object]:
     """What users said, in full form, the latest as far as there is room."""
     kept: list[Object] = []
     room = KEPT
-    for place, item in reversed(list(enumerate(pick.objects(items)))):
-        if pick.text(item, "role") != "user":
+    for place, item in reversed(list(enumerate(lenient.as_objects(items)))):
+        if lenient.get_text(item, "role") != "user":
             continue
         room -= len(_plain(item.get("content")))
         if room < 0:
             break
-        id = pick.text(item, "id") or f"msg_{name}_{place}"  # noqa: A001 — as the item has it
+        id = lenient.get_text(item, "id") or f"msg_{name}_{place}"  # noqa: A001 — as the item has it
         content = [_part(part) for part in _parts(item.get("content"))]
         kept.append({"type": "message", "id": id, "status": "completed", "role": "user", "content": content})
     return kept[::-1]
 
 
 def _parts(content: Any) -> list[Object]:
-    return [{"type": "input_text", "text": content}] if isinstance(content, str) else pick.objects(content)
+    return [{"type": "input_text", "text": content}] if isinstance(content, str) else lenient.as_objects(content)
 
 
 def _part(part: Object) -> Object:

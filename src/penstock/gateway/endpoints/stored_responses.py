@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from penstock import pick, protocols
+from penstock import lenient_fields as lenient
+from penstock import protocols
 from penstock.bridge import encoding
 from penstock.engines.model_resolution import targets
 from penstock.engines.request_plan import place
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.events import FaultKind
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 PREVIOUS = "previous_response_id"
 UNFINISHED = frozenset({"queued", "in_progress"})
@@ -90,22 +91,22 @@ def items_of(body: Object) -> list[Any]:
     given: Any = body.get("input")
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": given}] if given else []
-    return pick.listed(body, "input")
+    return lenient.get_list(body, "input")
 
 
 def answered(items: list[Any]) -> None:
     """Raise where a result has no call: whoever goes on from a response and answers nothing it asked is mistaken."""
     calls: set[str] = set()
-    for item in pick.objects(items):
+    for item in lenient.as_objects(items):
         if _is_name(item):
             return  # of an item that may be the call
-        kind, call = pick.text(item, "type"), pick.text(item, "call_id")
+        kind, call = lenient.get_text(item, "type"), lenient.get_text(item, "call_id")
         if kind.endswith("_call_output") and call and call not in calls:
             said = (
                 f"No tool call found for {kind.removesuffix('_output').replace('_', ' ')} output with call_id {call}."
             )
             raise refused(said, param="input")
-        calls.add(call or pick.text(item, "id"))
+        calls.add(call or lenient.get_text(item, "id"))
 
 
 def _unfinished(visit: Visit, id: str) -> bool:
@@ -115,8 +116,8 @@ def _unfinished(visit: Visit, id: str) -> bool:
 async def _named(visit: Visit, made: Told) -> Told:
     """The input in full: named items in their places, compacted ones opened."""
     items = [*(made.past.items if made.past else ()), *made.new]
-    names = [pick.text(item, "id") for item in pick.objects(made.new) if _is_name(item)]
-    there = {pick.text(item, "id") for item in pick.objects(items) if not _is_name(item)}
+    names = [lenient.get_text(item, "id") for item in lenient.as_objects(made.new) if _is_name(item)]
+    there = {lenient.get_text(item, "id") for item in lenient.as_objects(items) if not _is_name(item)}
     known = await _items(visit, names) if names else {}
     if known:
         made.new = [_found(item, known, there) for item in made.new]
@@ -141,10 +142,10 @@ def _is_name(item: Object) -> bool:
 
 def _found(item: Any, known: dict[str, Object], there: set[str]) -> Any:
     """The item that is named; None where it stands in the conversation anyway."""
-    row = pick.as_object(item)
+    row = lenient.as_object(item)
     if not row or not _is_name(row):
         return item
-    name = pick.text(row, "id")
+    name = lenient.get_text(row, "id")
     return None if name in there else known.get(name, row)
 
 
@@ -154,7 +155,7 @@ def _theirs(visit: Visit, body: Object) -> bool:
     if services.access.keyed and not visit.caller.forward:
         return False
     try:
-        meant = targets(pick.text(body, "model") or services.default, services.router.config, services.env)
+        meant = targets(lenient.get_text(body, "model") or services.default, services.router.config, services.env)
         return all(place(target, "responses")[1].protocol == "responses" for target in meant)
     except PenstockError:
         return False
@@ -188,10 +189,10 @@ def opened(items: list[Any]) -> list[Any]:
 
 
 def _opened(item: Any) -> Any:
-    row: Object = pick.as_object(item)
+    row: Object = lenient.as_object(item)
     if row.get("type") != "compaction":
         return item
-    summary = unsealed(pick.text(row, "encrypted_content"))
+    summary = unsealed(lenient.get_text(row, "encrypted_content"))
     if summary is None:
         return item
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": BEFORE + summary}]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.errors import PenstockError
 from penstock.gateway.endpoints import PLAYED, Asked, Door, read_body
 from penstock.gateway.endpoints.ollama import asked_of, loaded, loads
@@ -12,7 +12,7 @@ from penstock.messages.request_codecs import reader
 
 if TYPE_CHECKING:
     from penstock.gateway.endpoints import Visit
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 HEADERS = ((b"x-vercel-ai-ui-message-stream", b"v1"),)
 _UI = frozenset({"id", "trigger", "messageId"})
@@ -20,10 +20,12 @@ _UI = frozenset({"id", "trigger", "messageId"})
 
 def is_ollama(body: Object) -> bool:
     """Messages of a page are made of parts; Ollama's have a content, and its requests always name a model."""
-    messages = pick.rows(body, "messages")
+    messages = lenient.get_objects(body, "messages")
     if _UI & body.keys() or any("parts" in message for message in messages):
         return False
-    return bool(pick.text(body, "model")) and all("role" in message and "id" not in message for message in messages)
+    return bool(lenient.get_text(body, "model")) and all(
+        "role" in message and "id" not in message for message in messages
+    )
 
 
 def read_chat(visit: Visit) -> Asked:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.engines.retries import Wait
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.store.journal import JournalRows, Sum
 
 WAITS = {"rate-limit": "{}'s rate limit", "overloaded": "{} is overloaded", "timeout": "{} did not answer in time"}

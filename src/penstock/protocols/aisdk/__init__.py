@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.aisdk import OURS
 from penstock.aisdk.decode import ChunkDecoder
 from penstock.codec import Encoder, Protocol
@@ -62,8 +62,8 @@ def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
     book = _Book()
     for _, data in frames:
-        part = pick.as_object(decode_own(data))  # a part that nobody knew is let through as it came
-        if not book.add(pick.text(part, "type"), part):
+        part = lenient.as_object(decode_own(data))  # a part that nobody knew is let through as it came
+        if not book.add(lenient.get_text(part, "type"), part):
             return msgspec.json.encode({"error": part.get("error", part.get("reason", "aborted"))})
     return msgspec.json.encode({**book.whole, "content": book.finish()})
 
@@ -81,7 +81,7 @@ class _Book:
 
     def add(self, kind: str, part: Object) -> bool:
         """Take a part in; False if it ends all in an error."""
-        refused = pick.table(part, "error")
+        refused = lenient.get_object(part, "error")
         if kind == "error" and "toolName" in refused:
             self._call({"type": "tool-error", **_refused(refused)})
         elif kind in ("error", "abort"):
@@ -89,7 +89,7 @@ class _Book:
         elif kind.startswith(("text-", "reasoning", "redacted-")) and kind != "reasoning-file":
             self._speak(kind, part)
         elif kind in ("tool-input-start", "tool-call-streaming-start"):
-            self._call({"type": "tool-call"}, pick.text(part, "id", "toolCallId"))
+            self._call({"type": "tool-call"}, lenient.get_text(part, "id", "toolCallId"))
         elif kind in _CALLS:
             self._call(part)
         elif kind in _KEPT:
@@ -106,7 +106,7 @@ class _Book:
         return [part for part in self.content if len(part) > 1]
 
     def _call(self, part: Object, call: str = "") -> None:
-        call = call or pick.text(part, "toolCallId")
+        call = call or lenient.get_text(part, "toolCallId")
         known = self._calls.get(call)
         if known is None or len(known) > 1:
             self.content.append(part)
@@ -127,13 +127,13 @@ class _Book:
             self._places[id(fresh)], self._texts[id(fresh)] = len(self.content), []
             self.content.append(fresh)
             block = fresh
-        self._texts[id(block)].append(pick.text(part, "text", "textDelta"))
+        self._texts[id(block)].append(lenient.get_text(part, "text", "textDelta"))
         for key, value in _metadata(part).items():
             block.setdefault("providerMetadata", {}).setdefault(key, {}).update(value)
 
     def _placed(self, part: Object) -> Object:
         """A source names the text it is for; here that is its place."""
-        cite = pick.table(pick.table(pick.table(part, "providerMetadata"), OURS), "cite")
+        cite = lenient.get_object(lenient.get_object(lenient.get_object(part, "providerMetadata"), OURS), "cite")
         text = self._said.get(f"text {cite.get('of')}")
         if text is not None:
             cite["of"] = str(self._places[id(text)])
@@ -151,7 +151,7 @@ def _metadata(part: Object) -> dict[str, Object]:
         return {"anthropic": {"signature": part["signature"]}}
     if part["type"] == "redacted-reasoning":
         return {"anthropic": {"redactedData": part["data"]}}
-    return pick.table(part, "providerMetadata")
+    return lenient.get_object(part, "providerMetadata")
 
 
 PROTOCOL = Protocol(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.aisdk import WRITES, PartEncoder, cite, encode_json, metadata, own, value, write_usage
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class AisdkEncoder(PartEncoder):
             self._next_step(ev.Step(event.step))  # a step that nobody announced
         self._usage[event.step] = event
         if event.written is not None and self.version < DETAILS:
-            self.lose("written")
+            self.report_loss("written")
 
     def _finish(self, event: ev.Finish) -> None:
         self._end(finish_word(self, event), event.raw, event.extra)
@@ -120,7 +120,7 @@ class AisdkEncoder(PartEncoder):
         else:
             self._send("error", error=error_object(event))
         if self._usage:
-            self.lose("fault-usage")
+            self.report_loss("fault-usage")
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
@@ -135,7 +135,7 @@ class AisdkEncoder(PartEncoder):
         self._speak(event, "text")
 
     def _refusal_start(self, event: ev.RefusalStart) -> None:
-        self.lose("refusal")
+        self.report_loss("refusal")
         self._speak(event, "text", refusal=True)
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
@@ -159,7 +159,7 @@ class AisdkEncoder(PartEncoder):
             fields["inputEncoding"] = "text"
         elif event.form == "text":
             form = "text"
-            self.lose("free-text")
+            self.report_loss("free-text")
         self._send("tool-input-start", id=event.id, toolName=event.name, **fields, **metadata(event.extra, form=form))
         self._open[event.index] = b'{"type":"tool-input-delta","id":%b,"delta":' % encode_json(event.id)
 
@@ -193,7 +193,7 @@ class AisdkEncoder(PartEncoder):
         if self._open.pop(event.index, None) is None:
             return
         if event.broken:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return
         self._send("tool-input-end", id=event.id)
         call = {"toolCallId": event.id, "toolName": event.name, "input": event.json, **self._marks(event)}
@@ -216,12 +216,12 @@ class AisdkEncoder(PartEncoder):
 
     def _answered(self, call: str) -> None:
         if call in self._clients:
-            self.lose("answered")
+            self.report_loss("answered")
 
     def _ask(self, event: ev.Ask) -> None:
         call = self._calls.get(event.call)
         if call is None or self.version < APPROVAL:
-            self.lose("approval")
+            self.report_loss("approval")
             return
         self._settle(event.call, ran=True)
         self._answered(event.call)
@@ -239,33 +239,33 @@ class AisdkEncoder(PartEncoder):
             self._send("source", sourceType="url", **named, url=event.url, **place)
             return
         if not event.title:
-            self.lose("source")
+            self.report_loss("source")
             named["title"] = event.filename or "document"
         file = {"filename": event.filename} if event.filename else {}
         self._send("source", sourceType="document", **named, mediaType=event.media or "text/plain", **file, **place)
 
     def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
         if start.url and not data:
-            self.lose("file")
+            self.report_loss("file")
             self._source(ev.Source(start.index, start.url, media=start.media, extra=extra))
             return
         reasoned = own(extra).get("reasoning") and self.version >= REASONING_FILE
         file = {"base64": data, "mediaType": start.media}
         state = metadata(extra) if self.version >= FILE_STATE else {}
         if self.version < REASONING_FILE and (own(extra).get("reasoning") or (extra and not state)):
-            self.lose("file-state")
+            self.report_loss("file-state")
         self._send("reasoning-file" if reasoned else "file", file=file, **state)
 
     def _opaque(self, event: ev.Opaque) -> None:
         if self.version < CUSTOM:
-            self.lose("opaque")
+            self.report_loss("opaque")
         elif event.protocol == NAME and isinstance(event.data, dict):
             self.out.append((b"", encode_json(event.data)))  # pyright: ignore[reportUnknownMemberType]
         else:
             self._send("custom", kind=f"{event.protocol}.{event.kind}", **metadata(None, opaque=event.data))
 
     def _data(self, _: ev.Data) -> None:
-        self.lose("data")
+        self.report_loss("data")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         **PartEncoder.table,
@@ -307,9 +307,9 @@ def timestamp(seconds: int) -> str:
 def finish_word(encoder: Encoder, event: ev.Finish) -> str:
     """The word for a finish; what it cannot say is reported."""
     if event.reason in ("pause", "other", "refusal"):
-        encoder.lose("reason")
+        encoder.report_loss("reason")
     if event.others:
-        encoder.lose("choice")
+        encoder.report_loss("choice")
     return WRITES[event.reason]
 
 
@@ -320,4 +320,4 @@ def error_object(event: ev.Fault) -> dict[str, Any]:
         "code": event.code, "statusCode": event.status, "requestId": event.request_id, "retryAfter": event.retry_after,
     }  # fmt: skip
     known = {key: value for key, value in said.items() if value}
-    return {**pick.table(own(event.extra), "error"), **known}
+    return {**lenient.get_object(own(event.extra), "error"), **known}

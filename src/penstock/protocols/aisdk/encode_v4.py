@@ -66,7 +66,7 @@ class Aisdk4Encoder(PartEncoder):
             self._next_step(ev.Step(event.step))  # a step that nobody announced
         self._usage[event.step] = event
         if (event.cached, event.written, event.reasoning) != (None, None, None):
-            self.lose("usage")
+            self.report_loss("usage")
 
     def _finish(self, event: ev.Finish) -> None:
         self._response.update(own(event.extra).get("response", {}))
@@ -80,7 +80,7 @@ class Aisdk4Encoder(PartEncoder):
     def _fault(self, event: ev.Fault) -> None:
         self._send("error", error=encode.error_object(event))
         if self._usage:
-            self.lose("fault-usage")
+            self.report_loss("fault-usage")
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
@@ -88,9 +88,9 @@ class Aisdk4Encoder(PartEncoder):
         if self._first(event):
             self._open[event.index] = _SAYS
         if event.extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
         if type(event) is ev.RefusalStart:
-            self.lose("refusal")
+            self.report_loss("refusal")
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
         if self._first(event):
@@ -99,7 +99,7 @@ class Aisdk4Encoder(PartEncoder):
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         self._open.pop(event.index, None)
         if event.extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         if self._open.pop(event.index, None) is None or event.broken:
@@ -110,19 +110,19 @@ class Aisdk4Encoder(PartEncoder):
         elif state.get("signature"):
             self._send("reasoning-signature", signature=state["signature"])
         elif event.extra:
-            self.lose("reasoning-state")
+            self.report_loss("reasoning-state")
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call_start(self, event: ev.CallStart) -> None:
         if event.by == "provider":
-            self.lose("provider-call")
+            self.report_loss("provider-call")
         elif self._first(event):
             names = b'"toolCallId":%b,"toolName":%b' % (encode_json(event.id), encode_json(event.name))
             self.out.append((b"", b'{"type":"tool-call-streaming-start",%b}' % names))
             self._open[event.index] = b'{"type":"tool-call-delta",%b,"argsTextDelta":' % names
             if event.form == "text":
-                self.lose("free-text")
+                self.report_loss("free-text")
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if event.broken:
@@ -131,7 +131,7 @@ class Aisdk4Encoder(PartEncoder):
         if self._open.pop(event.index, None) is None:
             return
         if event.by == "provider":
-            self.lose("provider-call")
+            self.report_loss("provider-call")
             return
         self._called = True
         args = event.json if event.form == "text" else value(event.json)
@@ -141,7 +141,7 @@ class Aisdk4Encoder(PartEncoder):
     def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         """As version 4 does it: an error names the tool, and there is no tool-call. A fault says enough by itself."""
         if self._open.pop(event.index, None) is not None:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             if event.broken:
                 return
             names = {"toolName": event.name, "toolArgs": event.json, "toolCallId": event.id}
@@ -150,9 +150,9 @@ class Aisdk4Encoder(PartEncoder):
 
     def _result(self, event: ev.Result) -> None:
         if event.call not in self._calls or event.partial:
-            self.lose("provider-call")
+            self.report_loss("provider-call")
             return
-        self.lose("answered")
+        self.report_loss("answered")
         args = self._calls[event.call]
         self._send("tool-result", toolCallId=event.call, toolName=event.name, args=args, result=value(event.json))
 
@@ -160,30 +160,30 @@ class Aisdk4Encoder(PartEncoder):
 
     def _source(self, event: ev.Source) -> None:
         if not event.url:
-            self.lose("source")
+            self.report_loss("source")
             return
         if cite(event):
-            self.lose("span")
+            self.report_loss("span")
         source = {"sourceType": "url", "id": event.id or f"source-{event.index}", "url": event.url}
         self._send("source", source={**source, **({"title": event.title} if event.title else {})})
 
     def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
         if extra:
-            self.lose("file-state")
+            self.report_loss("file-state")
         if start.url and not data:
-            self.lose("file")
+            self.report_loss("file")
             self._source(ev.Source(start.index, start.url))
         else:
             self._send("file", mimeType=start.media, base64=data)
 
     def _opaque(self, _: ev.Opaque) -> None:
-        self.lose("opaque")
+        self.report_loss("opaque")
 
     def _ask(self, _: ev.Ask) -> None:
-        self.lose("approval")
+        self.report_loss("approval")
 
     def _data(self, _: ev.Data) -> None:
-        self.lose("data")
+        self.report_loss("data")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         **PartEncoder.table,

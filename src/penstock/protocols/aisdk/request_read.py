@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import OURS, SDK, request_settings
 from penstock.aisdk.request_parts import (
     Output,
@@ -26,12 +27,12 @@ from penstock.aisdk.request_parts import (
 )
 from penstock.aisdk.request_settings import OPTIONS, WORDS, dress, kept, note, read_options
 from penstock.errors import BadRequest
-from penstock.writing import split
+from penstock.request_writer import split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 NAME = SDK
 ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -45,20 +46,20 @@ _RESULT = frozenset({"type", "toolCallId", "toolName", "output", "result", "expe
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    tools = request_settings.read_tools(reading.as_object(body))
+    tools = request_settings.read_tools(strict.as_object(body))
     reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
     messages, marks = reader.read(body)
     asked, spelled = request_settings.read_settings(body)
     options, ours, word = request_settings.read_request_options(body)
     unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
     return rq.Request(
-        reading.text(body, "model"),
+        strict.get_text(body, "model"),
         messages,
         tools,
         request_settings.read_choice(body),
         asked,
-        stream=reading.flag(body, "stream") or False,
-        usage=reading.flag(ours, "usage"),
+        stream=strict.get_flag(body, "stream") or False,
+        usage=strict.get_flag(ours, "usage"),
         options=options,
         extra=kept(
             NAME, read_options({OPTIONS: {OURS: ours}} if ours else {}), unknown, read=True, **marks, **spelled, **word,
@@ -84,7 +85,7 @@ class _Reader:
             messages.append(rq.Message("user", [rq.Text(prompt)]))
         if prompt is not None:
             marks["prompt"] = "text" if isinstance(prompt, str) else "list"
-        for row in reading.rows(body, word, self._message, need=prompt is None):
+        for row in strict.read_objects(body, word, self._message, need=prompt is None):
             messages += row
         return messages, marks
 
@@ -97,14 +98,14 @@ class _Reader:
         if isinstance(given, str):
             return [rq.Message("system", _text(given))], {"system": [word, "text", 1]}
         if isinstance(given, dict):
-            return reading.inside(body, word, self._message), {"system": [word, "message", 1]}
-        rows = [message for row in reading.rows(body, word, self._message) for message in row]
+            return strict.read_object(body, word, self._message), {"system": [word, "message", 1]}
+        rows = [message for row in strict.read_objects(body, word, self._message) for message in row]
         return rows, {"system": [word, "list", len(rows)]}
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _message(self, message: Object) -> list[rq.Message]:
-        role = reading.word(message, "role", ROLES)
+        role = strict.get_choice(message, "role", ROLES)
         content = message.get("content")
         parts = self._content(content)
         # a list of one text, or of nothing, could be taken for a string
@@ -121,7 +122,7 @@ class _Reader:
             note(apart, NAME, _={"joined": away})
             return [made, apart]
         apart.extra = made.extra
-        note(apart, NAME, _={**split(made.extra, NAME)[1], "role": role})
+        note(apart, NAME, _={**split_extra(made.extra, NAME)[1], "role": role})
         return [apart]
 
     def _content(self, content: Any) -> list[rq.AnyPart]:
@@ -129,17 +130,17 @@ class _Reader:
             return _text(content)
         if not isinstance(content, list):
             raise BadRequest("a string or a list of parts", content, "content")
-        return reading.each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
+        return strict.read_each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
     def _part(self, part: Object) -> rq.AnyPart:
-        read = self.kinds.get(reading.needed(part, "type"))
+        read = self.kinds.get(strict.require_text(part, "type"))
         return rq.Opaque(NAME, part["type"], part) if read is None else read(self, part)
 
     def _said(self, part: Object) -> rq.Text:
         return read_text(part, _TEXT, NAME)
 
     def _thought(self, part: Object) -> rq.Reasoning:
-        signature = reading.text(part, "signature")  # version 4's place for it
+        signature = strict.get_text(part, "signature")  # version 4's place for it
         made = read_reasoning(part, _SIGNED, NAME, signed=bool(signature))
         if signature:
             note(made, "anthropic", signature=signature)
@@ -148,7 +149,7 @@ class _Reader:
     def _redacted(self, part: Object) -> rq.Reasoning:
         made = rq.Reasoning(form="redacted")
         dress(made, part, {"type", "data"}, kind="redacted-reasoning")
-        note(made, "anthropic", redacted=reading.needed(part, "data"))
+        note(made, "anthropic", redacted=strict.require_text(part, "data"))
         return made
 
     def _image(self, part: Object) -> rq.File:
@@ -163,10 +164,10 @@ class _Reader:
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call(self, part: Object) -> rq.Call:
-        made = rq.Call(reading.needed(part, "toolCallId"), reading.needed(part, "toolName"))
+        made = rq.Call(strict.require_text(part, "toolCallId"), strict.require_text(part, "toolName"))
         old = "input" not in part and "args" in part
         word = "args" if old else "input"
-        ran = reading.flag(part, "providerExecuted")
+        ran = strict.get_flag(part, "providerExecuted")
         ours = dress(made, part, _CALL, old=old, silent=word not in part, unrun=ran is False)
         if ran:
             self._ran.add(made.id)
@@ -177,8 +178,8 @@ class _Reader:
         return made
 
     def _result(self, part: Object) -> rq.Result:
-        made = rq.Result(reading.needed(part, "toolCallId"), reading.text(part, "toolName"))
-        output = reading.inside(part, "output", read_output) if "output" in part else _old_output(part)
+        made = rq.Result(strict.require_text(part, "toolCallId"), strict.get_text(part, "toolName"))
+        output = strict.read_object(part, "output", read_output) if "output" in part else _old_output(part)
         ours = dress(made, part, _RESULT, **(output.marks or {}))
         made.content, made.failed = output.content, output.failed or bool(ours.get("failed"))
         made.by = "provider" if made.call in self._ran or ours.get("ran") else "client"
@@ -188,13 +189,13 @@ class _Reader:
         return made
 
     def _ask(self, part: Object) -> rq.Ask:
-        made = rq.Ask(reading.text(part, "toolCallId"), reading.needed(part, "approvalId"))
+        made = rq.Ask(strict.get_text(part, "toolCallId"), strict.require_text(part, "approvalId"))
         self._asks[made.id] = made.call
         dress(made, part, {"type", "toolCallId", "approvalId"})
         return made
 
     def _answer(self, part: Object) -> rq.Ask:
-        made = rq.Ask("", reading.needed(part, "approvalId"), reading.flag(part, "approved") or False)
+        made = rq.Ask("", strict.require_text(part, "approvalId"), strict.get_flag(part, "approved") or False)
         made.call = self._asks.get(made.id, "")
         dress(made, part, {"type", "approvalId", "approved"})
         return made
@@ -215,17 +216,17 @@ def _note_message(made: rq.Message, message: Object, *, listed: bool) -> None:
     if message.keys() <= {"role", "content"} and not listed:
         return
     noted = read_options(message)
-    made.name = pick.text(noted.ours, "name")
+    made.name = lenient.get_text(noted.ours, "name")
     cached = bool(noted.cache and made.parts and not made.parts[-1].cache)
     if cached:
         made.parts[-1].cache = noted.cache
     rest = {key: value for key, value in message.items() if key not in ("role", "content", *WORDS)}
     made.extra = kept(NAME, noted, rest, listed=listed, cached=cached)
-    sizes = pick.listed(noted.ours, "sizes")
+    sizes = lenient.get_list(noted.ours, "sizes")
     only = made.parts[0] if sizes and len(made.parts) == 1 else None
     if type(only) is rq.Text:
         made.parts = _cut(only, sizes)
-    for held in pick.listed(noted.ours, "opaques"):
+    for held in lenient.get_list(noted.ours, "opaques"):
         try:
             place, part = msgspec.convert(held, tuple[int, rq.Opaque])
         except msgspec.ValidationError:
@@ -255,10 +256,10 @@ def _old_output(part: Object) -> Output:
     """Version 4's: a bare value, and perhaps the content that it stands for."""
     if "result" not in part:
         raise BadRequest("an output", None, "output")
-    failed = reading.flag(part, "isError")
+    failed = strict.get_flag(part, "isError")
     marks: Object = {"old": True, "unfailed": failed is False}
     content = plain(part["result"])
     if part.get("experimental_content") is not None:
-        content = reading.rows(part, "experimental_content", read_content)
+        content = strict.read_objects(part, "experimental_content", read_content)
         marks["result"] = {"value": part["result"]}
     return Output(content, failed or False, marks=marks)

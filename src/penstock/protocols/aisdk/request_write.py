@@ -26,12 +26,12 @@ from penstock.aisdk.request_parts import (
 )
 from penstock.aisdk.request_settings import report, undressed, write_options
 from penstock.protocols.aisdk.request_read import BETWEEN, NAME
-from penstock.writing import Draft, Losses, said, split
+from penstock.request_writer import Losses, RequestDraft, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "approval": "before version 6 there are no approvals",
@@ -56,7 +56,7 @@ class Quirks(msgspec.Struct, frozen=True):
     version: int = 7
 
 
-class Writer(Draft):
+class Writer(RequestDraft):
     """One request being written. State: the tools of free text, and the name of each call's tool."""
 
     protocol = NAME
@@ -69,9 +69,9 @@ class Writer(Draft):
         self._names: dict[str, str] = {}
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = split(request.extra, NAME)
+        own, marks = split_extra(request.extra, NAME)
         self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
-        body: Object = {**own.get("rest", {}), **said(model=request.model)}
+        body: Object = {**own.get("rest", {}), **drop_empty(model=request.model)}
         body.update(self._spoken(served(request.messages), marks))
         body.update(request_settings.write_tools(request, self, named=bool(marks.get("named"))))
         body.update(request_settings.write_choice(request.choice))
@@ -110,7 +110,7 @@ class Writer(Draft):
     def _messages(self, messages: list[rq.Message]) -> list[Object]:
         made: list[Object] = []
         for message in messages:
-            _, marks = split(message.extra, NAME)
+            _, marks = split_extra(message.extra, NAME)
             if message.role == "system":
                 made.append(self._system(message, marks))
             elif made and isinstance(made[-1]["content"], list) and (places := self._places(message, marks, made[-1])):
@@ -133,9 +133,9 @@ class Writer(Draft):
         parts, opaques = _apart(message.parts)
         texts = [part.text for part in parts if type(part) is rq.Text]
         if len(texts) < len(parts):
-            self.lose("system-part")
+            self.report_loss("system-part")
         if any(part.cache for part in parts[:-1]):
-            self.lose("cache")
+            self.report_loss("cache")
         cache = parts[-1].cache if parts else ""
         sizes = [len(text) for text in texts] if len(texts) > 1 else []
         beside = self._beside(message, marks, cache, sizes=sizes, opaques=opaques)
@@ -144,7 +144,7 @@ class Writer(Draft):
     def _beside(self, message: rq.Message, marks: Object, cache: str, **ours: Any) -> Object:
         report(self, message.extra)
         options = write_options(message.extra, marks, cache=cache, name=message.name, **ours)
-        return {**split(message.extra, NAME)[0].get("rest", {}), **options}
+        return {**split_extra(message.extra, NAME)[0].get("rest", {}), **options}
 
     def _message(self, message: rq.Message, marks: Object) -> list[Object]:
         role = marks.get("role") or message.role
@@ -178,11 +178,11 @@ class Writer(Draft):
 
     def _text(self, part: rq.Text) -> list[Object]:
         if part.refusal:
-            self.lose("refusal")
+            self.report_loss("refusal")
         return [{"type": "text", "text": part.text, **undressed(part, refusal=part.refusal)[0]}]
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
-        marks = split(part.extra, NAME)[1]
+        marks = split_extra(part.extra, NAME)[1]
         state = (part.extra or {}).get("anthropic", {})
         old = bool(marks.get("signed") or marks.get("kind"))
         bare = (
@@ -205,7 +205,7 @@ class Writer(Draft):
     def _call(self, call: rq.Call) -> list[Object]:
         self._names[call.id] = call.name
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return []
         free = call.form == "text" and call.name not in self._custom
         rest, _, marks = undressed(call, form="text" if free else "")
@@ -217,7 +217,7 @@ class Writer(Draft):
         return [{**rest, **made}]
 
     def _result(self, result: rq.Result) -> list[Object]:
-        own, marks = split(result.extra, NAME)
+        own, marks = split_extra(result.extra, NAME)
         listed = alone(result) is None
         rest = undressed(
             result, failed=result.failed and listed and not own.get("denied"), partial=result.partial,
@@ -244,8 +244,8 @@ class Writer(Draft):
         return {"result": bare, "experimental_content": content, **failed}
 
     def _file(self, file: rq.File) -> list[Object]:
-        if file.id and not file.url and not file.data and not split(file.extra, NAME)[1].get("reference"):
-            self.lose("file-id")
+        if file.id and not file.url and not file.data and not split_extra(file.extra, NAME)[1].get("reference"):
+            self.report_loss("file-id")
         made = write_file(file, "data")
         return [{**made, "type": "file"} if made["type"] == "reasoning-file" and self._version < CUSTOM else made]
 
@@ -254,16 +254,16 @@ class Writer(Draft):
             return [part.data]
         if self._version >= CUSTOM:
             return [write_custom(part)]
-        self.lose("opaque")  # the SDK's own
+        self.report_loss("opaque")  # the SDK's own
         return []
 
     def _source(self, _: rq.Source) -> list[Object]:
-        self.lose("source")
+        self.report_loss("source")
         return []
 
     def _ask(self, ask: rq.Ask) -> list[Object]:
         if self._version < APPROVAL:
-            self.lose("approval")
+            self.report_loss("approval")
             return []
         rest = undressed(ask)[0]
         if ask.approved is None:
@@ -285,7 +285,7 @@ def _apart(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[Any]]:
     return kept, [[place, msgspec.to_builtins(parts[place])] for place in away]
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the options of an AI SDK call, in JSON."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)

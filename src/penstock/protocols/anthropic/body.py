@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.jsontext import decode_own, plain_or_raw
 from penstock.protocols.anthropic import wire
 from penstock.vendor_errors import VendorError, message_of, provider_object, vendor_error
@@ -29,19 +29,19 @@ def body(frames: Sequence[Frame]) -> bytes:
     message: dict[str, Any] = {}
     blocks: list[_Block] = []
     for _, data in frames:
-        payload = pick.as_object(decode_own(data))  # a payload of an unknown type passes through in any shape
+        payload = lenient.as_object(decode_own(data))  # a payload of an unknown type passes through in any shape
         kind = payload.get("type")
         if kind == "error":
             return data
         if kind == "message_start":
-            message.update(pick.table(payload, "message"))
+            message.update(lenient.get_object(payload, "message"))
         elif kind == "content_block_start":
-            blocks.append(_Block(pick.table(payload, "content_block")))
+            blocks.append(_Block(lenient.get_object(payload, "content_block")))
         elif kind == "content_block_delta" and blocks:
-            blocks[-1].add(pick.table(payload, "delta"))
+            blocks[-1].add(lenient.get_object(payload, "delta"))
         elif kind == "message_delta":
-            message.update(pick.table(payload, "delta"))
-            message["usage"] = pick.table(payload, "usage")
+            message.update(lenient.get_object(payload, "delta"))
+            message["usage"] = lenient.get_object(payload, "usage")
     message = message | {name: value for name, value in _REQUIRED.items() if name not in message}
     cut = message["stop_reason"] == "max_tokens"
     whole = [block.whole(cut=cut and block is blocks[-1]) for block in blocks]
@@ -71,9 +71,9 @@ class _Block:
         block = self._block
         json = "".join(self._pieces.pop("partial_json", ()))
         for key, pieces in self._pieces.items():
-            block[key] = pick.text(block, key) + "".join(pieces)
+            block[key] = lenient.get_text(block, key) + "".join(pieces)
         if self._citations:
-            block["citations"] = [*pick.listed(block, "citations"), *self._citations]
+            block["citations"] = [*lenient.get_list(block, "citations"), *self._citations]
         if not json:
             return None if cut and block.get("type") == "tool_use" else block
         try:

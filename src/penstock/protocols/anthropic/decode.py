@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
 from penstock.faults import classify
 from penstock.jsontext import as_json, clean, loose
@@ -76,7 +76,7 @@ class AnthropicDecoder(Decoder):
         self.ledger.end()
 
     def _open(self, message: wire.Message) -> None:
-        if not self.ledger.inside:
+        if not self.ledger.is_open:
             self._blocks.clear()
             self._usage = {}
             usage = message.usage
@@ -125,7 +125,7 @@ class AnthropicDecoder(Decoder):
         details = payload.error.details or {}
         error = {"type": kind or "api_error", "message": said, **({"details": details} if details else {})}
         self.ledger.fault(
-            classify((pick.text(details, "error_code"), kind), said, None), said, code=kind,
+            classify((lenient.get_text(details, "error_code"), kind), said, None), said, code=kind,
             request_id=payload.request_id or "", extra={NAME: {"error": error}},
         )  # fmt: skip
 
@@ -155,29 +155,29 @@ class AnthropicDecoder(Decoder):
             self._block_stop(wire.ContentBlockStop(index))
         self._release()
         self._blocks[index] = block
-        kind = pick.text(block, "type")
+        kind = lenient.get_text(block, "type")
         self.openings.get("*_tool_result" if kind.endswith("_tool_result") else kind, self.openings["*"])(
             self, index, block
         )
 
     def _text(self, index: int, block: dict[str, Any]) -> None:
         self.ledger.open_text(index)
-        self.ledger.say(index, pick.text(block, "text"))
-        for citation in pick.rows(block, "citations"):
+        self.ledger.append_text(index, lenient.get_text(block, "text"))
+        for citation in lenient.get_objects(block, "citations"):
             self._cite(index, citation)
 
     def _thinking(self, index: int, block: dict[str, Any]) -> None:
         self.ledger.open_reasoning(index)
-        self.ledger.say(index, pick.text(block, "thinking"))
-        self._sign(index, pick.text(block, "signature"))
+        self.ledger.append_text(index, lenient.get_text(block, "thinking"))
+        self._sign(index, lenient.get_text(block, "signature"))
 
     def _redacted(self, index: int, block: dict[str, Any]) -> None:
         part = self.ledger.open_reasoning(index, form="redacted")
         if part:
-            part.extra = _own(redacted=pick.text(block, "data"))
+            part.extra = _own(redacted=lenient.get_text(block, "data"))
 
     def _call(self, index: int, block: dict[str, Any]) -> None:
-        call, name = pick.text(block, "id"), pick.text(block, "name")
+        call, name = lenient.get_text(block, "id"), lenient.get_text(block, "name")
         self._names[call] = name
         extra = _own(**{key: value for key, value in block.items() if key not in ("id", "name", "input")})
         given = block.get("input")
@@ -185,11 +185,11 @@ class AnthropicDecoder(Decoder):
         self.ledger.open_call(index, call, name, by=by, given=as_json(given) if given else "", extra=extra)
 
     def _result(self, index: int, block: dict[str, Any]) -> None:
-        call, content = pick.text(block, "tool_use_id"), block.get("content")
-        failed = bool(block.get("is_error")) or pick.text(pick.as_object(content), "type").endswith("_error")
+        call, content = lenient.get_text(block, "tool_use_id"), block.get("content")
+        failed = bool(block.get("is_error")) or lenient.get_text(lenient.as_object(content), "type").endswith("_error")
         extra = _own(**{key: value for key, value in block.items() if key != "content"})
-        name = self._names.get(call) or pick.text(block, "type").removesuffix("_tool_result")
-        self.ledger.atom(ev.Result, call, name, as_json(content), failed, False, extra)  # noqa: FBT003
+        name = self._names.get(call) or lenient.get_text(block, "type").removesuffix("_tool_result")
+        self.ledger.add_whole_part(ev.Result, call, name, as_json(content), failed, False, extra)  # noqa: FBT003
 
     def _keep(self, index: int, block: dict[str, Any]) -> None:
         """A block without a canonical word: kept, and let out whole when it ends."""
@@ -202,15 +202,15 @@ class AnthropicDecoder(Decoder):
     def _text_delta(self, index: int, delta: wire.Delta) -> None:
         if self.ledger.find(index) is None:
             self.ledger.open_text(index)
-        self.ledger.say(index, delta.text or "")
+        self.ledger.append_text(index, delta.text or "")
 
     def _json_delta(self, index: int, delta: wire.Delta) -> None:
-        self.ledger.add(index, delta.partial_json or "")
+        self.ledger.append_call_input(index, delta.partial_json or "")
 
     def _thinking_delta(self, index: int, delta: wire.Delta) -> None:
         if self.ledger.find(index) is None:
             self.ledger.open_reasoning(index)
-        self.ledger.say(index, delta.thinking or "")
+        self.ledger.append_text(index, delta.thinking or "")
 
     def _signature_delta(self, index: int, delta: wire.Delta) -> None:
         self._sign(index, delta.signature or "")
@@ -226,9 +226,14 @@ class AnthropicDecoder(Decoder):
 
     def _cite(self, index: int, citation: dict[str, Any]) -> None:
         part = self.ledger.find(index)
-        title, source = pick.text(citation, "title", "document_title"), pick.text(citation, "source")
-        url = pick.text(citation, "url") or (source if "://" in source else "")  # a search result may have any name
-        of, quote = part.index if part else None, pick.text(citation, "cited_text")
+        title, source = (
+            lenient.get_text(citation, "title", "document_title"),
+            lenient.get_text(citation, "source"),
+        )
+        url = lenient.get_text(citation, "url") or (
+            source if "://" in source else ""
+        )  # a search result may have any name
+        of, quote = part.index if part else None, lenient.get_text(citation, "cited_text")
         name = "" if url else source
         self.ledger.cite((of, citation), url, title, of, None, quote, name, "", "", {NAME: citation})
 
@@ -241,7 +246,7 @@ class AnthropicDecoder(Decoder):
         for key in ("content", "encrypted_content", "text"):
             value = getattr(delta, key)
             if value is not None:
-                block[key] = pick.text(block, key) + value
+                block[key] = lenient.get_text(block, key) + value
 
     def _block_stop(self, payload: wire.ContentBlockStop) -> None:
         index = payload.index
@@ -251,8 +256,8 @@ class AnthropicDecoder(Decoder):
             self._waiting = index
         elif part is not None:
             self.ledger.close(index)
-        elif block is not None and not pick.text(block, "type").endswith("_tool_result"):
-            self.ledger.atom(ev.Opaque, NAME, pick.text(block, "type"), block)
+        elif block is not None and not lenient.get_text(block, "type").endswith("_tool_result"):
+            self.ledger.add_whole_part(ev.Opaque, NAME, lenient.get_text(block, "type"), block)
 
     def _release(self) -> None:
         """A call that ended without input has none if more follows; if the output limit does, it was cut off."""
@@ -292,5 +297,5 @@ class AnthropicDecoder(Decoder):
 
 def _bare_message(data: bytes) -> str:
     """What a body says that is nothing but a message: how Bedrock reports errors of Claude."""
-    body = pick.as_object(clean(loose(data)))
-    return "" if "type" in body else pick.text(body, "message")
+    body = lenient.as_object(clean(loose(data)))
+    return "" if "type" in body else lenient.get_text(body, "message")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick, provider_tools
+from penstock import lenient_fields as lenient
+from penstock import provider_tools
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
@@ -68,7 +69,11 @@ class AnthropicEncoder(Encoder):
         self._block = self._part = -1
         self._refused = self._called = self._broken = False
         self._waiting, self.template, self._sources, self._mapped, self._runs = None, NO_TEMPLATE, [], {}, []
-        self._usage = {"input_tokens": 0, "output_tokens": 0, **pick.table(self._own(event.extra), "usage")}
+        self._usage = {
+            "input_tokens": 0,
+            "output_tokens": 0,
+            **lenient.get_object(self._own(event.extra), "usage"),
+        }
         self._said = dict(self._usage)
         message: dict[str, Any] = {
             "id": event.id or self._id, "type": "message", "role": "assistant", "model": event.model or self._model,
@@ -78,7 +83,7 @@ class AnthropicEncoder(Encoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
-            self.lose("steps")
+            self.report_loss("steps")
             return
         own = self._own(event.extra)
         if own:
@@ -108,16 +113,16 @@ class AnthropicEncoder(Encoder):
         self._send(payload)
         self._send({"type": "message_stop"})
         if event.others:
-            self.lose("choice")
+            self.report_loss("choice")
         if event.reason in {"filter", "other"} or (event.reason == "stop" and self._called):
-            self.lose("reason")
+            self.report_loss("reason")
 
     def _lose_waiting(self) -> None:
         """The turn ends: what still waits has no place."""
         if self._sources:
-            self.lose("source-outside-text")
+            self.report_loss("source-outside-text")
         if self._runs:
-            self.lose("provider-call")
+            self.report_loss("provider-call")
 
     def _fault(self, event: ev.Fault) -> None:
         self._lose_waiting()
@@ -133,10 +138,10 @@ class AnthropicEncoder(Encoder):
     ) -> None:
         """Begin a block; `kind` is that of its deltas, which begin with `delta`, up to the string that varies."""
         if choice:
-            self.lose("choice")
+            self.report_loss("choice")
             return
         if self._broken:
-            self.lose("after-break")
+            self.report_loss("after-break")
             return
         runs, self._runs = self._runs, []
         for run in runs:
@@ -164,7 +169,7 @@ class AnthropicEncoder(Encoder):
 
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
         if event.extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
         kind = ev.TextDelta if type(event) is ev.TextStart else ev.RefusalDelta
         self._open(event.index, event.choice, {"type": "text", "text": ""}, kind, b'{"type":"text_delta","text":')
         if event.index == self._part:
@@ -174,21 +179,21 @@ class AnthropicEncoder(Encoder):
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         if event.extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
         self._close(event)
 
     def _refusal_start(self, event: ev.RefusalStart) -> None:
         """Text like any other here; that it declines, the stop reason says."""
         if not event.choice:
             self._refused = True
-            self.lose("refusal")
+            self.report_loss("refusal")
         self._text_start(event)
 
     def _text_delta(self, event: ev.TextDelta) -> None:
         """Only with log probabilities: without, more of an open text is written by `feed`."""
         self._words(event)
         if event.index == self._part and event.logprobs is not None:
-            self.lose("logprobs")
+            self.report_loss("logprobs")
 
     def _words(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         if event.index == self._part:
@@ -208,17 +213,17 @@ class AnthropicEncoder(Encoder):
         if isinstance(redacted, str):
             self._whole({"type": "redacted_thinking", "data": redacted})
         elif event.extra and (not isinstance(signature, str) or event.extra.keys() != {NAME}):
-            self.lose("opaque")
+            self.report_loss("opaque")
         if signature and isinstance(signature, str) and event.index == self._part:
             delta = {"type": "signature_delta", "signature": signature}
             self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
         self._close(event)
 
     def _call_start(self, event: ev.CallStart) -> None:
-        kind = pick.text(self._own(event.extra), "type") or _CALL
+        kind = lenient.get_text(self._own(event.extra), "type") or _CALL
         if event.by == "provider" and kind == _CALL:
             mapped = not event.choice and name_of(event.name)
-            self.lose("provider-run" if mapped else "provider-call")
+            self.report_loss("provider-run" if mapped else "provider-call")
             if mapped:
                 self._mapped[event.id] = event.name
             return
@@ -228,7 +233,7 @@ class AnthropicEncoder(Encoder):
         """Not before there is input: a call without any would look complete, and may yet be cut."""
         self._waiting = None
         own = self._own(event.extra)
-        kind = (pick.text(own, "type") or _CALL) if event.by == "provider" else _CALL
+        kind = (lenient.get_text(own, "type") or _CALL) if event.by == "provider" else _CALL
         self._called = self._called or kind == _CALL
         block: dict[str, Any] = {**own, "type": kind, "id": event.id, "name": event.name, "input": {}}
         self._open(event.index, event.choice, block, ev.CallDelta, _INPUT)
@@ -251,7 +256,7 @@ class AnthropicEncoder(Encoder):
         if start is not None:
             given = event.json
             if start.form == "text":
-                self.lose("free-text")
+                self.report_loss("free-text")
                 given = _encode({"input": given}).decode()
             self._announce(start)
             self._call_delta(ev.CallDelta(event.index, given))
@@ -260,7 +265,7 @@ class AnthropicEncoder(Encoder):
     def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         """Half an input shows that it is half, and the stop reason says why; a whole one cannot be taken back."""
         if self._waiting is not None or (event.index == self._part and not event.broken and is_json(event.json)):
-            self.lose("cut-call")
+            self.report_loss("cut-call")
         self._waiting, self._broken = None, self._broken or event.broken
         self._close(event)
 
@@ -272,7 +277,7 @@ class AnthropicEncoder(Encoder):
             if not event.partial:
                 self._runs.append(event)
         else:
-            self.lose("provider-call")
+            self.report_loss("provider-call")
 
     def _write_run(self, event: ev.CallEnd | ev.Result) -> None:
         """Another provider's run, in front of the block that follows it.
@@ -292,10 +297,10 @@ class AnthropicEncoder(Encoder):
             if event.of is None:
                 self._sources.append(event)
             else:
-                self.lose("source-outside-text")
+                self.report_loss("source-outside-text")
             return
         if event.span is not None:
-            self.lose("span")
+            self.report_loss("span")
         citation = self._own(event.extra) or {
             "type": "web_search_result_location", "url": event.url, "title": event.title, "cited_text": event.quote,
             "encrypted_index": "",
@@ -304,9 +309,9 @@ class AnthropicEncoder(Encoder):
         self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
 
     def _opaque(self, event: ev.Opaque) -> None:
-        block = pick.as_object(event.data) if event.protocol == NAME else {}
-        if not pick.text(block, "type"):
-            self.lose("opaque")
+        block = lenient.as_object(event.data) if event.protocol == NAME else {}
+        if not lenient.get_text(block, "type"):
+            self.report_loss("opaque")
         elif event.kind == "compaction":
             self._compaction(block)
         else:

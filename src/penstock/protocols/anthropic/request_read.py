@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.markers import grammar_of, restored
 from penstock.markers.extract import free_calls
 from penstock.protocols.anthropic.request_read_parts import NAME, cached, read_content
-from penstock.reading import keep, rest, unsaid
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 __all__ = ["NAME", "read_message", "read_request", "read_tool"]
 SETTINGS = frozenset({
@@ -31,23 +31,23 @@ _ROLES = frozenset({"user", "assistant", "system"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    reading.as_object(body)
+    strict.as_object(body)
     messages = _system(body.get("system"))
-    for row in reading.rows(body, "messages", read_message, need=True):
+    for row in strict.read_objects(body, "messages", read_message, need=True):
         messages += row
-    tools = reading.rows(body, "tools", read_tool)
+    tools = strict.read_objects(body, "tools", read_tool)
     free_calls(messages, tools)
-    also = unsaid(body, _REQUEST)
+    also = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         also["stream"] = False
     return rq.Request(
-        reading.text(body, "model"),
+        strict.get_text(body, "model"),
         restored(messages),
         tools,
         read_choice(body),
         read_settings(body),
-        stream=reading.flag(body, "stream") or False,
-        extra=keep(NAME, rest(body, _REQUEST), also=also, **spelled(body)),
+        stream=strict.get_flag(body, "stream") or False,
+        extra=build_extra(NAME, unknown_fields(body, _REQUEST), also=also, **spelled(body)),
     )
 
 
@@ -55,7 +55,7 @@ def _system(given: Any) -> list[rq.Message]:
     if given in (None, "", []):
         return []
     parts = read_content(given, "system", "system")
-    return [rq.Message("system", parts, extra=keep(NAME, {}, listed=isinstance(given, list)))]
+    return [rq.Message("system", parts, extra=build_extra(NAME, {}, listed=isinstance(given, list)))]
 
 
 def read_message(message: Object) -> list[rq.Message]:
@@ -73,8 +73,8 @@ def read_message(message: Object) -> list[rq.Message]:
         marks["also"] = {"content": content}
     if role == "system":
         marks["inside"] = True
-    unknown = rest(message, {"role", "content"}) if len(message) > 2 else {}  # noqa: PLR2004
-    extra = keep(NAME, unknown, **marks) if marks or unknown else None
+    unknown = unknown_fields(message, {"role", "content"}) if len(message) > 2 else {}  # noqa: PLR2004
+    extra = build_extra(NAME, unknown, **marks) if marks or unknown else None
     if role == "user" and any(type(part) is rq.Result for part in parts):
         return _parted(parts, unknown)
     return [rq.Message(cast("rq.Role", role), parts, "", extra)]
@@ -83,13 +83,13 @@ def read_message(message: Object) -> list[rq.Message]:
 def _parted(parts: list[rq.AnyPart], unknown: Object) -> list[rq.Message]:
     """Results first, then the rest; where they stood otherwise, their places are kept."""
     results: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Result]
-    extra = keep(NAME, unknown) if unknown else None
+    extra = build_extra(NAME, unknown) if unknown else None
     if len(results) == len(parts):
         return [rq.Message("tool", results, "", extra)]
     others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
     places = [place for place, part in enumerate(parts) if type(part) is not rq.Result]
     mixed = places if places[0] < len(results) else None
-    joined = rq.Message("user", others, extra=keep(NAME, {}, joined=True, places=mixed))
+    joined = rq.Message("user", others, extra=build_extra(NAME, {}, joined=True, places=mixed))
     return [rq.Message("tool", results, "", extra), joined]
 
 
@@ -103,17 +103,23 @@ def read_tool(tool: Object) -> rq.Tool:
     kind = tool.get("type")
     cache, hint = cached(tool)
     if kind not in (None, "custom") and "input_schema" not in tool:
-        extra = keep(NAME, {"tool": rest(tool, {"cache_control"})}, also=unsaid(tool, {"cache_control"}), hint=hint)
-        return rq.Tool(reading.text(tool, "name") or str(kind), kind="provider", cache=cache, extra=extra)
+        extra = build_extra(
+            NAME,
+            {"tool": unknown_fields(tool, {"cache_control"})},
+            also=empty_fields(tool, {"cache_control"}),
+            hint=hint,
+        )
+        return rq.Tool(strict.get_text(tool, "name") or str(kind), kind="provider", cache=cache, extra=extra)
     schema = tool.get("input_schema")
     if not isinstance(schema, dict):
         raise BadRequest("an object", schema, "input_schema")
-    strict = reading.flag(tool, "strict") if "strict" in tool else None
-    made = rq.Tool(reading.needed(tool, "name"), reading.text(tool, "description"), schema, "function", strict)  # pyright: ignore[reportUnknownArgumentType]
+    is_strict = strict.get_flag(tool, "strict") if "strict" in tool else None
+    name, description = strict.require_text(tool, "name"), strict.get_text(tool, "description")
+    made = rq.Tool(name, description, schema, "function", is_strict)  # pyright: ignore[reportUnknownArgumentType]
     if len(tool) != 3 or not made.description or "type" not in schema:  # noqa: PLR2004 — name, description, schema
         made.cache = cache
-        made.extra = keep(
-            NAME, rest(tool, _TOOL), also=unsaid(tool, _TOOL - {"input_schema"}), hint=hint, kind=kind,
+        made.extra = build_extra(
+            NAME, unknown_fields(tool, _TOOL), also=empty_fields(tool, _TOOL - {"input_schema"}), hint=hint, kind=kind,
             untyped="type" not in schema,
         )  # fmt: skip
     grammar = grammar_of(schema)  # pyright: ignore[reportUnknownArgumentType]
@@ -124,14 +130,14 @@ def read_tool(tool: Object) -> rq.Tool:
 
 def read_choice(body: Object) -> rq.ToolChoice | None:
     """Which tool may or must be called."""
-    return None if body.get("tool_choice") is None else reading.inside(body, "tool_choice", _choice)
+    return None if body.get("tool_choice") is None else strict.read_object(body, "tool_choice", _choice)
 
 
 def _choice(given: Object) -> rq.ToolChoice:
-    mode = reading.word(given, "type", MODES)
-    names = [reading.needed(given, "name")] if mode == "tool" else []
-    strange = rest(given, {"type", "name", "disable_parallel_tool_use"})
-    return rq.ToolChoice(mode, names, extra=keep(NAME, strange) if strange else None)
+    mode = strict.get_choice(given, "type", MODES)
+    names = [strict.require_text(given, "name")] if mode == "tool" else []
+    strange = unknown_fields(given, {"type", "name", "disable_parallel_tool_use"})
+    return rq.ToolChoice(mode, names, extra=build_extra(NAME, strange) if strange else None)
 
 
 def spelled(body: Object) -> Object:
@@ -150,19 +156,19 @@ def spelled(body: Object) -> Object:
 
 def read_settings(body: Object) -> rq.Settings:
     """The settings that all protocols share in some form."""
-    parallel = reading.flag(reading.table(body, "tool_choice"), "disable_parallel_tool_use")
+    parallel = strict.get_flag(strict.get_object(body, "tool_choice"), "disable_parallel_tool_use")
     effort, form = _output(body)
     budget, thoughts = (None, None)
     if body.get("thinking") is not None:
-        budget, thoughts = reading.inside(body, "thinking", lambda one: read_thinking(one, effort))
+        budget, thoughts = strict.read_object(body, "thinking", lambda one: read_thinking(one, effort))
     user, metadata = read_metadata(body)
-    tier = reading.text(body, "service_tier")
+    tier = strict.get_text(body, "service_tier")
     return rq.Settings(
-        max_output=reading.whole(body, "max_tokens"),
-        temperature=reading.number(body, "temperature"),
-        top_p=reading.number(body, "top_p"),
-        top_k=reading.whole(body, "top_k"),
-        stop=reading.strings(body, "stop_sequences"),
+        max_output=strict.get_integer(body, "max_tokens"),
+        temperature=strict.get_number(body, "temperature"),
+        top_p=strict.get_number(body, "top_p"),
+        top_k=strict.get_integer(body, "top_k"),
+        stop=strict.get_strings(body, "stop_sequences"),
         format=form,
         parallel_calls=None if parallel is None else not parallel,
         effort=effort,
@@ -176,38 +182,40 @@ def read_settings(body: Object) -> rq.Settings:
 
 def read_thinking(thinking: Object, effort: str) -> tuple[int | None, bool | None]:
     """(budget, whether to show it). Adaptive thinking has no budget: an effort or this says that it is wanted."""
-    kind = reading.needed(thinking, "type")
+    kind = strict.require_text(thinking, "type")
     if kind == "disabled":
         return 0, None
-    display = reading.text(thinking, "display")
+    display = strict.get_text(thinking, "display")
     shown = True if kind == "adaptive" and not effort else None
-    return reading.whole(thinking, "budget_tokens"), display != "omitted" if display else shown
+    return strict.get_integer(thinking, "budget_tokens"), display != "omitted" if display else shown
 
 
 def _output(body: Object) -> tuple[str, rq.Format | None]:
     effort, form = "", None
     if body.get("output_config") is not None:
-        effort, form = reading.inside(body, "output_config", read_output)
+        effort, form = strict.read_object(body, "output_config", read_output)
     if body.get("output_format") is not None:
-        form = reading.inside(body, "output_format", read_format)
+        form = strict.read_object(body, "output_format", read_format)
     return effort, form
 
 
 def read_output(output: Object) -> tuple[str, rq.Format | None]:
     """(effort, form of the answer)."""
-    form = None if output.get("format") is None else reading.inside(output, "format", read_format)
-    return reading.text(output, "effort"), form
+    form = None if output.get("format") is None else strict.read_object(output, "format", read_format)
+    return strict.get_text(output, "effort"), form
 
 
 def read_format(given: Object) -> rq.Format | None:
     """The form that an answer should have."""
-    return rq.Format("schema", schema=reading.table(given, "schema")) if given.get("type") == "json_schema" else None
+    return (
+        rq.Format("schema", schema=strict.get_object(given, "schema")) if given.get("type") == "json_schema" else None
+    )
 
 
 def read_metadata(body: Object) -> tuple[str, Object | None]:
     """Who asks, and what else is noted."""
-    metadata = reading.table(body, "metadata")
+    metadata = strict.get_object(body, "metadata")
     if not metadata:
         return "", None
-    user = reading.inside(body, "metadata", lambda one: reading.text(one, "user_id"))
-    return user, rest(metadata, {"user_id"}) or None
+    user = strict.read_object(body, "metadata", lambda one: strict.get_text(one, "user_id"))
+    return user, unknown_fields(metadata, {"user_id"}) or None

@@ -5,18 +5,18 @@ from __future__ import annotations
 import binascii
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.markers import json_of
 from penstock.markers.marks import RAN
-from penstock.reading import keep, rest, unsaid
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 NAME = "anthropic"
 P = TypeVar("P", rq.Text, rq.Call, rq.Result, rq.File)
@@ -29,7 +29,7 @@ def read_content(content: Any, key: str, role: str) -> list[rq.AnyPart]:
         return [rq.Text(content)] if content else []
     if not isinstance(content, list):
         raise BadRequest("a string or a list of blocks", content, key)
-    return reading.each(content, _READERS[role], key)  # pyright: ignore[reportUnknownArgumentType]
+    return strict.read_each(content, _READERS[role], key)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def cached(source: Object) -> tuple[str, Object | None]:
@@ -37,8 +37,8 @@ def cached(source: Object) -> tuple[str, Object | None]:
     hint = source.get("cache_control")
     if hint is None:
         return "", None
-    hint = reading.as_object(hint, "cache_control")
-    time = reading.text(hint, "ttl")
+    hint = strict.as_object(hint, "cache_control")
+    time = strict.get_text(hint, "ttl")
     usual = hint == {"type": "ephemeral"} or (time not in ("", "5m") and hint == {"type": "ephemeral", "ttl": time})
     return time or "5m", None if usual else hint
 
@@ -48,10 +48,10 @@ def _about(made: P, block: Object, known: frozenset[str], **marks: Any) -> P:
     hint = None
     if block.get("cache_control") is not None:
         made.cache, hint = cached(block)
-    strange = rest(block, known | _HINT)
-    also = unsaid(block, _HINT) | marks.pop("also", {})
+    strange = unknown_fields(block, known | _HINT)
+    also = empty_fields(block, _HINT) | marks.pop("also", {})
     if strange or also or hint or marks:
-        made.extra = keep(NAME, strange, also=also, hint=hint, **marks)
+        made.extra = build_extra(NAME, strange, also=also, hint=hint, **marks)
     return made
 
 
@@ -59,19 +59,22 @@ _TEXT = frozenset({"type", "text"})
 
 
 def _text(block: Object) -> rq.AnyPart:
-    words = reading.needed(block, "text")
+    words = strict.require_text(block, "text")
     if len(block) == 2 and words:  # noqa: PLR2004 — the type and the words
         return rq.Text(words)
     return _about(rq.Text(words), block, _TEXT, **({} if words else {"empty": True}))
 
 
 def _thinking(block: Object) -> rq.AnyPart:
-    own = {"signature": reading.text(block, "signature"), **rest(block, {"type", "thinking", "signature"})}
-    return rq.Reasoning(reading.text(block, "thinking"), extra={NAME: own})
+    own = {
+        "signature": strict.get_text(block, "signature"),
+        **unknown_fields(block, {"type", "thinking", "signature"}),
+    }
+    return rq.Reasoning(strict.get_text(block, "thinking"), extra={NAME: own})
 
 
 def _redacted(block: Object) -> rq.AnyPart:
-    own = {"redacted": reading.needed(block, "data"), **rest(block, {"type", "data"})}
+    own = {"redacted": strict.require_text(block, "data"), **unknown_fields(block, {"type", "data"})}
     return rq.Reasoning(form="redacted", extra={NAME: own})
 
 
@@ -82,16 +85,16 @@ def _call(block: Object) -> rq.AnyPart:
     given = block.get("input")
     if not isinstance(given, dict):
         raise BadRequest("an object", given, "input")
-    made = rq.Call(reading.needed(block, "id"), reading.needed(block, "name"), json_of(given))
+    made = rq.Call(strict.require_text(block, "id"), strict.require_text(block, "name"), json_of(given))
     return made if len(block) == len(_CALL) else _about(made, block, _CALL)
 
 
 def _upstream_call(block: Object) -> rq.AnyPart:
-    call, json = reading.needed(block, "id"), as_json(block.get("input", {}))
+    call, json = strict.require_text(block, "id"), as_json(block.get("input", {}))
     if call.startswith(RAN):  # another provider ran it: `encode_runs` wrote the block
-        return rq.Call(call[len(RAN) :], reading.text(block, "name"), json, "provider")
-    own = rest(block, {"id", "name", "input", "cache_control"})
-    made = rq.Call(call, reading.text(block, "name"), json, "provider", extra={NAME: own})
+        return rq.Call(call[len(RAN) :], strict.get_text(block, "name"), json, "provider")
+    own = unknown_fields(block, {"id", "name", "input", "cache_control"})
+    made = rq.Call(call, strict.get_text(block, "name"), json, "provider", extra={NAME: own})
     made.cache = _kept_hint(block, own)
     return made
 
@@ -109,21 +112,21 @@ _RESULT = frozenset({"type", "tool_use_id", "content", "is_error"})
 
 def _result(block: Object) -> rq.AnyPart:
     content = block.get("content")
-    call, failed = reading.needed(block, "tool_use_id"), block.get("is_error")
+    call, failed = strict.require_text(block, "tool_use_id"), block.get("is_error")
     if type(content) is str and content and len(block) == 3:  # noqa: PLR2004 — type, id and words
         return rq.Result(call, "", [rq.Text(content)])
     inside = [] if content is None else read_content(content, "content", "result")
     parts: list[rq.ResultPart] = [part for part in inside if isinstance(part, rq.ResultPart)]
-    made = rq.Result(call, "", parts, reading.flag(block, "is_error") or False)
+    made = rq.Result(call, "", parts, strict.get_flag(block, "is_error") or False)
     listed = isinstance(content, list) and bool(parts)
-    marks = {"listed": listed, "said": failed is False, "also": unsaid(block, frozenset({"content", "is_error"}))}
+    marks = {"listed": listed, "said": failed is False, "also": empty_fields(block, frozenset({"content", "is_error"}))}
     return _about(made, block, _RESULT, **{key: value for key, value in marks.items() if value})
 
 
 def _upstream_result(block: Object) -> rq.AnyPart:
     content: list[rq.ResultPart] = [rq.Json(as_json(block.get("content")))]
-    own = rest(block, {"content", "cache_control"})
-    call, failed = reading.text(block, "tool_use_id"), reading.flag(block, "is_error") or False
+    own = unknown_fields(block, {"content", "cache_control"})
+    call, failed = strict.get_text(block, "tool_use_id"), strict.get_flag(block, "is_error") or False
     if call.startswith(RAN):
         return rq.Result(call[len(RAN) :], "", content, failed, by="provider")
     made = rq.Result(call, "", content, failed, by="provider", extra={NAME: own})
@@ -147,17 +150,17 @@ def _document(block: Object) -> rq.AnyPart:
 
 def _filed(block: Object, media: str) -> rq.AnyPart:
     """By base64, by plain text, by address, or by the id of an uploaded file; anything else is kept whole."""
-    source = reading.inside(block, "source", dict)
+    source = strict.read_object(block, "source", dict)
     read = _SOURCES.get(source.get("type", "")) if isinstance(source.get("type"), str) else None
     if read is None:
         return _other(block)
-    made = reading.inside(block, "source", lambda one: read(one, media))
-    made.name = reading.text(block, "title")
+    made = strict.read_object(block, "source", lambda one: read(one, media))
+    made.name = strict.get_text(block, "title")
     odd = made.id or (source["type"] == "base64" and made.media not in _USUAL)
     marks: Object = {"own": source["type"]} if odd else {}
     if media == "image/*" and not made.media.startswith("image/"):
         marks["kind"] = "image"
-    if strange := rest(source, {"type", "media_type", "data", "url", "file_id"}):
+    if strange := unknown_fields(source, {"type", "media_type", "data", "url", "file_id"}):
         marks["source"] = strange
     if "title" in block and not made.name:
         marks["also"] = {"title": block["title"]}
@@ -165,20 +168,20 @@ def _filed(block: Object, media: str) -> rq.AnyPart:
 
 
 def _by_data(source: Object, media: str) -> rq.File:
-    return rq.File(reading.text(source, "media_type") or media, data=reading.needed(source, "data"))
+    return rq.File(strict.get_text(source, "media_type") or media, data=strict.require_text(source, "data"))
 
 
 def _by_text(source: Object, _: str) -> rq.File:
-    data = binascii.b2a_base64(reading.needed(source, "data").encode("utf-8", "surrogatepass"), newline=False)
-    return rq.File(reading.text(source, "media_type") or "text/plain", data=data.decode())
+    data = binascii.b2a_base64(strict.require_text(source, "data").encode("utf-8", "surrogatepass"), newline=False)
+    return rq.File(strict.get_text(source, "media_type") or "text/plain", data=data.decode())
 
 
 def _by_url(source: Object, media: str) -> rq.File:
-    return rq.File(media, reading.needed(source, "url"))
+    return rq.File(media, strict.require_text(source, "url"))
 
 
 def _by_id(source: Object, media: str) -> rq.File:
-    return rq.File(media, id=reading.needed(source, "file_id"))
+    return rq.File(media, id=strict.require_text(source, "file_id"))
 
 
 _SOURCES: dict[str, Callable[[Object, str], rq.File]] = {
@@ -188,7 +191,7 @@ _SOURCES: dict[str, Callable[[Object, str], rq.File]] = {
 
 def _other(block: Object) -> rq.Opaque:
     """A block without a word, kept whole for this protocol."""
-    return rq.Opaque(NAME, reading.text(block, "type"), block, cache=cached(block)[0])
+    return rq.Opaque(NAME, strict.get_text(block, "type"), block, cache=cached(block)[0])
 
 
 # ── who may say what ──────────────────────────────────────────────────────────────────────────────

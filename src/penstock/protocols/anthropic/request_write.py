@@ -11,12 +11,12 @@ from penstock.markers import EMPTY, schema_of, stowed
 from penstock.protocols.anthropic.request_read import TIERS, read_format, read_metadata, read_output, read_thinking
 from penstock.protocols.anthropic.request_read_parts import NAME
 from penstock.protocols.anthropic.request_write_parts import LACKS, LOSSES, Blocks, Quirks
-from penstock.writing import Draft, add, said, split
+from penstock.request_writer import RequestDraft, add_missing, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 __all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
 REMINDER = "<system-reminder>\n{}\n</system-reminder>"
@@ -30,8 +30,8 @@ class Writer(Blocks):
         self._results: Object | None = None
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.own(request.extra)
-        messages = stowed(request.messages, self.holds, self.carry, self.lose)
+        own, marks = self.split_extra(request.extra)
+        messages = stowed(request.messages, self.holds, self.report_carried, self.report_loss)
         first = _first(messages)
         body: Object = {"model": request.model} if request.model else {}
         system = self._system(messages[:first])
@@ -51,7 +51,7 @@ class Writer(Blocks):
         write_settings(self, request.settings, marks, body)
         if own:
             body.update(own)
-        add(body, marks.get("also"))
+        add_missing(body, marks.get("also"))
         return body
 
     def _system(self, messages: list[rq.Message]) -> str | list[Object]:
@@ -60,13 +60,13 @@ class Writer(Blocks):
         parts = [part for message in messages for part in message.parts]
         for message in messages:
             if message.name:
-                self.lose("name")
-        listed = any("listed" in self.own(message.extra)[1] for message in messages)
+                self.report_loss("name")
+        listed = any("listed" in self.split_extra(message.extra)[1] for message in messages)
         return self.content(parts, listed=listed)
 
     def _answers(self, message: rq.Message, made: list[Object]) -> None:
         """All results of a round stand in one user message."""
-        own = self.own(message.extra)[0] if message.extra else None
+        own = self.split_extra(message.extra)[0] if message.extra else None
         results: Object | None = self._results
         if results is None or own:
             blocks: list[Object] = []
@@ -83,12 +83,12 @@ class Writer(Blocks):
                 made.append({"role": role, "content": content})
             return
         if message.name:
-            self.lose("name")
-        own, marks = self.own(extra)
+            self.report_loss("name")
+        own, marks = self.split_extra(extra)
         if results is not None and "joined" in marks:
             _join(results["content"], self.blocks(parts), marks.get("places"))
         elif role == "system" and self.quirks.mid_system == "user":
-            self.lose("mid-system")
+            self.report_loss("mid-system")
             reminded = [_reminder(part) for part in parts]
             made.append({"role": "user", "content": self.content(reminded), **own})
         else:
@@ -106,16 +106,16 @@ class Writer(Blocks):
     def _silence(self, role: str) -> str:
         """A message may not be empty here: only the user's keeps its place, because turns alternate around it."""
         if role == "user":
-            self.carry("empty")
+            self.report_carried("empty")
             return EMPTY
-        self.lose("empty")
+        self.report_loss("empty")
         return ""
 
 
 def _first(messages: list[rq.Message]) -> int:
     """Where the conversation begins: behind the system messages that were not said inside of it."""
     for place, message in enumerate(messages):
-        if message.role != "system" or "inside" in split(message.extra, NAME)[1]:
+        if message.role != "system" or "inside" in split_extra(message.extra, NAME)[1]:
             return place
     return len(messages)
 
@@ -133,7 +133,7 @@ def _reminder(part: rq.AnyPart) -> rq.AnyPart:
     return replace(part, text=REMINDER.format(part.text)) if type(part) is rq.Text else part
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a Messages call."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)
@@ -153,18 +153,18 @@ def write_settings(draft: Blocks, asked: rq.Settings, marks: Object, body: Objec
     """All settings that say something."""
     for name in _UNSAID:
         if getattr(asked, name) not in (None, ""):
-            draft.lose("setting", name)
+            draft.report_loss("setting", name)
     if asked.max_output is not None:
         body["max_tokens"] = asked.max_output
     elif "unlimited" not in marks:
         limit = draft.quirks.max_output + (asked.budget or 0)  # reasoning counts against it
-        draft.lose("max-output", str(limit))
+        draft.report_loss("max-output", str(limit))
         body["max_tokens"] = limit
     if asked.temperature is not None:
         if asked.temperature > 1:
-            draft.lose("temperature")
+            draft.report_loss("temperature")
         body["temperature"] = min(asked.temperature, 1)
-    body.update(said(top_p=asked.top_p, top_k=asked.top_k, stop_sequences=asked.stop))
+    body.update(drop_empty(top_p=asked.top_p, top_k=asked.top_k, stop_sequences=asked.stop))
     if asked.tier:
         _tier(draft, asked.tier, body)
     _about(draft, asked, marks, body)
@@ -176,7 +176,7 @@ def _tier(draft: Blocks, tier: str, body: Object) -> None:
     if tier in _TIERS:
         body["service_tier"] = _TIERS[tier]
     else:
-        draft.lose("setting", "tier")
+        draft.report_loss("setting", "tier")
 
 
 def _about(draft: Blocks, asked: rq.Settings, marks: Object, body: Object) -> None:
@@ -186,7 +186,7 @@ def _about(draft: Blocks, asked: rq.Settings, marks: Object, body: Object) -> No
         body["metadata"] = given
         return
     if asked.metadata:
-        draft.lose("setting", "metadata")
+        draft.report_loss("setting", "metadata")
     if asked.user:
         body["metadata"] = {"user_id": asked.user}
 
@@ -207,7 +207,7 @@ def _thought(draft: Blocks, asked: rq.Settings) -> Object | None:
         return {"type": "disabled"}
     if asked.budget is not None:
         if asked.budget < _LEAST:
-            draft.lose("budget")
+            draft.report_loss("budget")
         return {"type": "enabled", "budget_tokens": max(asked.budget, _LEAST), **display}
     if not asked.effort and asked.thoughts is None:
         return None
@@ -224,7 +224,7 @@ def _output(draft: Blocks, asked: rq.Settings, marks: Object, body: Object) -> N
     if given is not None and read_output(given) == (asked.effort, form):
         body["output_config"] = given
         return
-    made = said(effort=_effort(draft, asked), format=_format(draft, form))
+    made = drop_empty(effort=_effort(draft, asked), format=_format(draft, form))
     if made:
         body["output_config"] = made
 
@@ -233,7 +233,7 @@ def _effort(draft: Blocks, asked: rq.Settings) -> str:
     effort = asked.effort
     if effort in _EFFORTS:
         effort = _EFFORTS[effort]
-        draft.lose("effort", asked.effort)
+        draft.report_loss("effort", asked.effort)
     return effort
 
 
@@ -241,10 +241,10 @@ def _format(draft: Blocks, form: rq.Format | None) -> Object | None:
     if form is None or form.kind == "text":
         return None
     if form.kind == "json" or form.schema is None:
-        draft.lose("any-json")
+        draft.report_loss("any-json")
         return None
     if form.name or form.description or form.strict is not None:
-        draft.lose("format")
+        draft.report_loss("format")
     return {"type": "json_schema", "schema": form.schema}
 
 
@@ -256,13 +256,13 @@ def write_tools(draft: Blocks, tools: Iterable[rq.Tool], body: Object) -> None:
 
 
 def _tool(draft: Blocks, tool: rq.Tool) -> Object | None:
-    own, marks = draft.own(tool.extra)
+    own, marks = draft.split_extra(tool.extra)
     if tool.namespace:
-        draft.lose("namespace", tool.namespace)
+        draft.report_loss("namespace", tool.namespace)
     if "tool" in own:
         made: Object = dict(own["tool"])
     elif tool.kind in ("provider", "unknown"):
-        draft.lose("tool", tool.name)
+        draft.report_loss("tool", tool.name)
         return None
     else:
         made = {"name": tool.name}
@@ -277,13 +277,13 @@ def _tool(draft: Blocks, tool: rq.Tool) -> Object | None:
                 made["type"] = marks["kind"]
     if tool.cache:
         draft.hint(tool, made, marks)
-    add(made, marks.get("also"))
+    add_missing(made, marks.get("also"))
     return made
 
 
 def _schema(draft: Blocks, tool: rq.Tool, marks: Object) -> Object:
     if tool.kind == "custom":
-        draft.carry("free-text")
+        draft.report_carried("free-text")
         return schema_of(tool)
     schema = tool.schema
     if schema is None:
@@ -295,13 +295,13 @@ def write_choice(draft: Blocks, request: rq.Request, body: Object) -> None:
     """Which tool may or must be called, and whether several may be at once."""
     choice, parallel = request.choice, request.settings.parallel_calls
     if choice is not None and "tools" not in body:
-        draft.lose("choice")
+        draft.report_loss("choice")
         choice = None
     if choice is None and parallel is None:
         return
     mode = "auto" if choice is None else choice.mode
     if parallel is not None and (mode == "none" or (choice is None and not body.get("tools"))):
-        draft.lose("setting", "parallel_calls")
+        draft.report_loss("setting", "parallel_calls")
         parallel = None
         if choice is None:
             return
@@ -310,9 +310,9 @@ def write_choice(draft: Blocks, request: rq.Request, body: Object) -> None:
         if mode == "tool":
             made["name"] = choice.names[0]
         else:
-            draft.lose("allowed")
+            draft.report_loss("allowed")
     if parallel is not None:
         made["disable_parallel_tool_use"] = not parallel
     if choice is not None:
-        made.update(draft.own(choice.extra)[0])
+        made.update(draft.split_extra(choice.extra)[0])
     body["tool_choice"] = made

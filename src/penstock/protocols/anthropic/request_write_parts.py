@@ -12,12 +12,20 @@ from penstock.jsontext import plain_or_raw
 from penstock.markers import Holds, input_of
 from penstock.media import sniff
 from penstock.protocols.anthropic.request_read_parts import NAME
-from penstock.writing import Draft, Losses, add, omitted, salvage, split, told
+from penstock.request_writer import (
+    Losses,
+    RequestDraft,
+    add_missing,
+    collect_text,
+    describe_file,
+    omit_with_loss,
+    split_extra,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "allowed": "which tools may be called, beside one that must, is left out",
@@ -65,7 +73,7 @@ class Quirks(msgspec.Struct, frozen=True):
     unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning that carries no signature
 
 
-class Blocks(Draft):
+class Blocks(RequestDraft):
     """Parts being written."""
 
     protocol = NAME
@@ -80,7 +88,7 @@ class Blocks(Draft):
         """Content: a string where that says it all."""
         if len(parts) == 1 and not listed:
             only = parts[0]
-            if type(only) is rq.Text and not only.cache and (only.extra is None or self.foreign(only.extra)):
+            if type(only) is rq.Text and not only.cache and (only.extra is None or self.is_foreign(only.extra)):
                 return only.text
         return self.blocks(parts)
 
@@ -97,7 +105,7 @@ class Blocks(Draft):
         if not part.cache:
             return made
         if made and "cache_control" not in made[-1]:
-            self.hint(part, made[-1], split(getattr(part, "extra", None), NAME)[1])
+            self.hint(part, made[-1], split_extra(getattr(part, "extra", None), NAME)[1])
         return made
 
     def hint(self, part: Any, made: Object, marks: Object) -> None:
@@ -106,7 +114,7 @@ class Blocks(Draft):
             made["cache_control"] = marks["hint"]
             return
         if part.cache not in _TIMES:
-            self.lose("cache", part.cache)
+            self.report_loss("cache", part.cache)
         made["cache_control"] = {"type": "ephemeral", "ttl": "1h"} if part.cache == "1h" else {"type": "ephemeral"}
 
     # ── what is said ──────────────────────────────────────────────────────────────────────────────
@@ -114,42 +122,42 @@ class Blocks(Draft):
     def _text(self, part: rq.Text) -> list[Object]:
         if part.extra is None and part.text:
             return [{"type": "text", "text": part.text}]
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if not part.text and "empty" not in marks:
-            self.lose("empty")  # an empty block is refused
+            self.report_loss("empty")  # an empty block is refused
             return []
         made = {"type": "text", "text": part.text, **own}
-        add(made, marks.get("also"))
+        add_missing(made, marks.get("also"))
         return [made]
 
     def _json(self, part: rq.Json) -> list[Object]:
-        self.lose("json-result")
+        self.report_loss("json-result")
         return [{"type": "text", "text": part.json}]
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
-        own, _ = split(part.extra, NAME)
+        own, _ = split_extra(part.extra, NAME)
         if "redacted" in own:
             more = {key: value for key, value in own.items() if key != "redacted"}
             return [{"type": "redacted_thinking", "data": own["redacted"], **more}]
         if own.get("signature") or "signature" in own or self.quirks.unsigned == "keep":
             return [{"type": "thinking", "thinking": part.text, "signature": "", **own}]
-        self.lose("unsigned")
+        self.report_loss("unsigned")
         return [{"type": "text", "text": part.text}] if self.quirks.unsigned == "text" and part.text else []
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 
     def _call(self, call: rq.Call) -> list[Object]:
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return []
         given, carried = input_of(call)
         if carried:
-            self.carry(carried)
+            self.report_carried(carried)
         made: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
         if call.extra is not None:
-            own, marks = self.own(call.extra)
+            own, marks = self.split_extra(call.extra)
             made.update(own)
-            add(made, marks.get("also"))
+            add_missing(made, marks.get("also"))
         return [made]
 
     def _result(self, result: rq.Result) -> list[Object]:
@@ -161,7 +169,7 @@ class Blocks(Draft):
             if result.failed:
                 made["is_error"] = True
             return [made]
-        own, marks = self.own(result.extra)
+        own, marks = self.split_extra(result.extra)
         if result.by == "provider" and own:
             return [{**own, "content": plain_or_raw(result.json)}]
         made = {"type": "tool_result", "tool_use_id": result.call, **own}
@@ -169,29 +177,29 @@ class Blocks(Draft):
             made["content"] = self.content(content, listed="listed" in marks)
         if result.failed or "said" in marks:
             made["is_error"] = result.failed
-        add(made, marks.get("also"))
+        add_missing(made, marks.get("also"))
         return [made]
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
     def _file(self, part: rq.File) -> list[Object]:
-        self.glance(part)
-        own, marks = self.own(part.extra)
+        self.report_image_detail(part)
+        own, marks = self.split_extra(part.extra)
         media = _ALIASES.get(part.media, part.media)
         kind = marks.get("kind") or ("image" if media in _IMAGES else "document")
         source = self._source_of(part, media, marks.get("own", ""))
         if source is None:
-            self.lose("file", part.media)
-            return [{"type": "text", "text": told(part)}]
+            self.report_loss("file", part.media)
+            return [{"type": "text", "text": describe_file(part)}]
         made: Object = {"type": kind, "source": {**source, **marks.get("source", {})}}
         if part.name and kind == "document":
             made["title"] = part.name
         elif part.name:
-            self.lose("file-name")
+            self.report_loss("file-name")
         if part.id and NAME not in (part.extra or ()):
-            self.lose("file-id")
+            self.report_loss("file-id")
         made.update(own)
-        add(made, marks.get("also"))
+        add_missing(made, marks.get("also"))
         return [made]
 
     def _source_of(self, part: rq.File, media: str, own: str) -> Object | None:
@@ -215,7 +223,7 @@ class Blocks(Draft):
         except ValueError:
             return None
         if part.media != "text/plain":
-            self.lose("media", part.media)
+            self.report_loss("media", part.media)
         return {"type": "text", "media_type": "text/plain", "data": words}
 
     # ── what has no place ─────────────────────────────────────────────────────────────────────────
@@ -223,11 +231,11 @@ class Blocks(Draft):
     def _opaque(self, part: rq.Opaque) -> list[Object]:
         if part.protocol == NAME:
             return [part.data if part.cache else {key: part.data[key] for key in part.data if key != "cache_control"}]
-        self.lose("opaque")
-        words = salvage(part.data)
+        self.report_loss("opaque")
+        words = collect_text(part.data)
         return [{"type": "text", "text": words}] if words else []
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
-        rq.Opaque: _opaque, rq.Source: omitted("source"), rq.Ask: omitted("approval"),
+        rq.Opaque: _opaque, rq.Source: omit_with_loss("source"), rq.Ask: omit_with_loss("approval"),
     }  # fmt: skip

@@ -15,7 +15,7 @@ from penstock import events as ev
 from penstock.codec import Decoder
 from penstock.delta_templates import string_remover
 from penstock.faults import classify
-from penstock.parts import CUT_OFF
+from penstock.ledger import CUT_OFF
 from penstock.protocols.bedrock import wire
 from penstock.protocols.bedrock.decode_blocks import NAME, Blocks
 
@@ -73,7 +73,7 @@ class BedrockDecoder(Decoder):
 
     def finish(self) -> list[ev.AnyEvent]:
         self._end()
-        self.ledger.breaking = self.ledger.inside
+        self.ledger.breaking = self.ledger.is_open
         self._blocks.close(partial=True)
         return super().finish()
 
@@ -174,7 +174,7 @@ class BedrockDecoder(Decoder):
 
     def _metrics(self, said: wire.InvocationMetrics) -> None:
         """Counts of any model behind `InvokeModel`: for those that give none themselves."""
-        if self.ledger.inside and self.ledger.known_usage() is None:
+        if self.ledger.is_open and self.ledger.known_usage() is None:
             cached = (said.cacheReadInputTokenCount or 0) + (said.cacheWriteInputTokenCount or 0)
             whole = None if said.inputTokenCount is None else said.inputTokenCount + cached
             read, written = said.cacheReadInputTokenCount, said.cacheWriteInputTokenCount
@@ -197,7 +197,7 @@ class BedrockDecoder(Decoder):
         message = error.message or error.originalMessage or "Bedrock reported an error"
         status = error.originalStatusCode
         kind = classify((code,) if status is None else (), message, status)
-        self.ledger.breaking = self.ledger.inside
+        self.ledger.breaking = self.ledger.is_open
         self._blocks.close(partial=True)
         self._stop = None
         said = {"message": error.message, "originalMessage": error.originalMessage}

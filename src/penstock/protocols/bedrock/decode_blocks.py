@@ -12,13 +12,13 @@ from binascii import a2b_base64, b2a_base64
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.jsontext import as_json, fit
 from penstock.protocols.bedrock import wire
 
 if TYPE_CHECKING:
     from penstock.events import By, Extra
-    from penstock.parts import Ledger
+    from penstock.ledger import Ledger
 
 NAME = "bedrock"
 _CLIENT = frozenset({None, "", "tool_use"})  # the types of a call that is not Bedrock's own
@@ -50,7 +50,7 @@ class Blocks:
             self._wake()
             self._results[index] = fit(start["toolResult"], wire.ToolResult)[0]
         elif "image" in start:
-            self._formats[index] = pick.text(pick.table(start, "image"), "format")
+            self._formats[index] = lenient.get_text(lenient.get_object(start, "image"), "format")
         else:
             return not start or "text" in start
         return True
@@ -128,7 +128,7 @@ class Blocks:
             if not text and index not in self._citations:
                 return
             key = self._begin_text(index)
-        self._ledger.say(key, text)
+        self._ledger.append_text(key, text)
 
     def _begin_text(self, index: int) -> int:
         waiting = self._citations.pop(index, ())
@@ -149,7 +149,7 @@ class Blocks:
             self._at[index] = index
             self._ledger.open_reasoning(index, form="redacted" if hidden else "full")
         key = self._at[index]
-        self._ledger.say(key, said.text or "")
+        self._ledger.append_text(key, said.text or "")
         part = self._ledger.find(key)
         if part is not None and said.signature:
             part.extra = _grown(part.extra, "signature", said.signature)
@@ -167,10 +167,13 @@ class Blocks:
 
     def _source(self, citation: dict[str, Any]) -> None:
         self._cited = True
-        web, source = pick.table(pick.table(citation, "location"), "web"), pick.text(citation, "source")
-        url = pick.text(web, "url") or (source if "://" in source else "")
-        quote = "".join(pick.text(piece, "text") for piece in pick.rows(citation, "sourceContent"))
-        title = pick.text(citation, "title") or pick.text(web, "domain")
+        web, source = (
+            lenient.get_object(lenient.get_object(citation, "location"), "web"),
+            lenient.get_text(citation, "source"),
+        )
+        url = lenient.get_text(web, "url") or (source if "://" in source else "")
+        quote = "".join(lenient.get_text(piece, "text") for piece in lenient.get_objects(citation, "sourceContent"))
+        title = lenient.get_text(citation, "title") or lenient.get_text(web, "domain")
         of = self._text
         self._ledger.cite((of, citation), url, title, of, None, quote, "", "", "", {NAME: citation})
 
@@ -178,7 +181,7 @@ class Blocks:
 
     def _call(self, index: int, call: wire.ToolUse) -> None:
         self._wake()
-        call_id, name = call.toolUseId or f"call_{self._ledger.stem}_{index}", call.name or ""
+        call_id, name = call.toolUseId or f"call_{self._ledger.id_prefix}_{index}", call.name or ""
         by: By = "client" if call.type in _CLIENT else "provider"
         given = "" if call.input is None else as_json(call.input)
         extra: Extra | None = {NAME: {"type": call.type}} if by == "provider" else None
@@ -191,7 +194,7 @@ class Blocks:
         if key is None:
             self._ledger.diagnostics.add("no-block", "input of a call that never began is ignored")
         else:
-            self._ledger.add(key, json)
+            self._ledger.append_call_input(key, json)
 
     def result(self, said: wire.ToolResult, *, partial: bool = False) -> None:
         self._wake()
@@ -199,7 +202,7 @@ class Blocks:
         name = self._names.get(call) or kind.removesuffix("_result")
         json = as_json(said.content or [])
         extra: Extra = {NAME: {"type": kind, "status": said.status or ""}}
-        self._ledger.atom(ev.Result, call, name, json, said.status == "error", partial, extra)
+        self._ledger.add_whole_part(ev.Result, call, name, json, said.status == "error", partial, extra)
 
     # ── files, and whole blocks ───────────────────────────────────────────────────────────────────
 
@@ -207,9 +210,9 @@ class Blocks:
         if index not in self._at:
             self._wake()
             self._at[index] = index
-            url = pick.text((said.source and said.source.s3Location) or {}, "uri")
+            url = lenient.get_text((said.source and said.source.s3Location) or {}, "uri")
             self._ledger.open_file(index, media, url, extra={NAME: {"error": said.error}} if said.error else None)
-        self._ledger.say(self._at[index], (said.source and said.source.data) or "")
+        self._ledger.append_text(self._at[index], (said.source and said.source.data) or "")
 
     def whole(self, index: int, raw: dict[str, Any]) -> None:
         """A block of an answer that was not streamed, by way of the same parts."""
@@ -234,7 +237,7 @@ class Blocks:
 
     def _cited_text(self, index: int, said: wire.CitationsContent) -> None:
         self._citations[index] = list(said.citations or ())
-        self.say(index, "".join(pick.text(piece, "text") for piece in said.content or ()))
+        self.say(index, "".join(lenient.get_text(piece, "text") for piece in said.content or ()))
 
     def _rare(self, index: int, block: wire.Block, raw: dict[str, Any]) -> None:
         for kind in ("image", "audio", "video"):
@@ -243,7 +246,7 @@ class Blocks:
                 self.file(index, f"{kind}/{media.format or '*'}", media)
                 return
         self._wake()
-        self._ledger.atom(ev.Opaque, NAME, next(iter(raw), ""), raw)
+        self._ledger.add_whole_part(ev.Opaque, NAME, next(iter(raw), ""), raw)
 
 
 def _grown(extra: Extra | None, key: str, more: str) -> Extra:

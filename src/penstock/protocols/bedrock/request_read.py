@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.lenient_fields import as_object, get_integer, get_object, get_text
 from penstock.markers import grammar_of, restored
 from penstock.markers.extract import free_calls
 from penstock.markers.marks import OPEN
-from penstock.pick import as_object, number, table, text
 from penstock.protocols.bedrock.decode_blocks import NAME
 from penstock.protocols.bedrock.request_read_parts import cache_of, read_blocks
-from penstock.reading import keep, rest, unsaid
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 SETTINGS = frozenset({
     "inferenceConfig", "additionalModelRequestFields", "outputConfig", "requestMetadata", "serviceTier",
@@ -35,20 +35,20 @@ _TOOL = frozenset({"name", "description", "inputSchema", "strict"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body. The model is named in the URL; SDKs say it in the body."""
-    reading.as_object(body)
+    strict.as_object(body)
     messages = _system(body)
-    for row in reading.rows(body, "messages", read_message, need=True):
+    for row in strict.read_objects(body, "messages", read_message, need=True):
         messages += row
     settings, marks = read_settings(body)
-    config = reading.table(body, "toolConfig")
+    config = strict.get_object(body, "toolConfig")
     tools, choice = _tools(config)
     free_calls(messages, tools)
-    own = rest(body, _REQUEST)
-    beside = rest(config, {"tools", "toolChoice"})
+    own = unknown_fields(body, _REQUEST)
+    beside = unknown_fields(config, {"tools", "toolChoice"})
     if beside:
         own["toolConfig"] = beside
-    extra = keep(NAME, own, model="modelId" in body, also=unsaid(body, _REQUEST), **marks)
-    return rq.Request(reading.text(body, "modelId"), restored(messages), tools, choice, settings, extra=extra)
+    extra = build_extra(NAME, own, model="modelId" in body, also=empty_fields(body, _REQUEST), **marks)
+    return rq.Request(strict.get_text(body, "modelId"), restored(messages), tools, choice, settings, extra=extra)
 
 
 def _system(body: Object) -> list[rq.Message]:
@@ -69,7 +69,7 @@ def read_message(message: Object) -> list[rq.Message]:
     if not isinstance(given, list):
         raise BadRequest("a list of blocks", given, "content")
     parts = read_blocks(given, "content", role)  # pyright: ignore[reportUnknownArgumentType]
-    extra = keep(NAME, rest(message, {"role", "content"}))
+    extra = build_extra(NAME, unknown_fields(message, {"role", "content"}))
     if role == "user" and any(type(part) is rq.Call for part in parts):
         raise BadRequest("toolUse in messages of the assistant alone", [], "content")
     if role == "assistant":
@@ -88,7 +88,7 @@ def _user(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
         places = [place for place, part in enumerate(parts) if type(part) is not rq.Result]
         first, *more = _apart(others)
         mixed = places if places[0] < len(results) and not more else None
-        made += [rq.Message("user", first, extra=keep(NAME, {}, joined=True, places=mixed))]
+        made += [rq.Message("user", first, extra=build_extra(NAME, {}, joined=True, places=mixed))]
         made += [rq.Message("user", row) for row in more]
     return made
 
@@ -123,44 +123,44 @@ def _mark(parts: list[rq.AnyPart], place: int) -> str:
 def _tools(config: Object) -> tuple[list[rq.Tool], rq.ToolChoice | None]:
     tools: list[rq.Tool] = []
     try:
-        for tool in reading.rows(config, "tools", _tool):
+        for tool in strict.read_objects(config, "tools", _tool):
             if tool.cache and not tool.name and tools and not tools[-1].cache:
                 tools[-1].cache = tool.cache
             else:
                 tool.cache = ""
                 tools.append(tool)
         choice = config.get("toolChoice")
-        return tools, None if choice is None else reading.inside(config, "toolChoice", _choice)
+        return tools, None if choice is None else strict.read_object(config, "toolChoice", _choice)
     except BadRequest as error:
         raise error.at("toolConfig") from None
 
 
 def _tool(given: Object) -> rq.Tool:
     if given.get("toolSpec") is not None:
-        return reading.inside(given, "toolSpec", lambda said: _function(said, rest(given, {"toolSpec"})))
+        return strict.read_object(given, "toolSpec", lambda said: _function(said, unknown_fields(given, {"toolSpec"})))
     kind = next(iter(given), "")
     if kind == "cachePoint":
         return rq.Tool("", kind="unknown", cache=cache_of(given[kind]), extra={NAME: {"tool": given}})
     inner = given.get(kind)
-    name = reading.text(cast("Object", inner), "name") if isinstance(inner, dict) else ""
+    name = strict.get_text(cast("Object", inner), "name") if isinstance(inner, dict) else ""
     known = kind == "systemTool"
     return rq.Tool(name or kind, kind="provider" if known else "unknown", extra={NAME: {"tool": given}})
 
 
 def _function(said: Object, beside: Object) -> rq.Tool:
-    holder = reading.table(said, "inputSchema")
-    schema = reading.table(holder, "json") if holder.get("json") is not None else None
+    holder = strict.get_object(said, "inputSchema")
+    schema = strict.get_object(holder, "json") if holder.get("json") is not None else None
     free = None if schema is None else grammar_of(schema)
-    own = rest(said, _TOOL) if said.keys() - _TOOL else {}
+    own = unknown_fields(said, _TOOL) if said.keys() - _TOOL else {}
     if beside:
         own["beside"] = beside
     return rq.Tool(
-        reading.needed(said, "name"),
-        reading.text(said, "description"),
+        strict.require_text(said, "name"),
+        strict.get_text(said, "description"),
         schema if free is None else free or None,
         kind="function" if free is None else "custom",
-        strict=reading.flag(said, "strict"),
-        extra=keep(NAME, own, empty=said.get("description") == ""),
+        strict=strict.get_flag(said, "strict"),
+        extra=build_extra(NAME, own, empty=said.get("description") == ""),
     )
 
 
@@ -171,7 +171,7 @@ def _choice(given: Object) -> rq.ToolChoice | None:
     if kind not in ("auto", "any", "tool"):
         return rq.ToolChoice(extra={NAME: {"choice": given}})
     if kind == "tool":
-        name = reading.inside(given, "tool", lambda said: reading.needed(said, "name"))
+        name = strict.read_object(given, "tool", lambda said: strict.require_text(said, "name"))
         return rq.ToolChoice("tool", [name])
     return rq.ToolChoice("auto" if kind == "auto" else "required")
 
@@ -192,63 +192,63 @@ class Wishes(msgspec.Struct, frozen=True):
 def wishes(fields: Object) -> Wishes:
     """Read additional fields, each model family's own."""
     key = next((key for key in THOUGHTS if isinstance(fields.get(key), dict)), "")
-    said = table(fields, key)
-    effort = text(table(fields, "output_config"), "effort") or text(fields, "reasoning_effort")
-    effort = effort or text(said, "maxReasoningEffort")
-    kind, budget = text(said, "type"), number(said, "budget_tokens")
+    said = get_object(fields, key)
+    effort = get_text(get_object(fields, "output_config"), "effort") or get_text(fields, "reasoning_effort")
+    effort = effort or get_text(said, "maxReasoningEffort")
+    kind, budget = get_text(said, "type"), get_integer(said, "budget_tokens")
     if kind == "disabled":
         budget = 0
     shown = True if kind and kind != "disabled" and budget is None and not effort else None
-    top_k = number(fields, "top_k")
+    top_k = get_integer(fields, "top_k")
     if top_k is None:
-        top_k = number(table(fields, "inferenceConfig"), "topK")
+        top_k = get_integer(get_object(fields, "inferenceConfig"), "topK")
     return Wishes(budget, shown, effort, top_k)
 
 
 def read_settings(body: Object) -> tuple[rq.Settings, Object]:
     """The settings, and how they were said."""
-    config = reading.table(body, "inferenceConfig")
-    more = reading.table(body, "additionalModelRequestFields")
+    config = strict.get_object(body, "inferenceConfig")
+    more = strict.get_object(body, "additionalModelRequestFields")
     wished = wishes(more)
     form, spelled = _format(body)
     limit = "maxTokens" if config.get("maxTokens") is not None else "max_new_tokens"
     tier = body.get("serviceTier")
     marks = {
-        "limit": limit if limit != "maxTokens" and limit in config else "", "config": rest(config, _CONFIG),
-        "unsaid": unsaid(config, _CONFIG), "more": more, "output": spelled,
+        "limit": limit if limit != "maxTokens" and limit in config else "", "config": unknown_fields(config, _CONFIG),
+        "unsaid": empty_fields(config, _CONFIG), "more": more, "output": spelled,
     }  # fmt: skip
     try:
         settings = rq.Settings(
-            max_output=reading.whole(config, limit),
-            temperature=reading.number(config, "temperature"),
-            top_p=reading.number(config, "topP"),
-            stop=reading.strings(config, "stopSequences"),
+            max_output=strict.get_integer(config, limit),
+            temperature=strict.get_number(config, "temperature"),
+            top_p=strict.get_number(config, "topP"),
+            stop=strict.get_strings(config, "stopSequences"),
         )
     except BadRequest as error:
         raise error.at("inferenceConfig") from None
     settings.top_k, settings.budget = wished.top_k, wished.budget
     settings.effort, settings.thoughts = wished.effort, wished.thoughts
     settings.format = form
-    settings.tier = text(as_object(tier), "type")
-    settings.metadata = reading.table(body, "requestMetadata") or None
-    if tier is not None and rest(as_object(tier), {"type"}):
+    settings.tier = get_text(as_object(tier), "type")
+    settings.metadata = strict.get_object(body, "requestMetadata") or None
+    if tier is not None and unknown_fields(as_object(tier), {"type"}):
         marks["tier"] = tier
     return settings, marks
 
 
 def _format(body: Object) -> tuple[rq.Format | None, Any]:
     """The schema of the answer is JSON inside of a string."""
-    output = reading.table(body, "outputConfig")
+    output = strict.get_object(body, "outputConfig")
     if not output:
         return None, None
-    said = table(table(table(output, "textFormat"), "structure"), "jsonSchema")
+    said = get_object(get_object(get_object(output, "textFormat"), "structure"), "jsonSchema")
     try:
-        schema = msgspec.json.decode(text(said, "schema"))
+        schema = msgspec.json.decode(get_text(said, "schema"))
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None, output
     if not isinstance(schema, dict):
         return None, output
-    form = rq.Format("schema", text(said, "name"), as_object(schema), text(said, "description"))
+    form = rq.Format("schema", get_text(said, "name"), as_object(schema), get_text(said, "description"))
     return form, None if write_format(form) == output else output
 
 

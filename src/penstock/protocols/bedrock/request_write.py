@@ -9,12 +9,12 @@ from penstock.markers import EMPTY, schema_of, stowed
 from penstock.markers.marks import said_by_user
 from penstock.protocols.bedrock.request_read import THOUGHTS, Wishes, wishes, write_format
 from penstock.protocols.bedrock.request_write_parts import LOSSES, Blocks, Quirks, point
-from penstock.writing import Draft, add, budget_inside, effort_of, insert_at
+from penstock.request_writer import RequestDraft, add_missing, budget_within_limit, effort_for_budget, insert_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 __all__ = ["LOSSES", "Quirks", "Writer", "write_request"]
 _QUIET = frozenset({("tool", "tool"), ("tool", "user"), ("tool", "system"), ("user", "system"), ("system", "user")})
@@ -34,8 +34,8 @@ class Writer(Blocks):
         self._said = 0
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.own(request.extra)
-        messages = stowed(request.messages, self.holds, self.carry, self.lose)
+        own, marks = self.split_extra(request.extra)
+        messages = stowed(request.messages, self.holds, self.report_carried, self.report_loss)
         first = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
         body: Object = {"modelId": request.model} if marks.get("model") else {}
         body["messages"] = self._messages(messages[first:])
@@ -47,34 +47,34 @@ class Writer(Blocks):
             body["toolConfig"] = config
         write_settings(request.settings, marks, self, body, request.model)
         body.update({key: value for key, value in own.items() if key != "toolConfig"})
-        add(body, marks.get("also"))
+        add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _system(self, messages: list[rq.Message]) -> list[Object]:
         if len(messages) > 1:
-            self.lose("system-join")
+            self.report_loss("system-join")
         return self.blocks([part for message in messages for part in message.parts])
 
     def _messages(self, messages: Iterable[rq.Message]) -> list[Object]:
         made: list[Object] = []
         for message in messages:
-            own, marks = self.own(message.extra)
+            own, marks = self.split_extra(message.extra)
             if message.name:
-                self.lose("name")
+                self.report_loss("name")
             parts = message.parts
             if message.role == "system":
-                self.lose("mid-system")
+                self.report_loss("mid-system")
                 parts = said_by_user(parts)
             blocks = self.blocks(parts)
             if not blocks and message.role == "user" and self._may_be_silent(made):
-                self.carry("empty")  # a user's keeps its place, because turns alternate around it
+                self.report_carried("empty")  # a user's keeps its place, because turns alternate around it
                 blocks = [_SILENCE]
             if blocks:
                 self._say(message.role, blocks, {**own}, marks.get("places"), made)
             else:
-                self.lose("empty")
+                self.report_loss("empty")
         return made
 
     def _say(self, role: str, blocks: list[Object], own: Object, places: list[int] | None, made: list[Object]) -> None:
@@ -82,13 +82,13 @@ class Writer(Blocks):
         speaker = "assistant" if role == "assistant" else "user"
         if made and made[-1]["role"] == speaker:
             if (self._last, role) not in _QUIET:
-                self.lose("merge")
+                self.report_loss("merge")
             content: list[Object] = made[-1]["content"]
             if content[-1] == _SILENCE:
                 content.pop()
                 self._said -= 1
             if places is not None and self._last == "tool" and len(places) == len(blocks):
-                insert_at(content, places, [[block] for block in blocks])
+                insert_lists(content, places, [[block] for block in blocks])
             else:
                 content += blocks
         else:
@@ -106,7 +106,7 @@ class Writer(Blocks):
     def _tools(self, request: rq.Request) -> Object:
         choice = request.choice
         if choice is not None and choice.mode == "none":
-            self.lose("no-tools")
+            self.report_loss("no-tools")
             if not any(type(part) is rq.Call for message in request.messages for part in message.parts):
                 return {}
         made: list[Object] = []
@@ -118,13 +118,13 @@ class Writer(Blocks):
         return config
 
     def _tool(self, tool: rq.Tool) -> list[Object]:
-        own, marks = self.own(tool.extra)
+        own, marks = self.split_extra(tool.extra)
         if "tool" in own:
             made: Object = own["tool"]
         elif tool.kind in ("provider", "unknown"):
-            self.lose("tool", tool.name)
+            self.report_loss("tool", tool.name)
             if tool.cache:
-                self.lose("cache")
+                self.report_loss("cache")
             return []
         else:
             more = {key: value for key, value in own.items() if key != "beside"}
@@ -133,13 +133,13 @@ class Writer(Blocks):
 
     def _function(self, tool: rq.Tool, marks: Object) -> Object:
         if tool.namespace:
-            self.lose("namespace")
+            self.report_loss("namespace")
         made: Object = {"name": tool.name}
         if tool.description or marks.get("empty"):
             made["description"] = tool.description
         schema: Object | None = tool.schema
         if tool.kind == "custom":
-            self.carry("free-text")
+            self.report_carried("free-text")
             schema = schema_of(tool)
         if schema is None:
             schema = {"type": "object", "properties": {}}
@@ -149,18 +149,18 @@ class Writer(Blocks):
         return made
 
     def _choice(self, choice: rq.ToolChoice) -> Object:
-        own, _ = self.own(choice.extra)
+        own, _ = self.split_extra(choice.extra)
         if "choice" in own:
             made: Object = own["choice"]
             return made
         if choice.mode == "tool":
             return {"tool": {"name": choice.names[0]}}
         if choice.names:
-            self.lose("allowed")
+            self.report_loss("allowed")
         return {"auto" if choice.mode == "auto" else "any": {}}
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a Converse call."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)
@@ -183,13 +183,13 @@ def write_settings(asked: rq.Settings, marks: Object, draft: Blocks, body: Objec
     """Put the settings into a body."""
     for name in _UNSAID:
         if getattr(asked, name) not in (None, ""):
-            draft.lose("setting", name)
+            draft.report_loss("setting", name)
     said: Object = {
         marks.get("limit") or "maxTokens": asked.max_output, "temperature": asked.temperature, "topP": asked.top_p,
         "stopSequences": asked.stop or None,
     }  # fmt: skip
     config = {**{key: value for key, value in said.items() if value is not None}, **marks.get("config", {})}
-    add(config, marks.get("unsaid"))
+    add_missing(config, marks.get("unsaid"))
     more = _more(asked, marks.get("more", {}), draft, model)
     if more is not marks.get("more"):
         _leave_out_refused(config, more, draft)
@@ -210,17 +210,17 @@ def _leave_out_refused(config: Object, more: Object, draft: Blocks) -> None:
         return
     for key, name in (("maxTokens", "max_output"), ("temperature", "temperature"), ("topP", "top_p")):
         if config.pop(key, None) is not None:
-            draft.lose("setting", name)
+            draft.report_loss("setting", name)
 
 
 def _output(form: rq.Format | None, was: Object | None, draft: Blocks) -> Object | None:
     if form is None or form.kind == "text":
         return was
     if form.schema is None:
-        draft.lose("any-json")
+        draft.report_loss("any-json")
         return None
     if form.strict is not None:
-        draft.lose("format")
+        draft.report_loss("format")
     return was or write_format(form)
 
 
@@ -236,14 +236,14 @@ def _more(asked: rq.Settings, was: Object, draft: Blocks, model: str) -> Object:
         made.update(_top_k(asked.top_k, draft))
     made.update(_thinking(asked, _field(draft, model)))
     if wishes(made) != Wishes(asked.budget, asked.thoughts, asked.effort, wishes(made).top_k):
-        draft.lose("effort" if asked.effort else "budget")
+        draft.report_loss("effort" if asked.effort else "budget")
     return made
 
 
 def _top_k(top_k: int, draft: Blocks) -> Object:
     word = draft.quirks.top_k
     if not word:
-        draft.lose("top-k")
+        draft.report_loss("top-k")
         return {}
     return {"top_k": top_k} if word == "top_k" else {"inferenceConfig": {"topK": top_k}}
 
@@ -259,7 +259,7 @@ def _thinking(asked: rq.Settings, key: str) -> Object:
     if (budget is None and not effort and asked.thoughts is None) or not key:
         return {}
     off = budget == 0 or effort == "none" or asked.thoughts is False
-    word = effort or effort_of(_LEAST if budget is None else budget)
+    word = effort or effort_for_budget(_LEAST if budget is None else budget)
     if key == "reasoning_effort":
         return {key: word}
     if off:
@@ -276,5 +276,5 @@ def _claude(asked: rq.Settings, key: str, effort: str) -> Object:
         return {key: {"type": "adaptive"}}
     if budget is None and asked.thinking == "adaptive":
         return {key: {"type": "adaptive"}, "output_config": {"effort": asked.effort}}
-    budget = budget_inside(effort, asked.max_output, _LEAST) if budget is None else max(budget, _LEAST)
+    budget = budget_within_limit(effort, asked.max_output, _LEAST) if budget is None else max(budget, _LEAST)
     return {key: {"type": "enabled", "budget_tokens": budget}} if budget else {}

@@ -14,12 +14,19 @@ from penstock.markers import Holds, input_of
 from penstock.media import sniff
 from penstock.protocols.bedrock.decode_blocks import NAME
 from penstock.protocols.bedrock.wire import kind_of, media_of
-from penstock.writing import Draft, Losses, foreign_state, omitted, split, told
+from penstock.request_writer import (
+    Losses,
+    RequestDraft,
+    describe_file,
+    omit_with_loss,
+    split_extra,
+    write_foreign_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "allowed": "which tools may be called, beside one that must, is left out",
@@ -64,7 +71,7 @@ class Quirks(msgspec.Struct, frozen=True):
     unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning of others without a signature: Claude refuses it
 
 
-class Blocks(Draft):
+class Blocks(RequestDraft):
     """Parts being written. State: the names that documents have so far."""
 
     protocol = NAME
@@ -89,24 +96,24 @@ class Blocks(Draft):
             elif type(part) is not rq.Source or part.of not in cites:
                 made += self.kinds[type(part)](self, part)
             if part.cache and made:
-                made.append(point(part.cache, split(getattr(part, "extra", None), NAME)[1]))
+                made.append(point(part.cache, split_extra(getattr(part, "extra", None), NAME)[1]))
         return made
 
     # ── what is said ──────────────────────────────────────────────────────────────────────────────
 
     def _text(self, part: rq.Text) -> list[Object]:
         if not part.text:
-            self.lose("empty")  # an empty block is refused
+            self.report_loss("empty")  # an empty block is refused
             return []
         if part.extra is None:
             return [{"text": part.text}]
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if "guardContent" in own:
             return [{"guardContent": {"text": {"text": part.text, **own["guardContent"]}}}]
         return [self._cited(part, [])] if marks.get("cited") else [{"text": part.text, **own}]
 
     def _cited(self, part: rq.Text, citations: list[Object]) -> Object:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         ends = list(accumulate(marks.get("pieces") or [len(part.text)]))
         pieces = [part.text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         if "".join(pieces) != part.text:
@@ -114,33 +121,33 @@ class Blocks(Draft):
         return {"citationsContent": {"content": [{"text": one} for one in pieces], "citations": citations, **own}}
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if "redactedContent" in own:
             return [{"reasoningContent": own}]
         if part.form == "summary":
-            self.lose("form")
+            self.report_loss("form")
         if own.get("signature") or marks.get("said") or self.quirks.unsigned == "keep":
             return [{"reasoningContent": {"reasoningText": {"text": part.text, **own}}}]
-        self.lose("unsigned")
+        self.report_loss("unsigned")
         return [{"text": part.text}] if self.quirks.unsigned == "text" and part.text else []
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 
     def _call(self, call: rq.Call) -> list[Object]:
-        own, marks = self.own(call.extra)
+        own, marks = self.split_extra(call.extra)
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return []
         given, carried = input_of(call)
         if carried:
-            self.carry(carried)
+            self.report_carried(carried)
         made: Object = {"toolUseId": call.id, "name": call.name, **own}
         if given or not marks.get("bare"):
             made["input"] = given
         return [{"toolUse": made}]
 
     def _result(self, result: rq.Result) -> list[Object]:
-        own, marks = self.own(result.extra)
+        own, marks = self.split_extra(result.extra)
         made: Object = {"toolUseId": result.call}
         if result.by == "provider":
             made["content"] = plain_or_raw(result.json)
@@ -154,37 +161,37 @@ class Blocks(Draft):
 
     def _inside(self, part: rq.ResultPart) -> list[Object]:
         if part.cache:
-            self.lose("cache")
+            self.report_loss("cache")
         if type(part) is rq.Text:
-            own, _ = self.own(part.extra)
+            own, _ = self.split_extra(part.extra)
             return [{"text": part.text, **own}]
         return self.kinds[type(part)](self, part)
 
     def _json(self, part: rq.Json) -> list[Object]:
-        own, _ = self.own(part.extra)
+        own, _ = self.split_extra(part.extra)
         try:
             value = plain_or_raw(part.json)
         except (msgspec.DecodeError, UnicodeEncodeError):
             value = None
         if is_object(value):
             return [{"json": value, **own}]
-        self.lose("json-result")
+        self.report_loss("json-result")
         return [{"text": part.json}]
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
     def _file(self, part: rq.File) -> list[Object]:
-        self.glance(part)
-        own, marks = self.own(part.extra)
+        self.report_image_detail(part)
+        own, marks = self.split_extra(part.extra)
         kind, form = self._form(part, marks) if part.data or part.url.startswith("s3://") else ("", "")
         if not kind:
-            self.lose("file", part.media)
-            return [{"text": told(part)}]
+            self.report_loss("file", part.media)
+            return [{"text": describe_file(part)}]
         made: Object = {"format": form} if form else {}
         if kind == "document":
             made["name"] = self._name(part.name, own=NAME in (part.extra or ()))
         elif part.name:
-            self.lose("document-name")
+            self.report_loss("document-name")
         if part.url:
             source: Object = {"s3Location": {"uri": part.url, **marks.get("link", {})}}
         else:
@@ -197,10 +204,10 @@ class Blocks(Draft):
             return marks["form"][0], marks["form"][1]
         if media.endswith("/*"):
             media = sniff(part.data) or media.replace("*", "png")
-            self.lose("media", media)
+            self.report_loss("media", media)
         kind, form = kind_of(media)
         if kind == "document" and media_of(kind, form) != media:
-            self.lose("media", media)
+            self.report_loss("media", media)
         return kind, form
 
     def _name(self, name: str, *, own: bool) -> str:
@@ -211,12 +218,12 @@ class Blocks(Draft):
         self._names[fit] = count = self._names.get(fit, 0) + 1
         fit = f"{fit} ({count})" if count > 1 else fit
         if fit != name:
-            self.lose("document-name")
+            self.report_loss("document-name")
         return fit
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
-        rq.Opaque: foreign_state(), rq.Source: omitted("source"), rq.Ask: omitted("approval"),
+        rq.Opaque: write_foreign_state(), rq.Source: omit_with_loss("source"), rq.Ask: omit_with_loss("approval"),
     }  # fmt: skip
 
 

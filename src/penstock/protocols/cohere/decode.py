@@ -70,14 +70,14 @@ class CohereDecoder(Decoder):
         self.keep()
 
     def _message_start(self, payload: wire.Payload) -> None:
-        if self.ledger.inside:
+        if self.ledger.is_open:
             self.ledger.close_all()
         self._reset(payload.id or "")
         self.ledger.start(self._id)
 
     def _stream_start(self, payload: wire.Payload) -> None:
         """Version 1 begins."""
-        if not self.ledger.inside:
+        if not self.ledger.is_open:
             self._reset("")
         self._old.start(payload)
 
@@ -129,14 +129,14 @@ class CohereDecoder(Decoder):
         part = self.ledger.open_reasoning(key) if thinking else self.ledger.open_text(key)
         if part is not None:
             self._numbers[index] = self._numbers["thinking" if thinking else "text"] = part.index
-        self.ledger.say(key, content.thinking or content.text or "")
+        self.ledger.append_text(key, content.thinking or content.text or "")
 
     def _content_delta(self, payload: wire.Payload) -> None:
         content, key = _content(payload), ("content", payload.index or 0)
         if self.ledger.find(key) is None:
             self._begin(payload.index or 0, content)
         else:
-            self.ledger.say(key, content.text or content.thinking or "")
+            self.ledger.append_text(key, content.text or content.thinking or "")
         if payload.logprobs is not None:
             self.diagnostics.add("logprobs", "log probabilities by token id have no canonical form and are left out")
 
@@ -151,7 +151,7 @@ class CohereDecoder(Decoder):
             part = self.ledger.open_reasoning("plan", extra=PLAN)
             if part is not None:
                 part.extra, self._numbers["plan"] = PLAN, part.index
-        self.ledger.say("plan", plan)
+        self.ledger.append_text("plan", plan)
 
     def _turn_to(self, waiting: tuple[str, int] | None) -> None:
         """Something else begins: the plan has ended, and so has a call that waits."""
@@ -172,7 +172,7 @@ class CohereDecoder(Decoder):
         part = self.ledger.find(key)
         if part is not None and part.id != call.id:
             self.ledger.close(key)
-        self.ledger.open_call(key, call.id or f"call_{self.ledger.stem}_{index}", said.name or "")
+        self.ledger.open_call(key, call.id or f"call_{self.ledger.id_prefix}_{index}", said.name or "")
         self._input(key, said.arguments or "")
 
     def _call_delta(self, payload: wire.Payload) -> None:
@@ -186,7 +186,7 @@ class CohereDecoder(Decoder):
         """A tool without parameters is called with nothing, or with `null`."""
         part = self.ledger.find(key)
         if part is not None and (part.pieces or text.strip() != "null"):
-            self.ledger.add(key, text)
+            self.ledger.append_call_input(key, text)
 
     def _call_end(self, payload: wire.Payload) -> None:
         self._end_call(payload.index or 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.jsontext import as_json, is_json
 from penstock.protocols.cohere import wire
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.events import FaultKind, Reason
-    from penstock.parts import Ledger
+    from penstock.ledger import Ledger
 
 NAME = "cohere"
 REASONS: dict[str, Reason] = {
@@ -30,17 +30,17 @@ def cite(
     ledger: Ledger, citation: dict[str, Any], of: int | None, documents: Mapping[str, dict[str, Any]] | None = None
 ) -> None:
     """One citation as a source for each thing it cites. Version 1 names documents that were sent apart."""
-    first, last = pick.number(citation, "start"), pick.number(citation, "end")
+    first, last = lenient.get_integer(citation, "start"), lenient.get_integer(citation, "end")
     span = (first, last) if first is not None and last is not None and last > first else None
     named = [
         {"type": "document", "id": name, "document": (documents or {}).get(name, {})}
-        for name in pick.listed(citation, "document_ids")
+        for name in lenient.get_list(citation, "document_ids")
         if isinstance(name, str)
     ]
-    for source in pick.rows(citation, "sources") or named or [{}]:
-        document = pick.table(source, "document")
-        url, title = pick.text(document, "url"), pick.text(document, "title", "name")
-        quote, name = pick.text(document, "text", "snippet"), pick.text(source, "id")
+    for source in lenient.get_objects(citation, "sources") or named or [{}]:
+        document = lenient.get_object(source, "document")
+        url, title = lenient.get_text(document, "url"), lenient.get_text(document, "title", "name")
+        quote, name = lenient.get_text(document, "text", "snippet"), lenient.get_text(source, "id")
         kept = {**citation, "sources": [source]} if source else citation
         ledger.cite((of, kept), url, title, of, span, quote, name, "", "", {NAME: kept})
 
@@ -110,7 +110,7 @@ class Version1:
         if text and self._ledger.find(kind) is None:
             self._said.add(kind)
             self._open(kind)
-        self._ledger.say(kind, text)
+        self._ledger.append_text(kind, text)
 
     def _open(self, kind: str) -> None:
         if kind == "plan":
@@ -128,7 +128,7 @@ class Version1:
             number = delta.index or 0
             if delta.name:
                 self._begin(number, delta.name)
-            self._ledger.add(("call", number), delta.parameters or "")
+            self._ledger.append_call_input(("call", number), delta.parameters or "")
 
     def calls(self, payload: wire.OldAnswer) -> None:
         self._settle("plan", payload.text or "")
@@ -138,19 +138,19 @@ class Version1:
         for number, call in enumerate(calls):
             self._begin(number, call.name or "")
             part = self._ledger.find(("call", number))
-            streamed = part is not None and is_json(part.so_far)
+            streamed = part is not None and is_json(part.streamed_text)
             self._ledger.end_call(("call", number), None if streamed else as_json(call.parameters or {}))
 
     def _begin(self, number: int, name: str) -> None:
         minted = f"call_{self._stem}_{number}"
-        if not self._ledger.seen(minted):
+        if not self._ledger.has_call(minted):
             self._ledger.close("plan")
             self._ledger.close("text")
             self._ledger.open_call(("call", number), minted, name)
 
     def _settle(self, kind: str, whole: str) -> None:
         if self._ledger.find(kind) is not None:
-            self._ledger.settle(kind, whole)
+            self._ledger.reconcile(kind, whole)
         elif kind not in self._said:
             self._say(kind, whole)
 
@@ -158,9 +158,9 @@ class Version1:
 
     def queries(self, payload: wire.OldAnswer) -> None:
         """What Cohere searches for: a call of its own."""
-        if self._ledger.seen(f"{SEARCH}_{self._stem}"):
+        if self._ledger.has_call(f"{SEARCH}_{self._stem}"):
             return
-        asked = {"queries": [pick.text(query, "text") for query in payload.search_queries or ()]}
+        asked = {"queries": [lenient.get_text(query, "text") for query in payload.search_queries or ()]}
         self._ledger.open_call(SEARCH, f"{SEARCH}_{self._stem}", SEARCH, by="provider")
         self._ledger.end_call(SEARCH, as_json(asked))
 
@@ -168,10 +168,10 @@ class Version1:
         self._remember(payload.documents or ())
         found = {"documents": payload.documents or [], "search_results": payload.search_results or []}
         json = as_json(found)
-        self._ledger.atom(ev.Result, f"{SEARCH}_{self._stem}", SEARCH, json)
+        self._ledger.add_whole_part(ev.Result, f"{SEARCH}_{self._stem}", SEARCH, json)
 
     def _remember(self, documents: Sequence[dict[str, Any]]) -> None:
-        self._documents |= {pick.text(document, "id"): document for document in documents}
+        self._documents |= {lenient.get_text(document, "id"): document for document in documents}
 
     def cite(self, payload: wire.OldAnswer) -> None:
         for citation in payload.citations or ():

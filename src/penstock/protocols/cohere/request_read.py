@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.markers import grammar_of, restored, text_of
@@ -20,13 +20,13 @@ from penstock.media import of_url
 from penstock.protocols.cohere.decode_v1 import NAME, PLAN
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings
 from penstock.protocols.cohere.request_v1 import read_request1
-from penstock.reading import keep, rest, unsaid
-from penstock.writing import split
+from penstock.request_writer import split_extra
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _REQUEST = SETTINGS | {"model", "messages", "tools", "tool_choice", "stream"}
@@ -37,28 +37,28 @@ CHOICES: dict[Any, rq.ChoiceMode] = {"REQUIRED": "required", "NONE": "none"}
 
 def read_request(body: Object) -> rq.Request:
     """A request of either version from its parsed body."""
-    reading.as_object(body)
+    strict.as_object(body)
     if "message" in body and "messages" not in body:
         return brought(read_request1(body))
     return brought(_read(body))
 
 
 def _read(body: Object) -> rq.Request:
-    messages = reading.rows(body, "messages", read_message, need=True)
-    tools = reading.rows(body, "tools", read_tool)
+    messages = strict.read_objects(body, "messages", read_message, need=True)
+    tools = strict.read_objects(body, "tools", read_tool)
     free_calls(messages, tools)
     settings, marks = read_settings(body)
-    also = unsaid(body, _REQUEST)
+    also = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         also["stream"] = False
     return rq.Request(
-        reading.text(body, "model"),
+        strict.get_text(body, "model"),
         restored(messages),
         tools,
         _choice(body.get("tool_choice")),
         settings,
-        stream=reading.flag(body, "stream") or False,
-        extra=keep(NAME, rest(body, _REQUEST), also=also, **marks),
+        stream=strict.get_flag(body, "stream") or False,
+        extra=build_extra(NAME, unknown_fields(body, _REQUEST), also=also, **marks),
     )
 
 
@@ -67,20 +67,20 @@ def _read(body: Object) -> rq.Request:
 
 def read_message(message: Object) -> rq.Message:
     """One message of any role."""
-    role = reading.word(message, "role", ROLES)
+    role = strict.get_choice(message, "role", ROLES)
     content = message.get("content")
     parts: list[rq.AnyPart] = read_content(content, role)
     marks: Object = {"listed": isinstance(content, list) and len(parts) == 1}
     if role == "tool":
-        result = rq.Result(reading.needed(message, "tool_call_id"), "", cast("list[rq.ResultPart]", parts))
-        result.extra = keep(NAME, {}, **marks)
+        result = rq.Result(strict.require_text(message, "tool_call_id"), "", cast("list[rq.ResultPart]", parts))
+        result.extra = build_extra(NAME, {}, **marks)
         parts = [result]
         marks = {}
     elif role == "assistant":
-        plan = reading.text(message, "tool_plan")
+        plan = strict.get_text(message, "tool_plan")
         said = [rq.Reasoning(plan, extra=PLAN)] if plan else []
-        parts = [*said, *parts, *reading.rows(message, "tool_calls", read_call)]
-    extra = keep(NAME, rest(message, _MESSAGE), also=unsaid(message, _MESSAGE), **marks)
+        parts = [*said, *parts, *strict.read_objects(message, "tool_calls", read_call)]
+    extra = build_extra(NAME, unknown_fields(message, _MESSAGE), also=empty_fields(message, _MESSAGE), **marks)
     return rq.Message(role, parts, extra=extra)
 
 
@@ -92,20 +92,20 @@ def read_content(content: Any, role: str) -> list[rq.AnyPart]:
         return []
     if not isinstance(content, list):
         raise BadRequest("a string or a list of parts", content, "content")
-    return reading.each(content, _part if role != "tool" else _result_part, "content")  # pyright: ignore[reportUnknownArgumentType]
+    return strict.read_each(content, _part if role != "tool" else _result_part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
 
 def read_call(call: Object) -> rq.Call:
     """A tool call of an assistant's message."""
-    said = reading.table(call, "function")
+    said = strict.get_object(call, "function")
     try:
-        name, json = reading.needed(said, "name"), text_of(reading.text(said, "arguments"))
+        name, json = strict.require_text(said, "name"), text_of(strict.get_text(said, "arguments"))
     except BadRequest as error:
         raise error.at("function") from None
-    own = rest(call, {"id", "type", "function"})
-    inner = rest(said, {"name", "arguments"})
-    extra = keep(NAME, {**own, **({"function": inner} if inner else {})}, untyped="type" not in call)
-    return rq.Call(reading.text(call, "id"), name, json, extra=extra)
+    own = unknown_fields(call, {"id", "type", "function"})
+    inner = unknown_fields(said, {"name", "arguments"})
+    extra = build_extra(NAME, {**own, **({"function": inner} if inner else {})}, untyped="type" not in call)
+    return rq.Call(strict.get_text(call, "id"), name, json, extra=extra)
 
 
 def _part(part: Object) -> rq.AnyPart:
@@ -118,32 +118,35 @@ def _result_part(part: Object) -> Any:
     """A document is a value, or a text, that can be cited."""
     if part.get("type") != "document":
         return _part(part)
-    said = reading.table(part, "document")
-    data, marks = said.get("data"), {"document": rest(said, {"data"}), "is_document": True}
+    said = strict.get_object(part, "document")
+    data, marks = said.get("data"), {"document": unknown_fields(said, {"data"}), "is_document": True}
     if isinstance(data, str):
-        return rq.Text(data, extra=keep(NAME, {}, **marks))
-    return rq.Json(as_json(data), extra=keep(NAME, {}, **marks))
+        return rq.Text(data, extra=build_extra(NAME, {}, **marks))
+    return rq.Json(as_json(data), extra=build_extra(NAME, {}, **marks))
 
 
 def _text(part: Object) -> rq.Text:
-    text = reading.needed(part, "text")
-    return rq.Text(text, extra=keep(NAME, rest(part, {"type", "text"}), empty=not text))
+    text = strict.require_text(part, "text")
+    return rq.Text(text, extra=build_extra(NAME, unknown_fields(part, {"type", "text"}), empty=not text))
 
 
 def _thinking(part: Object) -> rq.Reasoning:
-    return rq.Reasoning(reading.needed(part, "thinking"), extra=keep(NAME, rest(part, {"type", "thinking"})))
+    return rq.Reasoning(
+        strict.require_text(part, "thinking"),
+        extra=build_extra(NAME, unknown_fields(part, {"type", "thinking"})),
+    )
 
 
 def _image(part: Object) -> rq.File:
     given = part.get("image_url")
-    said: Object = {"url": given} if isinstance(given, str) else reading.table(part, "image_url")
+    said: Object = {"url": given} if isinstance(given, str) else strict.get_object(part, "image_url")
     try:
-        media, url, data = of_url(reading.needed(said, "url"), "image/*")
+        media, url, data = of_url(strict.require_text(said, "url"), "image/*")
     except BadRequest as error:
         raise error.at("image_url") from None
     detail = said.get("detail")
     known = {"url", "detail"} if isinstance(detail, str) else {"url"}
-    extra = keep(NAME, rest(said, known), bare=isinstance(given, str))
+    extra = build_extra(NAME, unknown_fields(said, known), bare=isinstance(given, str))
     return rq.File(media, url, data, detail=detail if isinstance(detail, str) else "", extra=extra)
 
 
@@ -157,16 +160,16 @@ def read_tool(tool: Object) -> rq.Tool:
     """A tool; one of a type without a word is kept whole."""
     if tool.get("type", "function") != "function":
         return rq.Tool(str(tool.get("name") or tool.get("type")), kind="unknown", extra={NAME: {"tool": tool}})
-    return reading.inside(tool, "function", lambda said: _function(tool, said))
+    return strict.read_object(tool, "function", lambda said: _function(tool, said))
 
 
 def _function(tool: Object, said: Object) -> rq.Tool:
-    schema = reading.table(said, "parameters") if said.get("parameters") is not None else None
+    schema = strict.get_object(said, "parameters") if said.get("parameters") is not None else None
     free = None if schema is None else grammar_of(schema)
-    own = rest(said, _FUNCTION) if said.keys() - _FUNCTION else {}
-    beside = rest(tool, {"type", "function"})
-    extra = keep(NAME, {**own, **({"beside": beside} if beside else {})}, also=unsaid(said, _FUNCTION))
-    name, description = reading.needed(said, "name"), reading.text(said, "description")
+    own = unknown_fields(said, _FUNCTION) if said.keys() - _FUNCTION else {}
+    beside = unknown_fields(tool, {"type", "function"})
+    extra = build_extra(NAME, {**own, **({"beside": beside} if beside else {})}, also=empty_fields(said, _FUNCTION))
+    name, description = strict.require_text(said, "name"), strict.get_text(said, "description")
     if free is not None:
         return rq.Tool(name, description, free or None, kind="custom", extra=extra)
     return rq.Tool(name, description, schema, extra=extra)
@@ -215,7 +218,7 @@ def taken(messages: list[rq.Message]) -> tuple[list[rq.Message], list[Any]]:
 
 def _document(part: rq.AnyPart) -> Object:
     """How a text was said if it was a document, and still says the same."""
-    mark: Object = split(part.extra, NAME)[1].get("document", {}) if type(part) is rq.Text else {}
+    mark: Object = split_extra(part.extra, NAME)[1].get("document", {}) if type(part) is rq.Text else {}
     return mark if "as" in mark and type(part) is rq.Text and part.text == _words(mark["as"]) else {}
 
 

@@ -14,13 +14,21 @@ from penstock.protocols.cohere.decode_v1 import NAME
 from penstock.protocols.cohere.request_read import taken
 from penstock.protocols.cohere.request_settings import write_settings
 from penstock.protocols.cohere.request_v1 import write_request1
-from penstock.writing import Draft, add, foreign_state, omitted, said, told, write_function
+from penstock.request_writer import (
+    RequestDraft,
+    add_missing,
+    describe_file,
+    drop_empty,
+    omit_with_loss,
+    write_foreign_state,
+    write_function,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.pick import Object
-    from penstock.writing import Losses
+    from penstock.lenient_fields import Object
+    from penstock.request_writer import Losses
 
 LOSSES: Losses = {
     "allowed": "which tools may or must be called is left out, but not that one must",
@@ -62,18 +70,18 @@ __all__ = ["LOSSES", "Quirks", "Writer", "write_request"]
 _CHOICES = {"required": "REQUIRED", "tool": "REQUIRED", "none": "NONE"}
 
 
-class Writer(Draft):
+class Writer(RequestDraft):
     """One request being written."""
 
     protocol = NAME
     losses = LOSSES
 
     def write(self, request: rq.Request, quirks: Quirks) -> Object:
-        own, marks = self.own(request.extra)
+        own, marks = self.split_extra(request.extra)
         talk, documents = taken(request.messages)
-        messages = stowed([self._sendable(message) for message in talk], HOLDS, self.carry, self.lose)
+        messages = stowed([self._sendable(message) for message in talk], HOLDS, self.report_carried, self.report_loss)
         if (quirks.version or marks.get("version")) == 1:
-            return {**write_request1(request, messages, self), **said(documents=documents)}
+            return {**write_request1(request, messages, self), **drop_empty(documents=documents)}
         body: Object = {"model": request.model} if request.model else {}
         body["messages"] = [made for message in messages for made in self._message(message)]
         if request.stream:
@@ -84,8 +92,8 @@ class Writer(Draft):
         if request.choice is not None:
             self._choice(request.choice, body)
         write_settings(request.settings, marks, self, body)
-        body.update(said(documents=documents), **own)
-        add(body, marks.get("also"))
+        body.update(drop_empty(documents=documents), **own)
+        add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
@@ -107,33 +115,33 @@ class Writer(Draft):
     def _line(self, file: rq.File) -> rq.File | rq.Text:
         if _is_image(file):
             return file
-        self.lose("file", file.media)
-        return rq.Text(told(file))
+        self.report_loss("file", file.media)
+        return rq.Text(describe_file(file))
 
     def _message(self, message: rq.Message) -> list[Object]:
-        own, marks = self.own(message.extra)
+        own, marks = self.split_extra(message.extra)
         if message.name:
-            self.lose("name")
+            self.report_loss("name")
         if message.role == "tool":
             made = [{**self._result(part), **own} for part in message.parts if type(part) is rq.Result]
         elif message.role == "assistant":
             turn = {**self._turn(message.parts, marks), **own}
             made = [turn] if len(turn) > 1 or marks else []
             if not made:
-                self.lose("empty")
+                self.report_loss("empty")
         else:
             content = self._content(message.parts, listed=bool(marks.get("listed"))) or self._silence(message)
             made = [{"role": message.role, "content": content, **own}] if content else []
         for one in made:
-            add(one, marks.get("also"))
+            add_missing(one, marks.get("also"))
         return made
 
     def _silence(self, message: rq.Message) -> str:
         """A user's message keeps its place, because turns alternate around it."""
         if message.role == "user":
-            self.carry("empty")
+            self.report_carried("empty")
             return EMPTY
-        self.lose("empty")
+        self.report_loss("empty")
         return ""
 
     def _turn(self, parts: list[rq.AnyPart], marks: Object) -> Object:
@@ -146,7 +154,7 @@ class Writer(Draft):
                 made["tool_plan"] = made.get("tool_plan", "") + part.text
             else:
                 if "tool_calls" in made:
-                    self.lose("order")
+                    self.report_loss("order")
                 said.append(part)
         content = self._content(said, listed=bool(marks.get("listed")))
         if content:
@@ -156,23 +164,23 @@ class Writer(Draft):
     def _content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
         if len(parts) == 1 and not listed:
             only = parts[0]
-            if type(only) is rq.Text and not only.cache and (only.extra is None or self.foreign(only.extra)):
+            if type(only) is rq.Text and not only.cache and (only.extra is None or self.is_foreign(only.extra)):
                 return only.text
         made: list[Object] = []
         for part in parts:
             if part.cache:
-                self.lose("cache")
+                self.report_loss("cache")
             made += self.kinds[type(part)](self, part)
         return made
 
     def _call(self, call: rq.Call, made: Object) -> None:
-        own, marks = self.own(call.extra)
+        own, marks = self.split_extra(call.extra)
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return
         given, carried = input_of(call)
         if carried:
-            self.carry(carried)
+            self.report_carried(carried)
         json = as_json(given) if carried or not call.json else call.json
         function = {"name": call.name, "arguments": json, **own.get("function", {})}
         typed = {} if marks.get("untyped") else {"type": "function"}
@@ -180,61 +188,63 @@ class Writer(Draft):
         made.setdefault("tool_calls", []).append({"id": call.id, **typed, "function": function, **more})
 
     def _result(self, result: rq.Result) -> Object:
-        _, marks = self.own(result.extra)
+        _, marks = self.split_extra(result.extra)
         if result.cache:
-            self.lose("cache")
+            self.report_loss("cache")
         content = self._content(result.content, listed=bool(marks.get("listed")))
         return {"role": "tool", "tool_call_id": result.call, "content": content or ""}
 
     def _text(self, part: rq.Text) -> list[Object]:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if marks.get("is_document"):
             return [{"type": "document", "document": {**marks.get("document", {}), "data": part.text}}]
         if not part.text and not marks.get("empty"):
-            self.lose("empty")
+            self.report_loss("empty")
             return []
         return [{"type": "text", "text": part.text, **own}]
 
     def _json(self, part: rq.Json) -> list[Object]:
         """An object is a document, which the answer can cite."""
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         try:
             value = plain_or_raw(part.json)
         except (msgspec.DecodeError, UnicodeEncodeError):
             value = None
         if is_object(value) or marks.get("is_document"):
             return [{"type": "document", "document": {**marks.get("document", {}), "data": value}, **own}]
-        self.lose("json-result")
+        self.report_loss("json-result")
         return [{"type": "text", "text": part.json}]
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
-        own, _ = self.own(part.extra)
+        own, _ = self.split_extra(part.extra)
         if part.extra is not None and NAME not in part.extra:
-            self.lose("reasoning-state")
+            self.report_loss("reasoning-state")
         if part.form == "summary":
-            self.lose("form")
+            self.report_loss("form")
         return [{"type": "thinking", "thinking": part.text, **own}] if part.text or own else []
 
     def _file(self, part: rq.File) -> list[Object]:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if not _is_image(part):
-            self.lose("file", part.media)
-            return [{"type": "text", "text": told(part)}]
+            self.report_loss("file", part.media)
+            return [{"type": "text", "text": describe_file(part)}]
         url = part.url or f"data:{part.media};base64,{part.data}"
         bare = marks.get("bare") and not part.detail
-        return [{"type": "image_url", "image_url": url if bare else {"url": url, **said(detail=part.detail), **own}}]
+        return [
+            {"type": "image_url", "image_url": url if bare else {"url": url, **drop_empty(detail=part.detail), **own}}
+        ]
 
     def _stray(self, _: rq.Call | rq.Result) -> list[Object]:
         """Where nobody calls and nothing is answered."""
-        self.lose("opaque")
+        self.report_loss("opaque")
         return []
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
     def _tool(self, tool: rq.Tool) -> list[Object]:
-        own, marks = self.own(tool.extra)
+        own, marks = self.split_extra(tool.extra)
         if tool.cache:
-            self.lose("cache")
+            self.report_loss("cache")
         if "tool" in own:
             return [own["tool"]]
         function = write_function(self, tool, own, marks)
@@ -243,25 +253,32 @@ class Writer(Draft):
         return [{"type": "function", "function": function, **own.get("beside", {})}]
 
     def _choice(self, choice: rq.ToolChoice, body: Object) -> None:
-        self.own(choice.extra)
+        self.split_extra(choice.extra)
         if choice.names:
-            self.lose("allowed")
+            self.report_loss("allowed")
         if choice.mode == "auto":
-            self.lose("auto")
+            self.report_loss("auto")
         else:
             body["tool_choice"] = _CHOICES[choice.mode]
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.File: _file, rq.Opaque: foreign_state(type="text"),
-        rq.Source: omitted("source"), rq.Ask: omitted("approval"), rq.Call: _stray, rq.Result: _stray,
-    }  # fmt: skip
+        rq.Text: _text,
+        rq.Json: _json,
+        rq.Reasoning: _reasoning,
+        rq.File: _file,
+        rq.Opaque: write_foreign_state(type="text"),
+        rq.Source: omit_with_loss("source"),
+        rq.Ask: omit_with_loss("approval"),
+        rq.Call: _stray,
+        rq.Result: _stray,
+    }
 
 
 def _is_image(file: rq.File) -> bool:
     return file.media.startswith("image/") and bool(file.url or file.data)
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a Chat call."""
     writer = Writer()
     writer.body = writer.write(request, quirks or Quirks())

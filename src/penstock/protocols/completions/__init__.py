@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Protocol
 from penstock.protocols.completions.body import ERRORS, error_body, fold_body
 from penstock.protocols.completions.decode import CompletionsDecoder
@@ -13,7 +13,7 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
     """Choices of bare text."""
     if payload.get("object") == "text_completion":
         return True
-    choices = pick.rows(payload, "choices")
+    choices = lenient.get_objects(payload, "choices")
     return bool(choices) and "text" in choices[0] and not {"delta", "message"} & set(choices[0])
 
 

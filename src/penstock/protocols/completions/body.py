@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import openai_errors
-from penstock.growing_text import encode, grow
-from penstock.jsontext import decode_own
-from penstock.pick import as_object
+from penstock.jsontext import decode_own, encode, grow
+from penstock.lenient_fields import as_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
 from penstock.faults import classify
 from penstock.protocols.completions import wire
@@ -39,7 +39,7 @@ class CompletionsDecoder(Decoder):
     def _chunk(self, chunk: wire.Chunk) -> None:
         if not chunk.choices and not self._bare(chunk):
             return
-        if not self.ledger.inside and not self._begin(chunk):
+        if not self.ledger.is_open and not self._begin(chunk):
             return
         for choice in chunk.choices or ():
             self._choice(choice)
@@ -64,7 +64,7 @@ class CompletionsDecoder(Decoder):
             self.diagnostics.add("after-end", "a chunk after the end of the turn is ignored")
             return False
         self._done = False
-        created = pick.as_whole(chunk.created)
+        created = lenient.to_integer(chunk.created)
         mark = chunk.system_fingerprint
         extra: Extra | None = {NAME: {"system_fingerprint": mark}} if mark else None
         return self.ledger.start(chunk.id or "", chunk.model or "", created, extra)
@@ -75,7 +75,7 @@ class CompletionsDecoder(Decoder):
             if self.ledger.find(index) is None:
                 self.ledger.open_text(index, choice=index)
             said = None if choice.logprobs is None else wire.read(choice.logprobs)
-            self.ledger.say(index, choice.text, said)
+            self.ledger.append_text(index, choice.text, said)
         if choice.finish_reason:
             self._finish(index, choice.finish_reason, choice.stop_reason)
 
@@ -99,9 +99,9 @@ class CompletionsDecoder(Decoder):
 
     def _error(self, error: dict[str, Any] | str) -> None:
         said = {"message": error} if isinstance(error, str) else error
-        number = pick.number(said, "code")
-        code, kind = pick.text(said, "code"), pick.text(said, "type")
-        message = pick.text(said, "message") or "the provider reported an error"
+        number = lenient.get_integer(said, "code")
+        code, kind = lenient.get_text(said, "code"), lenient.get_text(said, "type")
+        message = lenient.get_text(said, "message") or "the provider reported an error"
         fault = classify((code, kind), message, number)
         word = code or kind or str(number or "")
         self.ledger.fault(fault, message, status=number, code=word, extra={NAME: {"error": said}})

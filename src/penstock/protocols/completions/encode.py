@@ -96,7 +96,7 @@ class CompletionsEncoder(Encoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
-            self.lose("steps")
+            self.report_loss("steps")
             return
         own = self._own(event.extra)
         if own:
@@ -105,7 +105,7 @@ class CompletionsEncoder(Encoder):
         read, made = event.input or 0, event.output or 0
         self._usage = {"prompt_tokens": read, "completion_tokens": made, "total_tokens": read + made}
         if event.written is not None:
-            self.lose("written")
+            self.report_loss("written")
         if event.cached is not None:
             self._usage["prompt_tokens_details"] = {"cached_tokens": event.cached}
         if event.reasoning is not None:
@@ -114,7 +114,7 @@ class CompletionsEncoder(Encoder):
     def _finish(self, event: ev.Finish) -> None:
         for said in (event.reason, *event.others):
             if said in _UNSAID:
-                self.lose(_UNSAID[said])
+                self.report_loss(_UNSAID[said])
         reason = "stop" if event.reason == "refusal" and self._refused else REASONS[event.reason]
         self._send(0, b'""', _encode(reason))
         for choice in sorted(self._spoke.union(range(1, len(event.others) + 1))):
@@ -140,9 +140,9 @@ class CompletionsEncoder(Encoder):
 
     def _open(self, event: ev.TextStart | ev.RefusalStart) -> None:
         if event.choice in self._choices.values():
-            self.lose("overlap")
+            self.report_loss("overlap")
         if event.extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
         self._choices[event.index] = event.choice
         if event.choice:
             self._spoke.add(event.choice)
@@ -151,7 +151,7 @@ class CompletionsEncoder(Encoder):
     def _open_refusal(self, event: ev.RefusalStart) -> None:
         self._open(event)
         self._refused = True
-        self.lose("refusal")
+        self.report_loss("refusal")
 
     def _text(self, event: ev.TextDelta) -> None:
         choice = self._choices[event.index]
@@ -169,20 +169,20 @@ class CompletionsEncoder(Encoder):
     def _chances(self, choice: int, said: Any) -> bytes:
         lists, self._offsets[choice] = wire.write(said, self._offsets.get(choice, 0))
         if wire.read(lists) != said:
-            self.lose("logprobs")
+            self.report_loss("logprobs")
         return _encode(lists)
 
     def _close(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         if event.extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
         self._choices.pop(event.index, None)
 
     # ── what has no place ─────────────────────────────────────────────────────────────────────────
 
     def _call(self, event: ev.CallStart) -> None:
-        self.lose("call" if event.by == "client" else "provider-call")
+        self.report_loss("call" if event.by == "client" else "provider-call")
         if event.choice:
-            self.lose("choice")
+            self.report_loss("choice")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: nothing,

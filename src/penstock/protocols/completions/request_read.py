@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.diagnostics import Diagnostic
 from penstock.errors import BadRequest
-from penstock.reading import keep, rest, unsaid
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 NAME = "completions"
 TOKENS = "tokens"  # the kind of a prompt that is no text
@@ -26,23 +26,23 @@ _REQUEST = frozenset({
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    reading.as_object(body)
+    strict.as_object(body)
     prompt = body.get("prompt")
     parts = _prompt(prompt)
-    options = reading.table(body, "stream_options")
-    also = unsaid(body, _REQUEST)
+    options = strict.get_object(body, "stream_options")
+    also = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         also["stream"] = False
-    fields = rest(body, _REQUEST)
-    if more := rest(options, {"include_usage"}):
+    fields = unknown_fields(body, _REQUEST)
+    if more := unknown_fields(options, {"include_usage"}):
         fields["stream_options"] = more
     return rq.Request(
-        reading.text(body, "model"),
-        [rq.Message("user", parts, extra=keep(NAME, {}, listed=isinstance(prompt, list)))],
+        strict.get_text(body, "model"),
+        [rq.Message("user", parts, extra=build_extra(NAME, {}, listed=isinstance(prompt, list)))],
         settings=_settings(body),
-        stream=reading.flag(body, "stream") or False,
-        usage=reading.flag(options, "include_usage"),
-        extra=keep(
+        stream=strict.get_flag(body, "stream") or False,
+        usage=strict.get_flag(options, "include_usage"),
+        extra=build_extra(
             NAME, fields, read=True, also=also, stop=isinstance(body.get("stop"), str),
             seed="random_seed" if body.get("random_seed") is not None else "", top_k=body.get("top_k") is not None,
             bare="prompt" not in body,
@@ -74,19 +74,19 @@ def _found(parts: list[rq.AnyPart]) -> list[Diagnostic]:
 
 
 def _settings(body: Object) -> rq.Settings:
-    likely = reading.whole(body, "logprobs")
-    seed = reading.whole(body, "seed")
+    likely = strict.get_integer(body, "logprobs")
+    seed = strict.get_integer(body, "seed")
     return rq.Settings(
-        max_output=reading.whole(body, "max_tokens"),
-        temperature=reading.number(body, "temperature"),
-        top_p=reading.number(body, "top_p"),
-        top_k=reading.whole(body, "top_k"),
-        stop=reading.strings(body, "stop"),
-        seed=reading.whole(body, "random_seed") if seed is None else seed,
-        frequency_penalty=reading.number(body, "frequency_penalty"),
-        presence_penalty=reading.number(body, "presence_penalty"),
-        choices=reading.whole(body, "n"),
+        max_output=strict.get_integer(body, "max_tokens"),
+        temperature=strict.get_number(body, "temperature"),
+        top_p=strict.get_number(body, "top_p"),
+        top_k=strict.get_integer(body, "top_k"),
+        stop=strict.get_strings(body, "stop"),
+        seed=strict.get_integer(body, "random_seed") if seed is None else seed,
+        frequency_penalty=strict.get_number(body, "frequency_penalty"),
+        presence_penalty=strict.get_number(body, "presence_penalty"),
+        choices=strict.get_integer(body, "n"),
         logprobs=None if likely is None else True,
         top_logprobs=likely or None,
-        user=reading.text(body, "user"),
+        user=strict.get_text(body, "user"),
     )

@@ -13,12 +13,12 @@ import msgspec
 from penstock import request as rq
 from penstock.markers.embed import without_ciphertext
 from penstock.protocols.completions.request_read import NAME, TOKENS
-from penstock.writing import Draft, Losses, add, salvage, split
+from penstock.request_writer import Losses, RequestDraft, add_missing, collect_text, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "approval": "an approval is left out",
@@ -36,7 +36,7 @@ LOSSES: Losses = {
 STOP = "\nuser:"
 
 
-class Prompt(Draft):
+class Prompt(RequestDraft):
     """A prompt being written."""
 
     protocol = NAME
@@ -47,7 +47,7 @@ class Prompt(Draft):
         blocks: list[str] = []
         role = ""
         for message in messages:
-            self.own(message.extra)
+            self.split_extra(message.extra)
             words = "\n".join(text for part in message.parts for text in self.words(part) if text)
             speaks = f"{message.role} ({message.name})" if message.name else message.role
             blocks.append(words if message.role == "system" and not role else f"{speaks}:\n{words}")
@@ -59,9 +59,9 @@ class Prompt(Draft):
     def words(self, part: Any) -> list[str]:
         """What a part says."""
         if part.cache:
-            self.lose("cache")
+            self.report_loss("cache")
         if type(part) is not rq.Opaque:
-            self.own(part.extra)
+            self.split_extra(part.extra)
         return self.kinds[type(part)](self, part)
 
     def _text(self, part: rq.Text) -> list[str]:
@@ -78,24 +78,24 @@ class Prompt(Draft):
         return [*failed, *(text for part in result.content for text in self.words(part))]
 
     def _file(self, file: rq.File) -> list[str]:
-        self.lose("file")
+        self.report_loss("file")
         return [f"[{file.name or file.url or file.media}]"]
 
     def _thought(self, _: rq.Reasoning) -> list[str]:
-        self.lose("reasoning")
+        self.report_loss("reasoning")
         return []
 
     def _source(self, _: rq.Source) -> list[str]:
-        self.lose("source")
+        self.report_loss("source")
         return []
 
     def _ask(self, _: rq.Ask) -> list[str]:
-        self.lose("approval")
+        self.report_loss("approval")
         return []
 
     def _opaque(self, part: rq.Opaque) -> list[str]:
-        self.lose("opaque")
-        return [salvage(part.data)]
+        self.report_loss("opaque")
+        return [collect_text(part.data)]
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[str]]]] = {
         rq.Text: _text, rq.Json: _json, rq.Call: _call, rq.Result: _result, rq.File: _file, rq.Reasoning: _thought,
@@ -129,12 +129,12 @@ class Writer(Prompt):
         self._quirks = quirks
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.own(request.extra)
+        own, marks = self.split_extra(request.extra)
         body: Object = {"model": request.model} if request.model else {}
         stop = list(request.settings.stop)
         prompt = self._plain(request.messages)
         if prompt is None:
-            self.lose("transcript")
+            self.report_loss("transcript")
             prompt = self.transcript(request.messages)
             stop += [STOP] if len(stop) < _STOPS and STOP not in stop else []
         if prompt or "bare" not in marks:
@@ -150,7 +150,7 @@ class Writer(Prompt):
             body["stream_options"] = {"include_usage": request.usage, **own.get("stream_options", {})}
         if not prompt and "prompt" in marks.get("also", ()):
             del body["prompt"]
-        add(body, marks.get("also"))
+        add_missing(body, marks.get("also"))
         return body
 
     def _plain(self, messages: list[rq.Message]) -> Any:
@@ -164,11 +164,11 @@ class Writer(Prompt):
             part = only.parts[0]
             if type(part) is rq.Opaque and part.protocol == NAME and part.kind == TOKENS:
                 return part.data
-        listed = "listed" in split(only.extra, NAME)[1]
+        listed = "listed" in split_extra(only.extra, NAME)[1]
         texts = [part.text for part in only.parts if type(part) is rq.Text and not part.refusal]
         if len(texts) != len(only.parts) or (len(texts) > 1 and not listed):
             return None
-        self.own(only.extra)
+        self.split_extra(only.extra)
         for part in only.parts:
             self.words(part)  # for what it says beside its words
         return texts if listed else "".join(texts)
@@ -191,21 +191,21 @@ class Writer(Prompt):
             ["top_logprobs"] if asked.top_logprobs is not None and not (asked.logprobs and asked.top_logprobs) else []
         )
         for name in lost:
-            self.lose("setting", name)
+            self.report_loss("setting", name)
         if asked.format is not None:
-            self.lose("format")
+            self.report_loss("format")
 
     def _tools(self, request: rq.Request) -> None:
         for tool in request.tools:
-            self.own(tool.extra)
-            self.lose("tool", tool.name)
+            self.split_extra(tool.extra)
+            self.report_loss("tool", tool.name)
             if tool.cache:
-                self.lose("cache")
+                self.report_loss("cache")
         if request.choice is not None:
-            self.lose("choice")
+            self.report_loss("choice")
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a completion."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)

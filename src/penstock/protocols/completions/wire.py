@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,12 +81,12 @@ def _token(token: str, value: float | None, top: Mapping[str, float] | None) -> 
 def write(said: Any, offset: int) -> tuple[dict[str, Any], int]:
     """The objects as lists, counting places from an offset; and where the next one begins."""
     lists: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-    for row in pick.rows(pick.as_object(said), "content"):
-        token = pick.text(row, "token")
+    for row in lenient.get_objects(lenient.as_object(said), "content"):
+        token = lenient.get_text(row, "token")
         lists["tokens"].append(token)
         lists["token_logprobs"].append(row.get("logprob"))
         lists["top_logprobs"].append(
-            {pick.text(one, "token"): one.get("logprob") for one in pick.rows(row, "top_logprobs")}
+            {lenient.get_text(one, "token"): one.get("logprob") for one in lenient.get_objects(row, "top_logprobs")}
         )
         lists["text_offset"].append(offset)
         offset += len(token)

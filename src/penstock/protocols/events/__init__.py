@@ -12,8 +12,8 @@ from penstock.codec import Decoder, Encoder, Losses, Protocol
 from penstock.grammar import Grammar
 from penstock.input_limits import MAX_COUNT
 from penstock.jsontext import as_json, is_json, usable
-from penstock.pages import credible
-from penstock.parts import TRUNCATED
+from penstock.ledger import TRUNCATED
+from penstock.ledger_parts import credible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ class EventsDecoder(Decoder):
         if wrong:
             self.diagnostics.add("unlawful", f"an event is left out: {wrong} at {type(event).__name__}")
         else:
-            self.ledger.turns, self.ledger.inside = 1, self._grammar.inside
+            self.ledger.turns, self.ledger.is_open = 1, self._grammar.inside
             self.ledger.out.append(event)
         return not wrong
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from penstock import provider_tools
-from penstock.growing_text import GrowingText, encode, grow
-from penstock.jsontext import decode_own, is_object, plain_or_raw
-from penstock.pick import as_object
+from penstock.jsontext import GrowingText, decode_own, encode, grow, is_object, plain_or_raw
+from penstock.lenient_fields import as_object
 from penstock.protocols.gemini.decode_calls import TRACES
 from penstock.protocols.gemini.decode_metadata import REASONS, reason_of
 from penstock.protocols.gemini.wire import owned, said

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import AnyEvent, Extra, Reason
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
 
 MOST = 256  # candidates; an index beyond is garbage, and a place would be made for everyone before it
 # Every chunk counts all tokens so far: the last counts stand.
@@ -74,7 +74,7 @@ class GeminiDecoder(Decoder):
             return
         if chunk.response_id != self._named and chunk.response_id and candidates:
             self._other_id(chunk.response_id)
-        if not self.ledger.inside and not self._begin(chunk):
+        if not self.ledger.is_open and not self._begin(chunk):
             return
         for place, candidate in enumerate(candidates or ()):
             index = place if candidate.index is None else candidate.index
@@ -106,7 +106,7 @@ class GeminiDecoder(Decoder):
     def _other_id(self, id: str) -> None:
         """Another id after a finish is another answer, behind the first; before it, it means nothing."""
         voice = self._voices.get(0)
-        if self.ledger.inside and self._named and voice is not None and voice.reason is not None:
+        if self.ledger.is_open and self._named and voice is not None and voice.reason is not None:
             self._end()
         self._named = id
 
@@ -130,7 +130,7 @@ class GeminiDecoder(Decoder):
         return camel_part(self.frame[1], candidate, part)
 
     def _error(self, error: wire.Error | str) -> None:
-        self.ledger.breaking = self.ledger.inside
+        self.ledger.breaking = self.ledger.is_open
         for voice in self._voices.values():
             voice.close()
         self._tokens.tell()
@@ -168,7 +168,7 @@ class GeminiDecoder(Decoder):
     @property
     def pending(self) -> str:
         """All candidates have a finish reason. A stream that went on after one sends reasons that do not end it."""
-        if not self.ledger.inside or any(one.resumed or one.reason is None for one in self._voices.values()):
+        if not self.ledger.is_open or any(one.resumed or one.reason is None for one in self._voices.values()):
             return super().pending
         return "finish" if self._voices or word_of(self._feedback.get("blockReason"), BLOCKS) else ""
 
@@ -196,7 +196,7 @@ class GeminiDecoder(Decoder):
 
     def _settle(self) -> None:
         """The answer ended: tell what was held back, and why each candidate stopped."""
-        if not self.ledger.inside:
+        if not self.ledger.is_open:
             return
         for voice in self._voices.values():
             voice.close()
@@ -268,7 +268,7 @@ class Voice:
         if content is not None and content.parts:
             if self.reason is not None:
                 self.resumed = True
-            say = self._ledger.say
+            say = self._ledger.append_text
             for number, part in enumerate(content.parts):
                 text = part.text
                 kind = "reasoning" if part.thought else "text"
@@ -316,7 +316,7 @@ class Voice:
                 self.texts.append(part)
         else:
             self._ledger.open_reasoning(self._key, choice=self.index)
-        self._ledger.say(self._key, text)
+        self._ledger.append_text(self._key, text)
 
     def _silence(self) -> None:
         """End the open part; the sources of a text are told while it is open."""
@@ -333,7 +333,7 @@ class Voice:
         if extra and part is not None and part.extra not in (None, extra):
             self._silence()
         if text and kind == self._kind:
-            self._ledger.say(self._key, text)
+            self._ledger.append_text(self._key, text)
         elif text:
             self._begin(kind, text)
         part = self._open
@@ -370,7 +370,7 @@ class Voice:
         elif raw:
             self._silence()
             self._ledger.diagnostics.add("unknown-part", f"no canonical word for a part with {', '.join(raw)}")
-            self._ledger.atom(ev.Opaque, NAME, "part", raw)
+            self._ledger.add_whole_part(ev.Opaque, NAME, "part", raw)
         elif part.thought_signature:
             self._signed(kind, "", part.thought_signature)
 
@@ -398,7 +398,7 @@ class Voice:
     def _file(self, media: str | None, url: str, data: str, part: wire.Part) -> None:
         key = (self.index, "file")
         self._ledger.open_file(key, media or _BYTES, url, choice=self.index)
-        self._ledger.say(key, data)
+        self._ledger.append_text(key, data)
         self._ledger.close(key, own(thoughtSignature=part.thought_signature, thought=part.thought))
 
     parts: ClassVar[Mapping[str, Callable[[Any, Any, wire.Part], None]]] = {

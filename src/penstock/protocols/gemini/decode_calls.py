@@ -18,7 +18,7 @@ from penstock.protocols.gemini.wire import own
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.parts import Ledger
+    from penstock.ledger import Ledger
     from penstock.protocols.gemini import wire
 
 CODE = "code_execution"
@@ -97,7 +97,7 @@ class Calls:
         number, self.count = self.count, self.count + 1
         if not id:
             return self._mint("call", number)
-        if self._ledger.seen(id, self._choice) and (id, name, text) not in self._given:
+        if self._ledger.has_call(id, self._choice) and (id, name, text) not in self._given:
             self._ledger.diagnostics.add("id-twice", f"another call has the id {id!r}, too")
             return f"{id}-{number}"
         self._given.add((id, name, text))
@@ -130,7 +130,7 @@ class Calls:
         number, self.count = self.count, self.count + 1
         call = id or self._mint("run", number)
         key = (self._choice, name, number)
-        if not self._ledger.seen(call, self._choice):
+        if not self._ledger.has_call(call, self._choice):
             self._waiting[name].append(call)
         self._ledger.open_call(
             key, call, name, by="provider", choice=self._choice, extra=own(**extra, minted=not id)
@@ -145,7 +145,7 @@ class Calls:
         if not call:
             self._ledger.diagnostics.add("no-call", f"a result of {name!r} belongs to no call")
         extra = {**extra, "minted": not id, "choice": self._choice or None}
-        self._ledger.atom(ev.Result, call, name, text, failed, False, own(**extra))  # noqa: FBT003
+        self._ledger.add_whole_part(ev.Result, call, name, text, failed, False, own(**extra))  # noqa: FBT003
 
     def note(self, name: str, given: Any, found: Any, failed: bool = False) -> None:  # noqa: FBT001, FBT002
         """A tool that ran, told only by its traces; it is written back as those traces, not as a part."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.events import Reason
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
 
 STATUSES: dict[str, Reason] = {
     "completed": "stop", "requires_action": "calls", "incomplete": "length", "budget_exceeded": "length",
@@ -82,7 +82,7 @@ class Interactions:
             self._steps.clear()
             self._names.clear()
             self._streamed = False
-            self._id = said.id or self._ledger.stem
+            self._id = said.id or self._ledger.id_prefix
 
     def _updated(self, chunk: wire.Chunk) -> None:
         self._count(chunk.usage)
@@ -188,7 +188,9 @@ class Interactions:
 
     def _arguments(self, now: Open, delta: wire.StepDelta) -> None:
         said = delta.arguments
-        self._ledger.add(now.key, said if isinstance(said, str) else "" if said is None else as_json(said))
+        self._ledger.append_call_input(
+            now.key, said if isinstance(said, str) else "" if said is None else as_json(said)
+        )
 
     def _annotations(self, now: Open, delta: wire.StepDelta) -> None:
         self._cite(now, delta.annotations or ())
@@ -207,7 +209,7 @@ class Interactions:
                 now.text = self._ledger.open_text(key, keep=True)
             else:
                 self._ledger.open_reasoning(key, form="summary")
-        self._ledger.say(key, text)
+        self._ledger.append_text(key, text)
 
     def _hush(self, now: Open) -> None:
         self._ledger.close((*now.key, "text"))
@@ -215,7 +217,7 @@ class Interactions:
     def _file(self, kind: str, media: str | None, url: str | None, data: str | None) -> None:
         key = ("step", "file")
         self._ledger.open_file(key, media or f"{kind}/*", url or "")
-        self._ledger.say(key, data or "")
+        self._ledger.append_text(key, data or "")
         self._ledger.close(key)
 
     def _cite(self, now: Open, notes: Sequence[wire.Annotation]) -> None:
@@ -248,7 +250,7 @@ class Interactions:
             call = now.step.call_id or ""
             name = self._names.get(call) or now.named or now.kind.removesuffix("_result")
             extra = own(step=now.kind, thoughtSignature=now.signature or None)
-            self._ledger.atom(ev.Result, call, name, as_json(now.result), now.failed, False, extra)  # noqa: FBT003
+            self._ledger.add_whole_part(ev.Result, call, name, as_json(now.result), now.failed, False, extra)  # noqa: FBT003
         if now.step.error is not None:
             self._failed(now.step.error)
 

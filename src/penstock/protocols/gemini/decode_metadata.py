@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.faults import SPENT, classify, is_daily_quota
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.wire import NAME, own, shaped
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.events import Reason
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
     from penstock.protocols.gemini.decode_calls import Calls
 
 REASONS: dict[str, Reason] = {
@@ -63,7 +63,7 @@ def named_ratings(ratings: list[Any]) -> list[Any]:
     """Safety ratings with words for numbers: they are written for readers that know the words alone."""
     return [
         {key: RATINGS.get(key, {}).get(value, value) if type(value) is int else value for key, value in row.items()}
-        for row in pick.objects(ratings)
+        for row in lenient.as_objects(ratings)
     ]
 
 
@@ -162,7 +162,7 @@ class Answer:
     """All text of one choice, over the parts that it came in."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = [(part.index, part.so_far) for part in parts]
+        self._parts = [(part.index, part.streamed_text) for part in parts]
         self._text = "".join(text for _, text in self._parts)
         self._ends = None if self._text.isascii() else list(accumulate(map(width, self._text)))
         self._bytes = len(self._text) if self._ends is None else self._ends[-1]

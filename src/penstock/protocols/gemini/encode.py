@@ -18,7 +18,7 @@ from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.fold import total
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.framing import ERROR
-from penstock.pick import as_object
+from penstock.lenient_fields import as_object
 from penstock.protocols.gemini import body
 from penstock.protocols.gemini.body import Candidate, Slot, error_body
 from penstock.protocols.gemini.decode_metadata import REASONS
@@ -102,11 +102,11 @@ class GeminiEncoder(Encoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
-            self.lose("steps")
+            self.report_loss("steps")
             self._steps[event.step] = event
             return
         if event.written is not None:
-            self.lose("written")
+            self.report_loss("written")
         self._usage = body.usage(event)
 
     def _spent(self) -> dict[str, Any] | None:
@@ -114,16 +114,16 @@ class GeminiEncoder(Encoder):
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason == "pause" and event.raw not in REASONS:
-            self.lose("pause")
+            self.report_loss("pause")
         if event.reason == "refusal":
-            self.lose("refusal")
+            self.report_loss("refusal")
         if event.reason == "stop" and self._called:
-            self.lose("reason")
+            self.report_loss("reason")
         own = owned(event.extra)
         payload: dict[str, Any] = {}
         blocked = "blockReason" in own.get("promptFeedback", {}) and self._silent
         if "groundingMetadata" not in own and any(one.moved for one in self._choices.values()):
-            self.lose("span")
+            self.report_loss("span")
         if not blocked:
             payload["candidates"] = body.candidates(event, self._choices)
         if "promptFeedback" in own:
@@ -135,12 +135,12 @@ class GeminiEncoder(Encoder):
     def _fault(self, event: ev.Fault) -> None:
         """What was found and spent so far is said before, because readers stop at the error."""
         if any(self._waiting.values()):
-            self.lose("cut-call")
+            self.report_loss("cut-call")
         payload = body.so_far(self._choices, self._spent())
         if payload:
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
         elif self._silent:
-            self.lose("nameless")
+            self.report_loss("nameless")
         self.out.append((ERROR, _encode(error_body(event))))
 
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
@@ -178,17 +178,17 @@ class GeminiEncoder(Encoder):
         self._foreign(event.extra, "text-state")
 
     def _refusal_start(self, event: ev.RefusalStart) -> None:
-        self.lose("refusal")
+        self.report_loss("refusal")
         self._text_start(event)
         self._slots[event.index].candidate.refused = True
 
     def _foreign(self, extra: Extra | None, what: str) -> None:
         if extra and not owned(extra):
-            self.lose(what)
+            self.report_loss(what)
 
     def _text(self, event: ev.TextDelta) -> None:
         if event.logprobs is not None:
-            self.lose("logprobs")
+            self.report_loss("logprobs")
         self._words(event)
 
     def _words(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
@@ -249,7 +249,7 @@ class GeminiEncoder(Encoder):
             self._run(event)
             return
         if event.form == "text" or not event.json.lstrip().startswith("{"):
-            self.lose("text-call")
+            self.report_loss("text-call")
         self._waiting[event.index] = _encode(body.function_call(event))
         self._release()
 
@@ -266,7 +266,7 @@ class GeminiEncoder(Encoder):
     def _run(self, event: ev.CallEnd) -> None:
         choice, part, kind = self._choice_of[event.index], body.run(event), provider_tools.KINDS.get(event.name)
         if part is None and kind in ("search", "program"):
-            self.lose("provider-run")
+            self.report_loss("provider-run")
             self._mapped[event.id] = kind
             if kind == "search":
                 self._choices.setdefault(choice, Candidate()).queries += provider_tools.queries(event.json)
@@ -281,12 +281,12 @@ class GeminiEncoder(Encoder):
 
     def _ran(self, choice: int, part: dict[str, Any] | None) -> None:
         if part is None:
-            self.lose("provider-call")
+            self.report_loss("provider-call")
         elif part:
             self._send(choice, _encode(part))
 
     def _cut(self, event: ev.CallCut | ev.CallEnd) -> None:
-        self.lose("cut-call" if event.by == "client" else "provider-call")
+        self.report_loss("cut-call" if event.by == "client" else "provider-call")
         self._waiting.pop(event.index, None)
         if not event.broken:
             self._release()
@@ -302,7 +302,7 @@ class GeminiEncoder(Encoder):
     def _file_end(self, event: ev.FileEnd) -> None:
         slot, own = self._slots.pop(event.index), owned(event.extra)
         if event.broken:
-            self.lose("cut-file")
+            self.report_loss("cut-file")
             return
         more = {"thought": own.get("thought"), "thoughtSignature": own.get("thoughtSignature")}
         if slot.url:
@@ -319,7 +319,7 @@ class GeminiEncoder(Encoder):
         if part:
             self._send(0, _encode(part))
         else:
-            self.lose("opaque")
+            self.report_loss("opaque")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: nothing,

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
+from penstock.lenient_fields import as_object
 from penstock.markers import input_of
-from penstock.pick import as_object
 from penstock.protocols.gemini.request_settings import LEVELS
 from penstock.protocols.gemini.wire import NAME
-from penstock.reading import keep, rest, unsaid
-from penstock.writing import add, split
+from penstock.request_writer import add_missing, split_extra
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.protocols.gemini.request_write import PartWriter
 
 MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
@@ -41,26 +41,26 @@ def is_interaction(body: Object) -> bool:
 
 def read_interaction(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    system = reading.text(body, "system_instruction")
+    system = strict.get_text(body, "system_instruction")
     messages, shape = _read_input(body.get("input"))
     if system:
         messages.insert(0, rq.Message("system", [rq.Text(system)]))
-    config = reading.table(body, "generation_config")
-    also = unsaid(body, _REQUEST)
+    config = strict.get_object(body, "generation_config")
+    also = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         also["stream"] = False
-    own = rest(body, _REQUEST)
+    own = unknown_fields(body, _REQUEST)
     odd = {key: value for key, value in config.items() if key not in _CONFIG or _is_odd(key, value)}
     if odd:
         own["generation_config"] = odd
     return rq.Request(
-        reading.text(body, "model"),
+        strict.get_text(body, "model"),
         messages,
-        reading.rows(body, "tools", _read_tool),
+        strict.read_objects(body, "tools", _read_tool),
         _choice(config.get("tool_choice")),
-        _settings(config, reading.flag(body, "store")),
-        stream=reading.flag(body, "stream") or False,
-        extra=keep(NAME, own, interaction=shape, also=also, level=config.get("thinking_level")),
+        _settings(config, strict.get_flag(body, "store")),
+        stream=strict.get_flag(body, "stream") or False,
+        extra=build_extra(NAME, own, interaction=shape, also=also, level=config.get("thinking_level")),
     )
 
 
@@ -73,26 +73,26 @@ def _is_odd(key: str, value: Any) -> bool:
 
 
 def _settings(config: Object, store: bool | None) -> rq.Settings:  # noqa: FBT001 — as it was said
-    level = reading.text(config, "thinking_level")
+    level = strict.get_text(config, "thinking_level")
     return rq.Settings(
-        max_output=reading.whole(config, "max_output_tokens"),
-        temperature=reading.number(config, "temperature"),
-        top_p=reading.number(config, "top_p"),
-        stop=reading.strings(config, "stop_sequences"),
-        seed=reading.whole(config, "seed"),
+        max_output=strict.get_integer(config, "max_output_tokens"),
+        temperature=strict.get_number(config, "temperature"),
+        top_p=strict.get_number(config, "top_p"),
+        stop=strict.get_strings(config, "stop_sequences"),
+        seed=strict.get_integer(config, "seed"),
         effort=level if level in LEVELS else "",
-        thoughts=SUMMARIES.get(reading.text(config, "thinking_summaries")),
+        thoughts=SUMMARIES.get(strict.get_text(config, "thinking_summaries")),
         store=store,
     )
 
 
 def _read_tool(tool: Object) -> rq.Tool:
-    kind = reading.text(tool, "type")
+    kind = strict.get_text(tool, "type")
     if kind != "function":
-        return rq.Tool(reading.text(tool, "name") or kind, kind="provider", extra={NAME: {"tool": tool}})
-    schema = reading.table(tool, "parameters") if tool.get("parameters") is not None else None
-    extra = keep(NAME, rest(tool, {"type", "name", "description", "parameters"}))
-    return rq.Tool(reading.needed(tool, "name"), reading.text(tool, "description"), schema, extra=extra)
+        return rq.Tool(strict.get_text(tool, "name") or kind, kind="provider", extra={NAME: {"tool": tool}})
+    schema = strict.get_object(tool, "parameters") if tool.get("parameters") is not None else None
+    extra = build_extra(NAME, unknown_fields(tool, {"type", "name", "description", "parameters"}))
+    return rq.Tool(strict.require_text(tool, "name"), strict.get_text(tool, "description"), schema, extra=extra)
 
 
 def _choice(given: Any) -> rq.ToolChoice | None:
@@ -100,7 +100,7 @@ def _choice(given: Any) -> rq.ToolChoice | None:
         return None
     if given not in MODES:
         raise BadRequest("auto, any, none or validated", given, "generation_config.tool_choice")
-    return rq.ToolChoice(MODES[given], extra=keep(NAME, {}, word=given if given == "validated" else ""))
+    return rq.ToolChoice(MODES[given], extra=build_extra(NAME, {}, word=given if given == "validated" else ""))
 
 
 # ── the input ─────────────────────────────────────────────────────────────────────────────────────
@@ -114,9 +114,9 @@ def _read_input(given: Any) -> tuple[list[rq.Message], str]:
         raise BadRequest("a string or a list", given, "input")
     kinds = {str(as_object(one).get("type")) for one in given}  # pyright: ignore[reportUnknownVariableType]
     if kinds and kinds <= _CONTENTS.keys():
-        return [rq.Message("user", reading.each(given, _read_content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
+        return [rq.Message("user", strict.read_each(given, _read_content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
     messages: list[rq.Message] = []
-    for role, parts in reading.each(given, _step, "input"):  # pyright: ignore[reportUnknownArgumentType]
+    for role, parts in strict.read_each(given, _step, "input"):  # pyright: ignore[reportUnknownArgumentType]
         if messages and messages[-1].role == role != "user":
             messages[-1].parts += parts
         else:
@@ -130,7 +130,7 @@ def _step(step: Object) -> tuple[rq.Role, list[rq.AnyPart]]:
         for part in said:
             _mark(part, turn="text" if isinstance(step.get("content"), str) else "contents")
         return "user" if step["role"] == "user" else "assistant", said
-    kind = reading.text(step, "type")
+    kind = strict.get_text(step, "type")
     if kind == "user_input":
         return "user", _contents(step)
     read = _STEP_READERS.get(kind)
@@ -146,7 +146,7 @@ def _mark(part: rq.AnyPart, **marks: Any) -> None:
 
 
 def _contents(step: Object) -> list[rq.AnyPart]:
-    return reading.rows(step, "content", _read_content)
+    return strict.read_objects(step, "content", _read_content)
 
 
 def _said(step: Object) -> list[rq.AnyPart]:
@@ -158,16 +158,16 @@ def _said(step: Object) -> list[rq.AnyPart]:
 
 
 def _read_thought(step: Object) -> list[rq.AnyPart]:
-    words = "".join(reading.rows(step, "summary", lambda piece: reading.text(piece, "text")))
-    own = rest(step, {"type", "summary"})
-    extra = keep(NAME, own, pieces=step.get("summary"))
+    words = "".join(strict.read_objects(step, "summary", lambda piece: strict.get_text(piece, "text")))
+    own = unknown_fields(step, {"type", "summary"})
+    extra = build_extra(NAME, own, pieces=step.get("summary"))
     return [rq.Reasoning(words, "summary" if words else "redacted", extra=extra)]
 
 
 def _read_call(step: Object) -> list[rq.AnyPart]:
-    id, name = reading.needed(step, "id"), reading.needed(step, "name")  # noqa: A001 — as the part calls it
-    extra = keep(NAME, rest(step, {"type", "id", "name", "arguments"}))
-    return [rq.Call(id, name, as_json(reading.table(step, "arguments")), extra=extra)]
+    id, name = strict.require_text(step, "id"), strict.require_text(step, "name")  # noqa: A001 — as the part calls it
+    extra = build_extra(NAME, unknown_fields(step, {"type", "id", "name", "arguments"}))
+    return [rq.Call(id, name, as_json(strict.get_object(step, "arguments")), extra=extra)]
 
 
 def _read_result(step: Object) -> list[rq.AnyPart]:
@@ -176,25 +176,28 @@ def _read_result(step: Object) -> list[rq.AnyPart]:
     if isinstance(given, str):
         content = [rq.Text(given)]
     elif isinstance(given, list):
-        content = cast("list[rq.ResultPart]", reading.each(given, _read_content, "result"))  # pyright: ignore[reportUnknownArgumentType]
+        content = cast("list[rq.ResultPart]", strict.read_each(given, _read_content, "result"))  # pyright: ignore[reportUnknownArgumentType]
     else:
         content = [] if given is None else [rq.Json(as_json(given))]
-    failed = reading.flag(step, "is_error")
-    own = rest(step, {"type", "call_id", "name", "result", "is_error"})
-    extra = keep(NAME, own, listed=isinstance(given, list), said=failed is False)
-    name = reading.text(step, "name")
-    return [rq.Result(reading.needed(step, "call_id"), name, content, failed or False, extra=extra)]
+    failed = strict.get_flag(step, "is_error")
+    own = unknown_fields(step, {"type", "call_id", "name", "result", "is_error"})
+    extra = build_extra(NAME, own, listed=isinstance(given, list), said=failed is False)
+    name = strict.get_text(step, "name")
+    return [rq.Result(strict.require_text(step, "call_id"), name, content, failed or False, extra=extra)]
 
 
 def _read_content(content: Object) -> rq.AnyPart:
-    kind = reading.text(content, "type")
+    kind = strict.get_text(content, "type")
     if kind == "text":
-        return rq.Text(reading.needed(content, "text"), extra=keep(NAME, rest(content, {"type", "text"})))
+        return rq.Text(
+            strict.require_text(content, "text"),
+            extra=build_extra(NAME, unknown_fields(content, {"type", "text"})),
+        )
     if kind not in _CONTENTS:
         return rq.Opaque(NAME, kind, content)
-    media, url, data = (reading.text(content, key) for key in ("mime_type", "uri", "data"))
+    media, url, data = (strict.get_text(content, key) for key in ("mime_type", "uri", "data"))
     usual = media.partition("/")[0] == kind or (kind == "document" and media.startswith("application/"))
-    extra = keep(NAME, rest(content, {"type", "mime_type", "uri", "data"}), kind="" if usual else kind)
+    extra = build_extra(NAME, unknown_fields(content, {"type", "mime_type", "uri", "data"}), kind="" if usual else kind)
     return rq.File(media or f"{kind}/*", url, data, extra=extra)
 
 
@@ -209,7 +212,7 @@ _MODE_NAMES = {mode: word for word, mode in reversed(MODES.items())}
 
 def write_interaction(request: rq.Request, draft: PartWriter) -> Object:
     """A body of the Interactions API."""
-    own, marks = split(request.extra, NAME)
+    own, marks = split_extra(request.extra, NAME)
     body: Object = {"model": request.model} if request.model else {}
     messages = list(request.messages)
     if messages and messages[0].role == "system":
@@ -226,14 +229,14 @@ def write_interaction(request: rq.Request, draft: PartWriter) -> Object:
     if request.settings.store is not None:
         body["store"] = request.settings.store
     body.update({key: value for key, value in own.items() if key != "generation_config"})
-    add(body, marks.get("also"))
+    add_missing(body, marks.get("also"))
     return body
 
 
 def _write_config(request: rq.Request) -> Object:
     asked, choice = request.settings, request.choice
     words = {known: word for word, known in SUMMARIES.items()}
-    word = None if choice is None else split(choice.extra, NAME)[1].get("word") or _MODE_NAMES.get(choice.mode)
+    word = None if choice is None else split_extra(choice.extra, NAME)[1].get("word") or _MODE_NAMES.get(choice.mode)
     said: Object = {
         "temperature": asked.temperature, "top_p": asked.top_p, "seed": asked.seed,
         "stop_sequences": asked.stop or None, "max_output_tokens": asked.max_output,
@@ -244,7 +247,7 @@ def _write_config(request: rq.Request) -> Object:
 
 
 def _write_tool(tool: rq.Tool, draft: PartWriter) -> list[Object]:
-    own, _ = draft.own(tool.extra)
+    own, _ = draft.split_extra(tool.extra)
     if "tool" in own:
         return [own["tool"]]
     made: Object = {"type": "function", "name": tool.name}
@@ -269,7 +272,7 @@ def _write_steps(message: rq.Message, draft: PartWriter) -> list[Object]:
     made: list[Object] = []
     user = message.role != "assistant"
     for part in message.parts:
-        own, marks = draft.own(getattr(part, "extra", None))
+        own, marks = draft.split_extra(getattr(part, "extra", None))
         write = _STEP_WRITERS.get(type(part))
         if write is not None:
             made.append(write(part, own, marks, draft))
@@ -321,7 +324,7 @@ def _write_result(result: rq.Result, own: Object, marks: Object, draft: PartWrit
 def _write_content(part: Any, draft: PartWriter) -> Object:
     if isinstance(part, rq.Opaque):
         return part.data if part.protocol == NAME else {"type": "text", "text": ""}
-    own, marks = draft.own(part.extra)
+    own, marks = draft.split_extra(part.extra)
     if not isinstance(part, rq.File):
         return {"type": "text", "text": part.text if isinstance(part, rq.Text) else part.json, **own}
     kind = part.media.partition("/")[0]

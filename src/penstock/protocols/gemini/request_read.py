@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.diagnostics import Diagnostic
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
@@ -23,13 +23,13 @@ from penstock.protocols.gemini.request_interactions import is_interaction, read_
 from penstock.protocols.gemini.request_settings import read_settings
 from penstock.protocols.gemini.request_tools import read_choice, read_response, read_tools
 from penstock.protocols.gemini.wire import NAME, SEAL, keys
-from penstock.reading import Pairs, keep, rest, unsaid
+from penstock.strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 ROLES: dict[Any, rq.Role] = {"user": "user", "model": "assistant", "function": "user", "": "user", None: "user"}
 _REQUEST = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"})
@@ -38,7 +38,7 @@ _CONTENT = frozenset({"role", "parts"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body. The model is named in the URL; some bodies say it again."""
-    reading.as_object(body)
+    strict.as_object(body)
     if is_interaction(body):
         return read_interaction(body)
     outer, body = _unwrapped(keys(body))
@@ -46,17 +46,17 @@ def read_request(body: Object) -> rq.Request:
     tools = read_tools(body)
     messages = [*_system(body.get("systemInstruction"), parts), *_contents(body.get("contents"), parts)]
     free_calls(messages, tools)
-    config = reading.table(body, "toolConfig")
+    config = strict.get_object(body, "toolConfig")
     settings, more, marks = _settings(body)
     choice, beside = read_choice(keys(config))
-    model = reading.text(body, "model") or reading.text(outer, "model")
-    extra = keep(
+    model = strict.get_text(body, "model") or strict.get_text(outer, "model")
+    extra = build_extra(
         NAME,
-        {**rest(body, _REQUEST), **_if(generationConfig=more, toolConfig=beside)},
+        {**unknown_fields(body, _REQUEST), **_if(generationConfig=more, toolConfig=beside)},
         model="model" in body,
         single=isinstance(body.get("contents"), dict),
         outer=outer,
-        unsaid=unsaid(body, _REQUEST),
+        unsaid=empty_fields(body, _REQUEST),
         **marks,
     )
     return rq.Request(
@@ -67,7 +67,7 @@ def read_request(body: Object) -> rq.Request:
 def _settings(body: Object) -> tuple[rq.Settings, Object, Object]:
     if body.get("generationConfig") is None:
         return rq.Settings(), {}, {}
-    return reading.inside(body, "generationConfig", read_settings)
+    return strict.read_object(body, "generationConfig", read_settings)
 
 
 def _if(**fields: Object) -> Object:
@@ -79,7 +79,7 @@ def _unwrapped(body: Object) -> tuple[Object, Object]:
     inner = body.get("request")
     if not isinstance(inner, dict) or "contents" in body:
         return {}, body
-    return rest(body, {"request"}), keys(cast("Object", inner))
+    return unknown_fields(body, {"request"}), keys(cast("Object", inner))
 
 
 def _system(given: Any, parts: Parts) -> list[rq.Message]:
@@ -87,14 +87,14 @@ def _system(given: Any, parts: Parts) -> list[rq.Message]:
     if not given:
         return []
     if isinstance(given, str):
-        return [rq.Message("system", [rq.Text(given)], extra=keep(NAME, {}, bare=True))]
-    content = keys(reading.as_object(given, "systemInstruction"))
+        return [rq.Message("system", [rq.Text(given)], extra=build_extra(NAME, {}, bare=True))]
+    content = keys(strict.as_object(given, "systemInstruction"))
     try:
         said = _parts(content, parts)
     except BadRequest as error:
         raise error.at("systemInstruction") from None
     marks = {"role": content.get("role") or "", "single": isinstance(content.get("parts"), dict)}
-    return [rq.Message("system", said, extra=keep(NAME, rest(content, _CONTENT), **marks))]
+    return [rq.Message("system", said, extra=build_extra(NAME, unknown_fields(content, _CONTENT), **marks))]
 
 
 def _contents(given: Any, parts: Parts) -> list[rq.Message]:
@@ -103,15 +103,15 @@ def _contents(given: Any, parts: Parts) -> list[rq.Message]:
     if not isinstance(given, list):
         raise BadRequest("a list", given, "contents")
     reader = _Contents(parts)
-    rows = reading.each(given, reader.read, "contents")  # pyright: ignore[reportUnknownArgumentType]
+    rows = strict.read_each(given, reader.read, "contents")  # pyright: ignore[reportUnknownArgumentType]
     return [message for row in rows for message in row]
 
 
 def _parts(content: Object, parts: Parts) -> list[rq.AnyPart]:
     given = content.get("parts")
     if isinstance(given, dict):
-        return reading.each([given], parts.read, "parts")
-    return reading.rows(content, "parts", parts.read)
+        return strict.read_each([given], parts.read, "parts")
+    return strict.read_objects(content, "parts", parts.read)
 
 
 class _Contents:
@@ -138,18 +138,18 @@ class _Contents:
         odd = canonical == "user" and any(type(part) is rq.Call for part in said)
         canonical = "assistant" if odd else canonical  # whoever sends it: only the model calls
         self._last = canonical
-        unknown = rest(content, _CONTENT) if content.keys() - _CONTENT else {}
+        unknown = unknown_fields(content, _CONTENT) if content.keys() - _CONTENT else {}
         marks: Object = {"single": True} if isinstance(content.get("parts"), dict) else {}
         if odd or role not in ("user", "model"):
             marks["role"] = role or "none"
         return self._messages(canonical, said, unknown, marks)
 
     def _messages(self, role: rq.Role, said: list[rq.AnyPart], unknown: Object, marks: Object) -> list[rq.Message]:
-        extra = keep(NAME, unknown, **marks) if unknown or marks else None
+        extra = build_extra(NAME, unknown, **marks) if unknown or marks else None
         results = [place for place, part in enumerate(said) if type(part) is rq.Result and part.by == "client"]
         again, self._results = self._results, bool(results)
         if results:
-            return _answers(role, said, results, keep(NAME, unknown, **marks, apart=again))
+            return _answers(role, said, results, build_extra(NAME, unknown, **marks, apart=again))
         if role == "assistant":
             return [rq.Message(role, said, extra=extra)]
         first, *more = told_apart(said, SEAL)
@@ -165,7 +165,7 @@ def _answers(role: rq.Role, said: list[rq.AnyPart], results: list[int], extra: E
     if role == "assistant":
         return [others, *made]
     first = places == list(range(len(results), len(said)))
-    others.extra = keep(NAME, {}, joined=True, places=[] if first else places)
+    others.extra = build_extra(NAME, {}, joined=True, places=[] if first else places)
     return [*made, others]
 
 
@@ -178,8 +178,8 @@ class Parts:
     """Reads the parts of one conversation. State: where we are, and the calls that wait for results."""
 
     def __init__(self) -> None:
-        self.pairs = Pairs()
-        self.runs = Pairs()  # of tools that Google ran
+        self.pairs = ResultMatcher()
+        self.runs = ResultMatcher()  # of tools that Google ran
         self.diagnostics: list[Diagnostic] = []
         self._content = 0
         self._number = 0
@@ -193,14 +193,16 @@ class Parts:
         self._number += 1
         part = keys(part)
         if len(part) == 1 and type(part.get("text")) is str:
-            return rq.Text(part["text"], extra=None if part["text"] else keep(NAME, {}, empty=True))
+            return rq.Text(part["text"], extra=None if part["text"] else build_extra(NAME, {}, empty=True))
         kind = next((key for key in part if key in self.kinds and part[key] is not None), "")
         if kind:
-            return reading.inside(part, kind, lambda said: self.kinds[kind](self, keys(said), rest(part, {kind})))
+            return strict.read_object(
+                part, kind, lambda said: self.kinds[kind](self, keys(said), unknown_fields(part, {kind}))
+            )
         if part.get("text") is not None:
             return _text(part)
         if part.get("thoughtSignature"):
-            return rq.Reasoning(form="redacted", extra=keep(NAME, rest(part, {"text"}), bare=True))
+            return rq.Reasoning(form="redacted", extra=build_extra(NAME, unknown_fields(part, {"text"}), bare=True))
         return rq.Opaque(NAME, "part", part)
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
@@ -209,50 +211,54 @@ class Parts:
         return f"call_{self._content}_{self._number}"
 
     def _call(self, said: Object, around: Object) -> rq.Call:
-        given, name, args = reading.text(said, "id"), reading.needed(said, "name"), _object(said, "args")
+        given, name, args = (
+            strict.get_text(said, "id"),
+            strict.require_text(said, "name"),
+            _object(said, "args"),
+        )
         id = self.pairs.call(given, name, self._mint())  # noqa: A001 — as the part calls it
-        more = {**around, **_more("functionCall", rest(said, {"id", "name", "args"}))}
-        return rq.Call(id, name, _json(args), extra=keep(NAME, more, minted=not given, bare=args is None))
+        more = {**around, **_more("functionCall", unknown_fields(said, {"id", "name", "args"}))}
+        return rq.Call(id, name, _json(args), extra=build_extra(NAME, more, minted=not given, bare=args is None))
 
     def _result(self, said: Object, around: Object) -> rq.Result:
-        given, name = reading.text(said, "id"), reading.needed(said, "name")
+        given, name = strict.get_text(said, "id"), strict.require_text(said, "name")
         call = self.pairs.result(given, name)
         if not call:
             self.diagnostics.append(Diagnostic("no-call", f"a result of {name!r} belongs to no call", "gemini request"))
         id = call or given or self._mint()  # noqa: A001 — as the part calls it
-        files = reading.rows(said, "parts", _inner_part)
+        files = strict.read_objects(said, "parts", _inner_part)
         content, failed, marks = read_response(_object(said, "response"), files)
-        more = {**around, **_more("functionResponse", rest(said, {"id", "name", "response", "parts"}))}
-        extra = keep(NAME, more, minted=not given, id=given if given != id else "", **marks)
+        more = {**around, **_more("functionResponse", unknown_fields(said, {"id", "name", "response", "parts"}))}
+        extra = build_extra(NAME, more, minted=not given, id=given if given != id else "", **marks)
         return rq.Result(id, name, content, failed, extra=extra)
 
     # ── what Google ran ───────────────────────────────────────────────────────────────────────────
 
     def _code(self, said: Object, around: Object) -> rq.Call:
-        return self._ran(CODE, said, rest(said, {"id"}), {**around, "part": "executableCode"})
+        return self._ran(CODE, said, unknown_fields(said, {"id"}), {**around, "part": "executableCode"})
 
     def _tool(self, said: Object, around: Object) -> rq.Call:
-        kind = reading.text(said, "toolType")
+        kind = strict.get_text(said, "toolType")
         own = {**around, "part": "toolCall", "toolType": kind}
-        return self._ran(tool_name(kind), said, reading.table(said, "args"), own)
+        return self._ran(tool_name(kind), said, strict.get_object(said, "args"), own)
 
     def _ran(self, name: str, said: Object, given: Object, own: Object) -> rq.Call:
-        id = self.runs.call(reading.text(said, "id"), name, f"run_{self._content}_{self._number}")  # noqa: A001 — so
+        id = self.runs.call(strict.get_text(said, "id"), name, f"run_{self._content}_{self._number}")  # noqa: A001 — so
         return rq.Call(id, name, as_json(given), "provider", extra={NAME: {**own, **_minted(said.get("id"))}})
 
     def _code_result(self, said: Object, around: Object) -> rq.Result:
-        found = rest(said, {"id"})
+        found = unknown_fields(said, {"id"})
         made = self._found(CODE, said, found, {**around, "part": "codeExecutionResult"})
         made.failed = said.get("outcome") not in ("OUTCOME_OK", 1)
         return made
 
     def _tool_result(self, said: Object, around: Object) -> rq.Result:
-        kind = reading.text(said, "toolType")
+        kind = strict.get_text(said, "toolType")
         own = {**around, "part": "toolResponse", "toolType": kind}
-        return self._found(tool_name(kind), said, reading.table(said, "response"), own)
+        return self._found(tool_name(kind), said, strict.get_object(said, "response"), own)
 
     def _found(self, name: str, said: Object, found: Object, own: Object) -> rq.Result:
-        call = self.runs.result(reading.text(said, "id"), name)
+        call = self.runs.result(strict.get_text(said, "id"), name)
         extra = {NAME: {**own, **_minted(said.get("id"))}}
         return rq.Result(call, name, [rq.Json(as_json(found))], by="provider", extra=extra)
 
@@ -269,33 +275,38 @@ class Parts:
 
 
 def _text(part: Object) -> rq.Text | rq.Reasoning:
-    text = reading.text(part, "text")
-    if reading.flag(part, "thought"):
-        return rq.Reasoning(text, extra=keep(NAME, rest(part, {"text", "thought"})))
+    text = strict.get_text(part, "text")
+    if strict.get_flag(part, "thought"):
+        return rq.Reasoning(text, extra=build_extra(NAME, unknown_fields(part, {"text", "thought"})))
     if not text and part.get("thoughtSignature"):
-        return rq.Reasoning(form="redacted", extra=keep(NAME, rest(part, {"text"})))
-    return rq.Text(text, extra=keep(NAME, rest(part, {"text"})))
+        return rq.Reasoning(form="redacted", extra=build_extra(NAME, unknown_fields(part, {"text"})))
+    return rq.Text(text, extra=build_extra(NAME, unknown_fields(part, {"text"})))
 
 
 def read_blob(said: Object, around: Object) -> rq.File:
     """A file by its bytes."""
-    data = reading.text(said, "data")
+    data = strict.get_text(said, "data")
     web = ("-" in data or "_" in data) and _WEB_DATA.fullmatch(data) is not None
     if web:
         data = data.translate(_WEB)
         data += "=" * (-len(data) % 4)
-    media = reading.text(said, "mimeType") or sniff(data) or _BYTES
-    extra = keep(NAME, {**around, **_more("inlineData", rest(said, {"mimeType", "data", "displayName"}))}, web=web)
-    return rq.File(media, data=data, name=reading.text(said, "displayName"), extra=extra)
+    media = strict.get_text(said, "mimeType") or sniff(data) or _BYTES
+    extra = build_extra(
+        NAME, {**around, **_more("inlineData", unknown_fields(said, {"mimeType", "data", "displayName"}))}, web=web
+    )
+    return rq.File(media, data=data, name=strict.get_text(said, "displayName"), extra=extra)
 
 
 def read_link(said: Object, around: Object) -> rq.File:
     """A file by its address."""
-    media = reading.text(said, "mimeType")
-    more = {**around, **_more("fileData", rest(said, {"mimeType", "fileUri", "displayName"}))}
-    extra = keep(NAME, more, untyped=not media)
+    media = strict.get_text(said, "mimeType")
+    more = {**around, **_more("fileData", unknown_fields(said, {"mimeType", "fileUri", "displayName"}))}
+    extra = build_extra(NAME, more, untyped=not media)
     return rq.File(
-        media or _BYTES, reading.needed(said, "fileUri"), name=reading.text(said, "displayName"), extra=extra
+        media or _BYTES,
+        strict.require_text(said, "fileUri"),
+        name=strict.get_text(said, "displayName"),
+        extra=extra,
     )
 
 
@@ -303,14 +314,18 @@ def _inner_part(part: Object) -> rq.File | rq.Opaque:
     """A part of a function's response."""
     part = keys(part)
     if part.get("inlineData") is not None:
-        return reading.inside(part, "inlineData", lambda said: read_blob(keys(said), rest(part, {"inlineData"})))
+        return strict.read_object(
+            part, "inlineData", lambda said: read_blob(keys(said), unknown_fields(part, {"inlineData"}))
+        )
     if part.get("fileData") is not None:
-        return reading.inside(part, "fileData", lambda said: read_link(keys(said), rest(part, {"fileData"})))
+        return strict.read_object(
+            part, "fileData", lambda said: read_link(keys(said), unknown_fields(part, {"fileData"}))
+        )
     return rq.Opaque(NAME, "part", part)
 
 
 def _object(source: Object, key: str) -> Object | None:
-    return None if source.get(key) is None else reading.table(source, key)
+    return None if source.get(key) is None else strict.get_object(source, key)
 
 
 def _json(args: Object | None) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock import reading
 from penstock import request as rq
-from penstock.pick import as_object, listed, table, text
+from penstock import strict_fields as strict
+from penstock.lenient_fields import as_object, get_list, get_object, get_text
 from penstock.protocols.gemini.wire import keys
-from penstock.reading import rest, unsaid
-from penstock.writing import add, budget_of
+from penstock.request_writer import add_missing, budget_for_effort
+from penstock.strict_fields import empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.protocols.gemini.request_write import PartWriter
 
 Report: TypeAlias = "Callable[[], None]"
@@ -50,7 +50,7 @@ def _renamed(schema: Object) -> Object:
 def _below(key: str, value: Any, depth: int) -> Any:
     if key in _LISTED:
         made: Any = [
-            to_json(as_object(one), depth) if isinstance(one, dict) else one for one in listed({"": value}, "")
+            to_json(as_object(one), depth) if isinstance(one, dict) else one for one in get_list({"": value}, "")
         ]
         return made if made != value else value
     if not isinstance(value, dict):
@@ -65,7 +65,7 @@ def _ordered(schema: Object) -> Object:
     """Properties in the order that was wished for."""
     if "propertyOrdering" not in schema:
         return schema
-    properties, order = table(schema, "properties"), listed(schema, "propertyOrdering")
+    properties, order = get_object(schema, "properties"), get_list(schema, "propertyOrdering")
     first = {name: properties[name] for name in order if isinstance(name, str) and name in properties}
     made = {key: value for key, value in schema.items() if key != "propertyOrdering"}
     return {**made, "properties": {**first, **properties}} if first else made
@@ -92,7 +92,7 @@ def _nullable(schema: Object) -> Object:
     if isinstance(schema.get("type"), str):
         more = {"enum": [*schema["enum"], None]} if isinstance(schema.get("enum"), list) else {}
         return {**schema, "type": [schema["type"], "null"], **more}
-    return {**schema, "anyOf": [*listed(schema, "anyOf"), {"type": "null"}]} if "anyOf" in schema else schema
+    return {**schema, "anyOf": [*get_list(schema, "anyOf"), {"type": "null"}]} if "anyOf" in schema else schema
 
 
 # ── JSON Schema → the subset ──────────────────────────────────────────────────────────────────────
@@ -108,7 +108,7 @@ _FORMATS = frozenset({"float", "double", "int32", "int64", "enum", "date-time"})
 
 def to_subset(schema: Object, report: Report) -> Object:
     """A JSON Schema in the words of the subset; `report` is called for whatever had none."""
-    defs = {f"#/{key}/{name}": one for key in ("$defs", "definitions") for name, one in table(schema, key).items()}
+    defs = {f"#/{key}/{name}": one for key in ("$defs", "definitions") for name, one in get_object(schema, key).items()}
     return _Subset(defs, report).of(schema, ())
 
 
@@ -130,7 +130,7 @@ class _Subset:
         if made.keys() - _KEPT - _SILENT:
             self._report()
         kept = {key: value for key, value in made.items() if key in _KEPT}
-        refs = (*path, text(as_object(schema), "$ref"))
+        refs = (*path, get_text(as_object(schema), "$ref"))
         for key in ("items", "properties", "anyOf"):
             if key in kept:
                 kept[key] = self._inner(key, kept[key], refs)
@@ -139,22 +139,22 @@ class _Subset:
     def _inner(self, key: str, value: Any, path: tuple[str, ...]) -> Any:
         if key == "properties":
             return {name: self.of(one, path) for name, one in as_object(value).items()}
-        return self.of(value, path) if key == "items" else [self.of(one, path) for one in listed({"": value}, "")]
+        return self.of(value, path) if key == "items" else [self.of(one, path) for one in get_list({"": value}, "")]
 
     def _plain(self, schema: Object, path: tuple[str, ...]) -> Object:
         """References put in, alternatives and constants as the subset says them."""
         if "$ref" in schema:
-            ref = text(schema, "$ref")
+            ref = get_text(schema, "$ref")
             if ref in path or ref not in self._defs:
                 self._report()
                 return {"type": "object"}
             more = {key: value for key, value in schema.items() if key != "$ref"}
             return self._plain({**as_object(self._defs[ref]), **more}, (*path, ref))
         made = dict(schema)
-        for one in listed({"": made.pop("allOf", None)}, ""):
+        for one in get_list({"": made.pop("allOf", None)}, ""):
             made = {**self._plain(as_object(one), path), **made}
         if "oneOf" in made:
-            made["anyOf"] = [*listed(made, "anyOf"), *listed({"": made.pop("oneOf")}, "")]
+            made["anyOf"] = [*get_list(made, "anyOf"), *get_list({"": made.pop("oneOf")}, "")]
         if "const" in made:
             made["enum"] = [made.pop("const")]
         self._words(made)
@@ -182,7 +182,7 @@ class _Subset:
             made["type"] = real[0]
         else:
             del made["type"]
-            made["anyOf"] = [*listed(made, "anyOf"), *({"type": kind} for kind in real)]  # pyright: ignore[reportUnknownVariableType]
+            made["anyOf"] = [*get_list(made, "anyOf"), *({"type": kind} for kind in real)]  # pyright: ignore[reportUnknownVariableType]
         return made
 
 
@@ -200,28 +200,28 @@ def read_settings(given: Object) -> tuple[rq.Settings, Object, Object]:
     config = keys(given)
     thought: _Thought = (None, "", None, {})
     if config.get("thinkingConfig") is not None:
-        thought = reading.inside(config, "thinkingConfig", _thought)
+        thought = strict.read_object(config, "thinkingConfig", _thought)
     budget, level, thoughts, thinking = thought
     form, marks = _read_format(config)
     effort = level.lower() if level.lower() in LEVELS else ""
     said = {"includeThoughts": True, "thinkingBudget": _is_budget(budget), "thinkingLevel": bool(effort)}
-    odd = rest(thinking, {key for key, known in said.items() if known})
-    more = rest(config, _CONFIG if form is not None or not _asks(config) else _CONFIG - _FORMAT)
+    odd = unknown_fields(thinking, {key for key, known in said.items() if known})
+    more = unknown_fields(config, _CONFIG if form is not None or not _asks(config) else _CONFIG - _FORMAT)
     if odd:
         more["thinkingConfig"] = odd
-    marks |= {"level": level if effort and level != effort.upper() else "", "config": unsaid(config, _CONFIG)}
+    marks |= {"level": level if effort and level != effort.upper() else "", "config": empty_fields(config, _CONFIG)}
     settings = rq.Settings(
-        max_output=reading.whole(config, "maxOutputTokens"),
-        temperature=reading.number(config, "temperature"),
-        top_p=reading.number(config, "topP"),
-        top_k=reading.whole(config, "topK"),
-        stop=reading.strings(config, "stopSequences"),
-        seed=reading.whole(config, "seed"),
-        frequency_penalty=reading.number(config, "frequencyPenalty"),
-        presence_penalty=reading.number(config, "presencePenalty"),
-        choices=reading.whole(config, "candidateCount"),
-        logprobs=reading.flag(config, "responseLogprobs"),
-        top_logprobs=reading.whole(config, "logprobs"),
+        max_output=strict.get_integer(config, "maxOutputTokens"),
+        temperature=strict.get_number(config, "temperature"),
+        top_p=strict.get_number(config, "topP"),
+        top_k=strict.get_integer(config, "topK"),
+        stop=strict.get_strings(config, "stopSequences"),
+        seed=strict.get_integer(config, "seed"),
+        frequency_penalty=strict.get_number(config, "frequencyPenalty"),
+        presence_penalty=strict.get_number(config, "presencePenalty"),
+        choices=strict.get_integer(config, "candidateCount"),
+        logprobs=strict.get_flag(config, "responseLogprobs"),
+        top_logprobs=strict.get_integer(config, "logprobs"),
         format=form,
         effort=effort,
         budget=budget if _is_budget(budget) else None,
@@ -232,8 +232,8 @@ def read_settings(given: Object) -> tuple[rq.Settings, Object, Object]:
 
 def _thought(given: Object) -> _Thought:
     said = keys(given)
-    budget, level = reading.whole(said, "thinkingBudget"), reading.text(said, "thinkingLevel")
-    return budget, level, reading.flag(said, "includeThoughts"), said
+    budget, level = strict.get_integer(said, "thinkingBudget"), strict.get_text(said, "thinkingLevel")
+    return budget, level, strict.get_flag(said, "includeThoughts"), said
 
 
 def _is_budget(budget: int | None) -> bool:
@@ -247,7 +247,7 @@ def _asks(config: Object) -> bool:
 
 def _read_format(config: Object) -> tuple[rq.Format | None, Object]:
     """The form of the answer, and how its schema was spelled. Forms without a word stay as they are."""
-    mime = reading.text(config, "responseMimeType")
+    mime = strict.get_text(config, "responseMimeType")
     subset = config.get("responseJsonSchema") is None
     schema = config.get("responseSchema" if subset else "responseJsonSchema")
     if mime == "text/plain" and schema is None:
@@ -256,7 +256,7 @@ def _read_format(config: Object) -> tuple[rq.Format | None, Object]:
         return None, {}
     if schema is None:
         return rq.Format("json"), {}
-    given = reading.table(config, "responseSchema" if subset else "responseJsonSchema")
+    given = strict.get_object(config, "responseSchema" if subset else "responseJsonSchema")
     made = to_json(given) if subset else given
     marks: Object = {"schema": (True if made is given else given) if subset else None, "untyped": not mime}
     return rq.Format("schema", schema=made), marks
@@ -270,7 +270,7 @@ def write_settings(asked: rq.Settings, own: Object, marks: Object, draft: PartWr
     """The settings, without what has no word here."""
     for name in _UNSAID:
         if getattr(asked, name) not in (None, ""):
-            draft.lose("setting", name)
+            draft.report_loss("setting", name)
     thinking = {**own.get("generationConfig", {}).get("thinkingConfig", {}), **_write_thinking(asked, marks, draft)}
     said: Object = {
         "maxOutputTokens": asked.max_output, "temperature": asked.temperature, "topP": asked.top_p,
@@ -282,7 +282,7 @@ def write_settings(asked: rq.Settings, own: Object, marks: Object, draft: PartWr
     made = {key: value for key, value in said.items() if value is not None}
     if asked.format is not None:
         made.update(_write_format(asked.format, marks, draft))
-    add(made, marks.get("config"))
+    add_missing(made, marks.get("config"))
     return made
 
 
@@ -293,13 +293,13 @@ def _write_thinking(asked: rq.Settings, marks: Object, draft: PartWriter) -> Obj
         word = marks.get("level", "")
         made["thinkingLevel"] = word if word.lower() == level else level.upper()
         if level != asked.effort:
-            draft.lose("effort")
+            draft.report_loss("effort")
         if asked.budget is not None:
-            draft.lose("budget")
+            draft.report_loss("budget")
     elif asked.budget is not None or asked.effort:
         if asked.effort:
-            draft.lose("effort")
-        made["thinkingBudget"] = budget_of(asked.effort) if asked.budget is None else asked.budget
+            draft.report_loss("effort")
+        made["thinkingBudget"] = budget_for_effort(asked.effort) if asked.budget is None else asked.budget
     return made
 
 
@@ -307,7 +307,7 @@ def _write_format(form: rq.Format, marks: Object, draft: PartWriter) -> Object:
     if form.kind == "text":
         return {"responseMimeType": "text/plain"}
     if form.name or form.description or form.strict is not None:
-        draft.lose("format")
+        draft.report_loss("format")
     made: Object = {} if marks.get("untyped") else {"responseMimeType": "application/json"}
     was = marks.get("schema")
     if form.schema is None:
@@ -317,7 +317,7 @@ def _write_format(form: rq.Format, marks: Object, draft: PartWriter) -> Object:
     elif was and to_json(was) == form.schema:
         made["responseSchema"] = was
     elif draft.quirks.schemas == "subset":
-        made["responseSchema"] = to_subset(form.schema, lambda: draft.lose("schema"))
+        made["responseSchema"] = to_subset(form.schema, lambda: draft.report_loss("schema"))
     else:
         made["responseJsonSchema"] = form.schema
     return made

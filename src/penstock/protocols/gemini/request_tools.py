@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
 from penstock.markers import grammar_of, schema_of
 from penstock.protocols.gemini.request_settings import to_json, to_subset
 from penstock.protocols.gemini.wire import NAME, keys
-from penstock.reading import keep, rest
+from penstock.strict_fields import build_extra, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.protocols.gemini.request_write import PartWriter
 
 MODES: dict[Any, rq.ChoiceMode] = {
@@ -34,7 +34,7 @@ _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 def read_tools(body: Object) -> list[rq.Tool]:
     """All tools: functions of the client's, and Google's own."""
     reader = _Tools()
-    return [tool for row in reading.rows(body, "tools", reader.read) for tool in row]
+    return [tool for row in strict.read_objects(body, "tools", reader.read) for tool in row]
 
 
 class _Tools:
@@ -55,22 +55,22 @@ class _Tools:
         made: list[rq.Tool] = []
         for key in said:
             if key == _DECLARATIONS:
-                made += reading.rows(given, key, lambda one: _read_function(keys(one), group))
+                made += strict.read_objects(given, key, lambda one: _read_function(keys(one), group))
             else:
-                extra = keep(NAME, {"tool": {key: given[key]}}, group=group)
+                extra = build_extra(NAME, {"tool": {key: given[key]}}, group=group)
                 made.append(rq.Tool(_HUMP.sub("_", key).lower(), kind="provider", extra=extra))
         return made
 
 
 def _read_function(said: Object, group: int) -> rq.Tool:
-    unknown = rest(said, _TOOL) if said.keys() - _TOOL else {}
+    unknown = unknown_fields(said, _TOOL) if said.keys() - _TOOL else {}
     schema, subset = _schema(said)
     free = None if schema is None else grammar_of(schema)
-    description = reading.text(said, "description")
+    description = strict.get_text(said, "description")
     empty = "description" in said and not description
     marks = {"group": group, "parameters": subset, "empty": empty}
-    extra = keep(NAME, unknown, **marks) if unknown or any(marks.values()) else None
-    name = reading.needed(said, "name")
+    extra = build_extra(NAME, unknown, **marks) if unknown or any(marks.values()) else None
+    name = strict.require_text(said, "name")
     if free is not None:
         return rq.Tool(name, description, free or None, kind="custom", extra=extra)
     return rq.Tool(name, description, schema, extra=extra)
@@ -79,21 +79,21 @@ def _read_function(said: Object, group: int) -> rq.Tool:
 def _schema(said: Object) -> tuple[Object | None, Any]:
     """The schema, and what it was if it was said in Gemini's own way."""
     if said.get("parametersJsonSchema") is not None:
-        return reading.table(said, "parametersJsonSchema"), None
+        return strict.get_object(said, "parametersJsonSchema"), None
     if said.get("parameters") is None:
         return None, None
-    given = reading.table(said, "parameters")
+    given = strict.get_object(said, "parameters")
     schema = to_json(given)
     return schema, True if schema is given else given
 
 
 def read_choice(config: Object) -> tuple[rq.ToolChoice | None, Object]:
     """Which functions may or must be called, and what else the tools' settings say."""
-    beside = rest(config, {"functionCallingConfig"})
+    beside = unknown_fields(config, {"functionCallingConfig"})
     if config.get("functionCallingConfig") is None:
         return None, beside
     try:
-        return reading.inside(config, "functionCallingConfig", lambda said: _choice(keys(said))), beside
+        return strict.read_object(config, "functionCallingConfig", lambda said: _choice(keys(said))), beside
     except BadRequest as error:
         raise error.at("toolConfig") from None
 
@@ -102,13 +102,15 @@ def _choice(said: Object) -> rq.ToolChoice:
     word = said.get("mode")
     if not isinstance(word, str | int | None) or word not in MODES:
         raise BadRequest("AUTO, ANY, NONE or VALIDATED", word, "mode")
-    names = reading.strings(said, "allowedFunctionNames")
+    names = strict.get_strings(said, "allowedFunctionNames")
     mode = MODES[word]
     if mode == "required" and len(names) == 1:
         mode = "tool"
     usual = "VALIDATED" if mode == "auto" and names else {"auto": "AUTO", "none": "NONE"}.get(mode, "ANY")
     marks = {"word": [word]} if word != usual else {}
-    return rq.ToolChoice(mode, names, extra=keep(NAME, rest(said, {"mode", "allowedFunctionNames"}), **marks))
+    return rq.ToolChoice(
+        mode, names, extra=build_extra(NAME, unknown_fields(said, {"mode", "allowedFunctionNames"}), **marks)
+    )
 
 
 _WORDS = {"auto": "AUTO", "none": "NONE", "required": "ANY", "tool": "ANY"}
@@ -119,12 +121,12 @@ def write_tools(tools: Iterable[rq.Tool], draft: PartWriter) -> list[Object]:
     made: list[Object] = []
     groups: dict[int | str, Object] = {}
     for tool in tools:
-        own, marks = draft.own(tool.extra)
+        own, marks = draft.split_extra(tool.extra)
         if tool.cache:
-            draft.lose("cache")
+            draft.report_loss("cache")
         function = tool.kind in ("function", "custom")
         if not function and "tool" not in own:
-            draft.lose("tool")
+            draft.report_loss("tool")
             continue
         key = marks.get("group") or ("functions" if function else f"tool {len(made)}")
         if key not in groups:
@@ -139,14 +141,14 @@ def write_tools(tools: Iterable[rq.Tool], draft: PartWriter) -> list[Object]:
 
 def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: PartWriter) -> Object:
     if tool.strict is not None:
-        draft.lose("strict")
+        draft.report_loss("strict")
     if tool.namespace:
-        draft.lose("namespace")
+        draft.report_loss("namespace")
     made: Object = {"name": tool.name}
     if tool.description or marks.get("empty"):
         made["description"] = tool.description
     if tool.kind == "custom":
-        draft.carry("free-text")
+        draft.report_carried("free-text")
         made.update(_write_parameters(schema_of(tool), marks, draft))
     elif tool.schema is not None:
         made.update(_write_parameters(tool.schema, marks, draft))
@@ -163,13 +165,13 @@ def _write_parameters(schema: Object, marks: Object, draft: PartWriter) -> Objec
         schema if "type" in schema or not schema.keys().isdisjoint(("$ref", "anyOf")) else {"type": "object", **schema}
     )
     if draft.quirks.schemas == "subset":
-        return {"parameters": to_subset(whole, lambda: draft.lose("schema"))}
+        return {"parameters": to_subset(whole, lambda: draft.report_loss("schema"))}
     return {"parametersJsonSchema": whole}
 
 
 def write_choice(choice: rq.ToolChoice, draft: PartWriter) -> Object:
     """A mode, and the names it is about. Names that only may be called are a mode of their own."""
-    own, marks = draft.own(choice.extra)
+    own, marks = draft.split_extra(choice.extra)
     made: Object = {"mode": "VALIDATED" if choice.mode == "auto" and choice.names else _WORDS[choice.mode]}
     if "word" in marks and _WORDS[MODES[marks["word"][0]]] == _WORDS[choice.mode]:
         made = {"mode": marks["word"][0]} if marks["word"][0] is not None else {}

@@ -19,12 +19,22 @@ from penstock.protocols.gemini.request_interactions import write_interaction
 from penstock.protocols.gemini.request_settings import write_settings
 from penstock.protocols.gemini.request_tools import write_choice, write_response, write_tools
 from penstock.protocols.gemini.wire import NAME, SEAL
-from penstock.writing import Draft, Losses, add, foreign_state, insert_at, omitted, salvage, split, told
+from penstock.request_writer import (
+    Losses,
+    RequestDraft,
+    add_missing,
+    collect_text,
+    describe_file,
+    insert_lists,
+    omit_with_loss,
+    split_extra,
+    write_foreign_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 __all__ = ["LACKS", "LOSSES", "Quirks", "Writer", "write_request"]
 
@@ -76,7 +86,7 @@ class Quirks(msgspec.Struct, frozen=True):
     unsigned: str = ""  # the signature of a call whose own nobody knows, where the API insists on one
 
 
-class PartWriter(Draft):
+class PartWriter(RequestDraft):
     """Writes parts. State: the name of each call, its place, and which ids were made up."""
 
     protocol = NAME
@@ -97,48 +107,48 @@ class PartWriter(Draft):
                     if type(part) is rq.Call:
                         self.places[part.id] = len(self.places)
                         self.names[part.id] = part.name
-                        if part.extra is not None and any(one.get("minted") for one in split(part.extra, NAME)):
+                        if part.extra is not None and any(one.get("minted") for one in split_extra(part.extra, NAME)):
                             self.minted.add(part.id)
 
     def part(self, part: rq.AnyPart) -> list[Object]:
         """A part, as one or none."""
         if part.cache:
-            self.lose("cache")
+            self.report_loss("cache")
         return self.kinds[type(part)](self, part)
 
     def _text(self, part: rq.Text) -> list[Object]:
         if part.extra is None and part.text:
             return [{"text": part.text}]
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if part.text or own or marks.get("empty"):
             return [{"text": part.text, **own}]
-        self.lose("empty")  # an empty part is refused
+        self.report_loss("empty")  # an empty part is refused
         return []
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if part.extra is not None and NAME not in part.extra:
-            self.lose("reasoning-state")
+            self.report_loss("reasoning-state")
         if part.form == "redacted":
             if not own:
                 return []
             return [own] if marks.get("bare") else [{"text": "", **own}]
         if part.form != "full":
-            self.lose("form")
+            self.report_loss("form")
         return [{"text": part.text, "thought": True, **own}] if part.text or own else []
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 
     def _call(self, call: rq.Call) -> list[Object]:
-        own, marks = self.own(call.extra)
+        own, marks = self.split_extra(call.extra)
         if call.by == "provider":
             return self._ran(call.id, call.json, own, "args")
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return []
         args, carrier = input_of(call)
         if carrier:
-            self.carry(carrier)
+            self.report_carried(carrier)
         made: Object = {**self._id(call.id, call.id), "name": call.name, **own.get("functionCall", {})}
         if args or not marks.get("bare"):
             made["args"] = args
@@ -149,7 +159,7 @@ class PartWriter(Draft):
         if not id or call in self.minted:
             return {}
         if not self.quirks.ids:
-            self.lose("call-id")
+            self.report_loss("call-id")
             return {}
         return {"id": id}
 
@@ -157,18 +167,18 @@ class PartWriter(Draft):
         """What Google ran, in the part it came in."""
         kind = own.get("part")
         if kind in (None, TRACES):
-            self.lose("traces")
+            self.report_loss("traces")
             return []
         given = plain_or_raw(json or "{}")
         if "toolType" not in own and not hasattr(given, "keys"):  # nothing that has fields of its own
-            self.lose("traces")
+            self.report_loss("traces")
             return []
         inner: Any = {"toolType": own["toolType"], field: given} if "toolType" in own else given
         around = {key: value for key, value in own.items() if key not in ("part", "toolType", "minted", "choice")}
         return [{kind: {**({} if own.get("minted") or not id else {"id": id}), **inner}, **around}]
 
     def _result(self, result: rq.Result) -> list[Object]:
-        own, marks = self.own(result.extra)
+        own, marks = self.split_extra(result.extra)
         if result.by == "provider":
             return self._ran(result.call, result.json, own, "response")
         minted = own.get("minted") or marks.get("minted")
@@ -191,13 +201,13 @@ class PartWriter(Draft):
         kept: list[rq.ResultPart] = []
         for part in content:
             if isinstance(part, rq.Source):
-                self.lose("source")
+                self.report_loss("source")
             elif isinstance(part, rq.Opaque) and part.protocol != NAME:
-                self.lose("opaque")
-                kept += [rq.Text(words) for words in (salvage(part.data),) if words]
+                self.report_loss("opaque")
+                kept += [rq.Text(words) for words in (collect_text(part.data),) if words]
             elif isinstance(part, rq.File) and not part.url and not part.data:
-                self.lose("file", part.media)
-                kept.append(rq.Text(told(part)))
+                self.report_loss("file", part.media)
+                kept.append(rq.Text(describe_file(part)))
             else:
                 kept.append(part)
                 if isinstance(part, rq.Text | rq.Json):
@@ -206,18 +216,18 @@ class PartWriter(Draft):
 
     def _beside(self, part: rq.Text | rq.Json) -> None:
         """Report what a text inside a response cannot have."""
-        self.own(part.extra)
+        self.split_extra(part.extra)
         if part.cache:
-            self.lose("cache")
+            self.report_loss("cache")
 
     # ── files and the rest ────────────────────────────────────────────────────────────────────────
 
     def _file(self, part: rq.File) -> list[Object]:
-        self.glance(part)
-        own, marks = self.own(part.extra)
+        self.report_image_detail(part)
+        own, marks = self.split_extra(part.extra)
         if not part.url and not part.data:
-            self.lose("file", part.media)
-            return [{"text": told(part)}]
+            self.report_loss("file", part.media)
+            return [{"text": describe_file(part)}]
         kind = "fileData" if part.url else "inlineData"
         named: Object = {"displayName": part.name} if part.name else {}
         media = {} if marks.get("untyped") else {"mimeType": self._media(part)}
@@ -232,7 +242,7 @@ class PartWriter(Draft):
         """The type must be exact: by the bytes, by the address, else the usual one of its kind."""
         if not part.media.endswith("/*"):
             return part.media
-        self.lose("media")
+        self.report_loss("media")
         ending = part.url.partition("?")[0].rpartition(".")[2].lower()
         kind = part.media.partition("/")[0]
         found = sniff(part.data) if part.data else _TYPES.get(ending, "")
@@ -240,7 +250,7 @@ class PartWriter(Draft):
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
-        rq.Opaque: foreign_state(), rq.Source: omitted("source"), rq.Ask: omitted("approval"),
+        rq.Opaque: write_foreign_state(), rq.Source: omit_with_loss("source"), rq.Ask: omit_with_loss("approval"),
     }  # fmt: skip
 
 
@@ -253,11 +263,14 @@ class Writer(PartWriter):
         self._round_marks: Object = {}  # of the last message with results
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.own(request.extra)
+        own, marks = self.split_extra(request.extra)
         if "interaction" in marks:
             return write_interaction(request, self)
         messages = stowed(
-            request.messages, Holds(NAME, refusals=False, result_files=self.quirks.result_files), self.carry, self.lose
+            request.messages,
+            Holds(NAME, refusals=False, result_files=self.quirks.result_files),
+            self.report_carried,
+            self.report_loss,
         )
         first = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
         self.learn(messages)
@@ -274,7 +287,7 @@ class Writer(PartWriter):
         self._put(body, "toolConfig", choice, own)
         self._put(body, "generationConfig", write_settings(request.settings, own, marks, self), own)
         body.update({key: value for key, value in own.items() if key not in ("toolConfig", "generationConfig")})
-        add(body, marks.get("unsaid"))
+        add_missing(body, marks.get("unsaid"))
         return _wrapped(body, request.model, marks.get("outer"))
 
     def _put(self, body: Object, key: str, made: Object, own: Object) -> None:
@@ -286,8 +299,8 @@ class Writer(PartWriter):
 
     def _system(self, messages: list[rq.Message]) -> Any:
         if len(messages) > 1:
-            self.lose("system-join")
-        own, marks = split(messages[0].extra, NAME)
+            self.report_loss("system-join")
+        own, marks = split_extra(messages[0].extra, NAME)
         parts = [made for message in messages for part in message.parts for made in self.part(part)]
         if marks.get("bare") and len(parts) == 1:
             return parts[0]["text"]
@@ -298,8 +311,8 @@ class Writer(PartWriter):
         made: list[Object] = []
         for message in messages:
             if message.name:
-                self.lose("name")
-            own, marks = self.own(message.extra)
+                self.report_loss("name")
+            own, marks = self.split_extra(message.extra)
             if message.role == "tool":
                 self._results(message, own, marks, made)
             elif marks.get("joined") and self._round is not None:
@@ -353,7 +366,7 @@ class Writer(PartWriter):
     def _join(self, message: rq.Message, marks: Object, made: list[Object]) -> None:
         parts = self._close_round(made)
         places = marks.get("places") or range(len(parts), len(parts) + len(message.parts))
-        insert_at(parts, places, [self.part(part) for part in message.parts])
+        insert_lists(parts, places, [self.part(part) for part in message.parts])
         made[-1]["parts"] = _single(parts, self._round_marks)
 
     def _message(self, message: rq.Message, own: Object, marks: Object, made: list[Object]) -> None:
@@ -365,9 +378,9 @@ class Writer(PartWriter):
         role = "model" if message.role == "assistant" else "user"
         if not parts:
             if message.role != "user":
-                self.lose("empty")
+                self.report_loss("empty")
                 return
-            self.carry("empty")  # a user's keeps its place, because turns alternate around it
+            self.report_carried("empty")  # a user's keeps its place, because turns alternate around it
             parts = [{"text": EMPTY}]
         content: Object = {"role": _role(marks, role), "parts": _single(parts, marks), **own}
         if not content["role"]:
@@ -377,9 +390,9 @@ class Writer(PartWriter):
     def _reminded(self, parts: list[rq.AnyPart]) -> list[rq.AnyPart]:
         """What the system says inside the conversation; sealed, so that it can be told from what users write."""
         if self.quirks.metadata:
-            self.carry("mid-system")
+            self.report_carried("mid-system")
             return said_by_user(parts, SEAL)
-        self.lose("mid-system")
+        self.report_loss("mid-system")
         return said_by_user(parts)
 
 
@@ -404,7 +417,7 @@ def _wrapped(body: Object, model: str, outer: Object | None) -> Object:
     return {**outer, **({"model": model} if "model" in outer else {}), "request": body}
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a generateContent call."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)

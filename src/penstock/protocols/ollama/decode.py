@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
 from penstock.delta_templates import string_remover
 from penstock.faults import classify
 from penstock.jsontext import as_json
 from penstock.protocols.ollama import wire
-from penstock.shaping.think import ThinkTags
+from penstock.transforms.think import ThinkTags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.events import Extra, Reason
-    from penstock.parts import Part
+    from penstock.ledger import Part
 
 NAME = "ollama"
 REASONS: dict[str, Reason] = {
@@ -67,7 +67,7 @@ class OllamaDecoder(Decoder):
         self._kind = ""
         self._think: ThinkTags | None = ThinkTags() if self._tags else None
         self._calls = 0
-        self._mint = "".join(char for char in created if char.isdigit()) or self.ledger.stem
+        self._mint = "".join(char for char in created if char.isdigit()) or self.ledger.id_prefix
 
     # ── the line ──────────────────────────────────────────────────────────────────────────────────
 
@@ -79,7 +79,7 @@ class OllamaDecoder(Decoder):
         if line.message is None and line.response is None and line.done is None:
             self.keep()
             return
-        if not self.ledger.inside and not self._begin(line):
+        if not self.ledger.is_open and not self._begin(line):
             return
         thinking, text = message.thinking or line.thinking, message.content or line.response
         if thinking:
@@ -102,8 +102,8 @@ class OllamaDecoder(Decoder):
 
     def _error(self, error: str | dict[str, Any], status: int | None) -> None:
         said = {"message": error} if isinstance(error, str) else error
-        message = pick.text(said, "message") or "Ollama reported an error"
-        words = (pick.text(said, "code", "type") or message,)
+        message = lenient.get_text(said, "message") or "Ollama reported an error"
+        words = (lenient.get_text(said, "code", "type") or message,)
         self.ledger.fault(classify(words, message, status), message, status=status, extra={NAME: {"error": said}})
 
     def _done(self, line: wire.Line) -> None:
@@ -139,7 +139,7 @@ class OllamaDecoder(Decoder):
 
     def _flush(self) -> None:
         """Say what the reader of tags held back."""
-        if self._think is not None and self.ledger.inside:
+        if self._think is not None and self.ledger.is_open:
             for kind, piece in self._think.finish():
                 self._say(kind, piece)
             self._think = None
@@ -152,7 +152,7 @@ class OllamaDecoder(Decoder):
                 self.ledger.open_text(kind)
             else:
                 self.ledger.open_reasoning(kind)
-        self.ledger.say(kind, text, logprobs if kind == "text" else None)
+        self.ledger.append_text(kind, text, logprobs if kind == "text" else None)
 
     def _rare(self, calls: Sequence[wire.ToolCall], images: Sequence[str]) -> None:
         self._flush()
@@ -162,7 +162,7 @@ class OllamaDecoder(Decoder):
             self._call(call)
         for image in images:
             self.ledger.open_file("image", "image/*")
-            self.ledger.say("image", image)
+            self.ledger.append_text("image", image)
             self.ledger.close("image")
 
     def _call(self, call: wire.ToolCall) -> None:

@@ -10,12 +10,20 @@ from penstock import request as rq
 from penstock.markers import Holds, input_of, stowed
 from penstock.media import sniff
 from penstock.protocols.ollama.request_read import NAME, read_think
-from penstock.writing import Draft, Losses, add, effort_of, salvage, told, write_function
+from penstock.request_writer import (
+    Losses,
+    RequestDraft,
+    add_missing,
+    collect_text,
+    describe_file,
+    effort_for_budget,
+    write_function,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "approval": "an approval is left out",
@@ -51,7 +59,7 @@ class Quirks(msgspec.Struct, frozen=True):
     levels: bool = False  # an effort may be said; otherwise thinking is on or off
 
 
-class Writer(Draft):
+class Writer(RequestDraft):
     """One request being written. State: the names of calls, and which ids were made up."""
 
     protocol = NAME
@@ -63,43 +71,45 @@ class Writer(Draft):
         self._names: dict[str, str] = {}
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.own(request.extra)
+        own, marks = self.split_extra(request.extra)
         body: Object = {"model": request.model} if request.model else {}
         made = [
-            one for message in stowed(request.messages, HOLDS, self.carry, self.lose) for one in self._message(message)
+            one
+            for message in stowed(request.messages, HOLDS, self.report_carried, self.report_loss)
+            for one in self._message(message)
         ]
         body.update((marks.get("generate") and _generate(made)) or {"messages": made})
         tools = [one for tool in request.tools for one in self._tool(tool)]
         if tools:
             body["tools"] = tools
         if request.choice is not None and (request.choice.mode != "auto" or request.choice.names):
-            self.lose("choice")
+            self.report_loss("choice")
         if not marks.get("silent") or not request.stream:
             body["stream"] = request.stream
         write_settings(request.settings, marks, self, body)
         body.update(own)
-        add(body, marks.get("also"))
+        add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _message(self, message: rq.Message) -> list[Object]:
-        own, marks = self.own(message.extra)
+        own, marks = self.split_extra(message.extra)
         if message.name:
-            self.lose("name")
+            self.report_loss("name")
         if message.role == "tool":
             made = [self._result(part) for part in message.parts if type(part) is rq.Result]
         else:
             made = [{"role": message.role, **self._said(message.parts)}]
         for one in made:
             one.update(own)
-            add(one, marks.get("also"))
+            add_missing(one, marks.get("also"))
         return made
 
     def _result(self, result: rq.Result) -> Object:
-        _, marks = self.own(result.extra)
+        _, marks = self.split_extra(result.extra)
         if result.cache:
-            self.lose("cache")
+            self.report_loss("cache")
         name = result.name or self._names.get(result.call, "")
         made: Object = {"role": "tool", **self._said(result.content)}
         if name and not marks.get("nameless"):
@@ -116,22 +126,22 @@ class Writer(Draft):
         for part in parts:
             place = _ORDER.get(type(part), 1)
             if place < last or (place == last == 0 and "thinking" in made):
-                self.lose("order")
+                self.report_loss("order")
             last = max(place, last)
             if part.cache:
-                self.lose("cache")
+                self.report_loss("cache")
             texts += self._put(part, made)
         if len(texts) > 1:
-            self.lose("order")
+            self.report_loss("order")
         return {"content": "\n".join(texts), **made}
 
     def _put(self, part: Any, made: Object) -> list[str]:
         """Put a part into a message; gives the words that go into its content."""
         if type(part) is rq.Text:
-            self.own(part.extra)
+            self.split_extra(part.extra)
             return [part.text] if part.text else []
         if type(part) is rq.Json:
-            self.lose("json-result")
+            self.report_loss("json-result")
             return [part.json]
         if type(part) is rq.Reasoning:
             self._thought(part, made)
@@ -140,45 +150,45 @@ class Writer(Draft):
         elif type(part) is rq.File:
             return self._file(part, made)
         elif type(part) is rq.Opaque:
-            self.lose("opaque")
-            return [words for words in (salvage(part.data),) if words]
+            self.report_loss("opaque")
+            return [words for words in (collect_text(part.data),) if words]
         else:
-            self.lose("approval" if type(part) is rq.Ask else "source")
+            self.report_loss("approval" if type(part) is rq.Ask else "source")
         return []
 
     def _thought(self, part: rq.Reasoning, made: Object) -> None:
-        self.own(part.extra)
+        self.split_extra(part.extra)
         if part.extra is not None and NAME not in part.extra:
-            self.lose("reasoning-state")
+            self.report_loss("reasoning-state")
         if part.form == "summary":
-            self.lose("form")
+            self.report_loss("form")
         if part.text:
             made["thinking"] = f"{made['thinking']}\n{part.text}" if "thinking" in made else part.text
 
     def _file(self, part: rq.File, made: Object) -> list[str]:
-        self.glance(part)
-        _, marks = self.own(part.extra)
+        self.report_image_detail(part)
+        _, marks = self.split_extra(part.extra)
         if part.media.startswith("image/") and part.data:
             if not marks.get("url") and (part.name or sniff(part.data) != part.media):
-                self.lose("media", part.media)
+                self.report_loss("media", part.media)
             image = f"data:{part.media};base64,{part.data}" if marks.get("url") else part.data
             made.setdefault("images", []).append(image)
             return []
         if marks.get("url") and part.url:
             made.setdefault("images", []).append(part.url)
             return []
-        self.lose("file", part.media)
-        return [told(part)]
+        self.report_loss("file", part.media)
+        return [describe_file(part)]
 
     def _call(self, call: rq.Call, made: Object) -> None:
-        own, marks = self.own(call.extra)
+        own, marks = self.split_extra(call.extra)
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return
         self._names[call.id] = call.name
         given, carried = input_of(call)
         if carried:
-            self.carry(carried)
+            self.report_carried(carried)
         function: Object = {"name": call.name}
         if given or not marks.get("bare"):
             function["arguments"] = given
@@ -192,9 +202,9 @@ class Writer(Draft):
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
     def _tool(self, tool: rq.Tool) -> list[Object]:
-        own, marks = self.own(tool.extra)
+        own, marks = self.split_extra(tool.extra)
         if tool.cache:
-            self.lose("cache")
+            self.report_loss("cache")
         if "tool" in own:
             return [own["tool"]]
         function = write_function(self, tool, own, marks)
@@ -218,7 +228,7 @@ def _generate(messages: Iterable[Object]) -> Object | None:
     return made
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a chat call."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)
@@ -233,7 +243,7 @@ def write_settings(asked: rq.Settings, marks: Object, draft: Writer, body: Objec
     """Put the settings into a body."""
     for name in _UNSAID:
         if getattr(asked, name) not in (None, ""):
-            draft.lose("setting", name)
+            draft.report_loss("setting", name)
     stop: Any = asked.stop or None
     if marks.get("single") and len(asked.stop) == 1:
         stop = asked.stop[0]
@@ -243,7 +253,7 @@ def write_settings(asked: rq.Settings, marks: Object, draft: Writer, body: Objec
         "presence_penalty": asked.presence_penalty,
     }  # fmt: skip
     options = {**{key: value for key, value in said.items() if value is not None}, **marks.get("options", {})}
-    add(options, marks.get("unsaid"))
+    add_missing(options, marks.get("unsaid"))
     if options:
         body["options"] = options
     if asked.format is not None:
@@ -256,7 +266,7 @@ def write_settings(asked: rq.Settings, marks: Object, draft: Writer, body: Objec
 
 def _format(form: rq.Format, draft: Writer, body: Object) -> None:
     if form.name or form.description or form.strict is not None:
-        draft.lose("format")
+        draft.report_loss("format")
     if form.kind != "text":
         body["format"] = "json" if form.schema is None else form.schema
 
@@ -271,10 +281,10 @@ def _think(asked: rq.Settings, was: list[Any], draft: Writer) -> bool | str | No
         return thoughts
     if budget == 0 or effort == "none":
         if effort:
-            draft.lose("effort")
+            draft.report_loss("effort")
         return False
     levels = draft.quirks.levels or asked.thinking == "effort"
-    word = _NEAREST.get(effort, effort) or effort_of(budget or 0)
+    word = _NEAREST.get(effort, effort) or effort_for_budget(budget or 0)
     if word != effort or not levels:
-        draft.lose("effort")
+        draft.report_loss("effort")
     return word if levels else True

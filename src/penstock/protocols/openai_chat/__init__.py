@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Protocol
 from penstock.protocols.openai_chat.body import ERRORS, body, error_body
 from penstock.protocols.openai_chat.decode import ChatDecoder
@@ -14,7 +14,7 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
     """Whether a payload is of this protocol."""
     if str(payload.get("object", "")).startswith("chat.completion"):
         return True
-    return any({"delta", "message"} & set(choice) for choice in pick.rows(payload, "choices"))
+    return any({"delta", "message"} & set(choice) for choice in lenient.get_objects(payload, "choices"))
 
 
 PROTOCOL = Protocol(

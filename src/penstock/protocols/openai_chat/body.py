@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import openai_errors
-from penstock.growing_text import GrowingText, encode, grow
-from penstock.jsontext import decode_own, is_json
-from penstock.pick import as_object
+from penstock.jsontext import GrowingText, decode_own, encode, grow, is_json
+from penstock.lenient_fields import as_object
 from penstock.protocols.openai_chat.wire import FIELD, NAME
 
 if TYPE_CHECKING:

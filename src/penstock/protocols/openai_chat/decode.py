@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
 from penstock.delta_templates import number_remover, string_remover
 from penstock.faults import classify
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import AnyEvent
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
 
 _ALIVE = frozenset({"ping", "keepalive"})
 # Padding of OpenAI's and Mistral's, and a time that some servers write anew in every chunk; the first one counts.
@@ -56,7 +56,7 @@ class ChatDecoder(Decoder):
 
     def _chunk(self, chunk: wire.Chunk) -> None:
         """Any payload outside a turn, which may begin one, and any without choices."""
-        if (chunk.choices or self._bare(chunk)) and (self.ledger.inside or self._begin(chunk)):
+        if (chunk.choices or self._bare(chunk)) and (self.ledger.is_open or self._begin(chunk)):
             if chunk.prompt_filter_results is not None:
                 self._notes["prompt_filter_results"] = chunk.prompt_filter_results
             self.read = _read_more
@@ -64,7 +64,7 @@ class ChatDecoder(Decoder):
 
     def _more(self, chunk: wire.More) -> None:
         """A payload inside a turn."""
-        if self.ledger.inside and chunk.choices:
+        if self.ledger.is_open and chunk.choices:
             self._spread(chunk)
         else:
             self._chunk(_read_chunk(self.frame[1]))
@@ -116,7 +116,7 @@ class ChatDecoder(Decoder):
         named = chunk.type == "error" or self.frame[0] == b"error"
         if not named and (self.ledger.turns or not isinstance(words, str)):
             return False
-        said = pick.as_object(loose(self.frame[1]))
+        said = lenient.as_object(loose(self.frame[1]))
         report(self.ledger, {**said, "message": words or self.frame[1].decode("utf-8", "replace")})
         return True
 
@@ -129,7 +129,7 @@ class ChatDecoder(Decoder):
             self._voices.clear()
             self._notes.clear()
             self._first, self._done = self._voice(0), False
-        created = pick.as_whole(chunk.created)
+        created = lenient.to_integer(chunk.created)
         said = {key: value for key in ("service_tier", "system_fingerprint") if (value := getattr(chunk, key))}
         return self.ledger.start(chunk.id or "", chunk.model or "", created, {NAME: said} if said else None)
 
@@ -151,7 +151,7 @@ class ChatDecoder(Decoder):
         return True
 
     def finish(self) -> list[AnyEvent]:
-        self.ledger.breaking = self.ledger.inside and not self.ledger.finishing
+        self.ledger.breaking = self.ledger.is_open and not self.ledger.finishing
         self._flush_all()
         return super().finish()
 

@@ -10,7 +10,7 @@ from penstock.protocols.openai_chat.wire import read_extra
 
 if TYPE_CHECKING:
     from penstock.events import CallForm, Extra
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
     from penstock.protocols.openai_chat import wire
 
 SHORT = 64  # characters of an input that is a number or a word, and is read as a whole
@@ -170,7 +170,9 @@ class Calls:
             self._close_whole(self._slots[-1])
         extra = read_extra(call.extra_content) if call.extra_content else None
         form: CallForm = "text" if call.custom else "json"
-        slot = Slot((self._choice, number), call.id or f"call_{self._ledger.stem}_{self._choice}_{number}", form, extra)
+        slot = Slot(
+            (self._choice, number), call.id or f"call_{self._ledger.id_prefix}_{self._choice}_{number}", form, extra
+        )
         slot.twin = self._first.get(call.id) if call.id else None
         self._first.setdefault(slot.id, slot)
         self._slots.append(slot)
@@ -228,7 +230,7 @@ class Calls:
         if part is not None and text == EMPTY and not part.pieces:
             part.given = EMPTY
         else:
-            self._ledger.add(slot.key, text)
+            self._ledger.append_call_input(slot.key, text)
 
     def _open_late(self, slot: Slot) -> None:
         twin = slot.twin

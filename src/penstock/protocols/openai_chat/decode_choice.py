@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.jsontext import as_json
-from penstock.parts import Ledger
+from penstock.ledger import Ledger
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.wire import FAILED, NAME, REASONS, read_state, state_of
-from penstock.shaping.think import ThinkTags
+from penstock.transforms.think import ThinkTags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.events import Extra
-    from penstock.parts import Part
+    from penstock.ledger import Part
     from penstock.protocols.openai_chat.decode_calls import Calls
 
 _HEAD = ("type", "format", "index", "id")
@@ -39,7 +39,11 @@ class Extras:
     def found(self, results: Sequence[dict[str, Any]], urls: Sequence[Any]) -> None:
         """Search results and bare links are repeated on every chunk (Perplexity): each counts once."""
         for result in results:
-            self._cite(pick.text(result, "url"), pick.text(result, "title"), {NAME: {"search_result": result}})
+            self._cite(
+                lenient.get_text(result, "url"),
+                lenient.get_text(result, "title"),
+                {NAME: {"search_result": result}},
+            )
         for url in urls:
             self._cite(str(url), "", None)
 
@@ -52,19 +56,22 @@ class Extras:
         """Annotations of the text. Some servers repeat them on every chunk, and beside them the bare links."""
         of = self.texts[-1] if self.texts else None
         for annotation in annotations:
-            said = pick.table(annotation, pick.text(annotation, "type")) or annotation
-            first, last = pick.number(said, "start_index"), pick.number(said, "end_index")
+            said = lenient.get_object(annotation, lenient.get_text(annotation, "type")) or annotation
+            first, last = lenient.get_integer(said, "start_index"), lenient.get_integer(said, "end_index")
             span = (first, last) if first is not None and last is not None and last > first else None
             if len(self.texts) > 1:
                 span = None  # where in this text it is depends on the length of the ones before
-            url, title = pick.text(said, "url"), pick.text(said, "title", "filename", "name")
-            quote, file = pick.text(said, "content"), pick.text(said, "file_id", "hash")
+            url, title = (
+                lenient.get_text(said, "url"),
+                lenient.get_text(said, "title", "filename", "name"),
+            )
+            quote, file = lenient.get_text(said, "content"), lenient.get_text(said, "file_id", "hash")
             extra = {NAME: {"annotation": annotation}}
             self._seen.add(url)
             self._ledger.cite((self._choice, annotation), url, title, of, span, quote, file, "", "", extra)
 
     def refer(self, item: dict[str, Any]) -> None:
-        for reference in pick.listed(item, "reference_ids"):
+        for reference in lenient.get_list(item, "reference_ids"):
             cited, extra = str(reference), {NAME: {"reference": item}}
             self._ledger.cite((self._choice, "reference", cited), "", "", None, None, "", cited, "", "", extra)
 
@@ -72,7 +79,7 @@ class Extras:
 
     def told(self, details: Sequence[dict[str, Any]]) -> str:
         """The words of the details, where no plain field repeats them."""
-        return "" if self.plain else "".join(pick.text(one, "text", "summary") for one in details)
+        return "" if self.plain else "".join(lenient.get_text(one, "text", "summary") for one in details)
 
     def head(self) -> Extra | None:
         """How the first detail begins: who writes the words on must name their kind beside them."""
@@ -110,31 +117,32 @@ class Extras:
         key = ("audio", self._choice)
         if self._ledger.find(key) is None:
             self._ledger.open_file(key, "audio", choice=self._choice, extra={NAME: {"id": audio.id}})
-        self._ledger.say(key, audio.data or "")
+        self._ledger.append_text(key, audio.data or "")
 
     def show(self, images: Sequence[dict[str, Any]]) -> None:
         for number, image in enumerate(images):
-            url = pick.text(pick.table(image, "image_url"), "url")
+            url = lenient.get_text(lenient.get_object(image, "image_url"), "url")
             media, data = _data_url(url)
             key = ("image", self._choice, number)
             self._ledger.open_file(key, media, "" if data else url, choice=self._choice)
-            self._ledger.say(key, data)
+            self._ledger.append_text(key, data)
             self._ledger.close(key)
 
     def ran(self, tools: Sequence[dict[str, Any]]) -> None:
         """Tools that the provider ran; the list comes again, with more in it, as they finish."""
         for tool in tools:
-            call = f"executed_{pick.number(tool, 'index') or 0}"
-            name = pick.text(tool, "name", "type") or "tool"
+            call = f"executed_{lenient.get_integer(tool, 'index') or 0}"
+            name = lenient.get_text(tool, "name", "type") or "tool"
             key = ("executed", self._choice, call)
-            if not self._ledger.seen(call, self._choice):
+            if not self._ledger.has_call(call, self._choice):
                 extra = {NAME: {"executed_tool": tool}}
                 self._ledger.open_call(key, call, name, by="provider", choice=self._choice, extra=extra)
-                self._ledger.end_call(key, pick.text(tool, "arguments"))
+                self._ledger.end_call(key, lenient.get_text(tool, "arguments"))
             if tool.get("output") is not None and call not in self._seen:
                 self._seen.add(call)
                 output = as_json(tool["output"])
-                self._ledger.atom(ev.Result, call, name, output, False, False, {NAME: {"executed_tool": tool}})  # noqa: FBT003
+                result = (call, name, output, False, False, {NAME: {"executed_tool": tool}})
+                self._ledger.add_whole_part(ev.Result, *result)
 
 
 def has_state(details: Sequence[dict[str, Any]]) -> bool:
@@ -153,7 +161,7 @@ def _continues(before: dict[str, Any], one: dict[str, Any]) -> bool:
 def _grow(detail: dict[str, Any], more: dict[str, Any]) -> None:
     for key, value in more.items():
         if key in (*_WORDS, "data") and isinstance(value, str):
-            detail[key] = pick.text(detail, key) + value
+            detail[key] = lenient.get_text(detail, key) + value
         elif value is not None:
             detail[key] = value
 
@@ -266,8 +274,8 @@ class Voice:
         for item in content:
             kind = item.get("type")
             if kind in _THOUGHTS:
-                for inner in pick.rows(item, _THOUGHTS[kind]):
-                    self._say("reasoning", pick.text(inner, "text"))
+                for inner in lenient.get_objects(item, _THOUGHTS[kind]):
+                    self._say("reasoning", lenient.get_text(inner, "text"))
             elif "text" in item:
                 self._say("text", self._without_repeats(str(item.get("text") or "")))
             elif kind == "reference":
@@ -304,7 +312,7 @@ class Voice:
             if kind == "text" and self._part is not None:
                 self.extras.texts.append(self._part.index)
         if self._part is not None:
-            self.ledger.tell(self._part, text, logprobs if kind == "text" else None)
+            self.ledger.append_to_part(self._part, text, logprobs if kind == "text" else None)
 
     def _sign(self, state: Extra) -> bool:
         """Give the open text state that must be sent back with it; False where none is open."""
@@ -335,7 +343,7 @@ class Voice:
     def finish(self, word: str, extra: Extra | None) -> None:
         """The choice ended, with this word of the provider's."""
         lower = word.lower()
-        self.ledger.breaking = self.ledger.inside and lower in FAILED
+        self.ledger.breaking = self.ledger.is_open and lower in FAILED
         self.flush()
         if lower in FAILED:
             message = f"the provider ended the answer with {word!r}"

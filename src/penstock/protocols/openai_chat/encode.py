@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
@@ -189,7 +189,7 @@ class ChatEncoder(Encoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
-            self.lose("steps")
+            self.report_loss("steps")
             return
         own = self._own(event.extra)
         if own:
@@ -209,9 +209,9 @@ class ChatEncoder(Encoder):
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason in _UNSAID:
-            self.lose(_UNSAID[event.reason])
+            self.report_loss(_UNSAID[event.reason])
         elif event.reason == "stop" and self._calls.get(0):
-            self.lose("reason")
+            self.report_loss("reason")
         reason = "stop" if event.reason == "refusal" and self._refused else REASONS[event.reason]
         kept = {key: value for key, value in self._own(event.extra).items() if key == "extra_content"}
         self._send(0, _encode(kept), _encode(reason))
@@ -239,17 +239,17 @@ class ChatEncoder(Encoder):
     def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
         kind = type(event)
         if self._open_parts[kind, event.choice]:
-            self.lose("overlap")
+            self.report_loss("overlap")
         self._open_parts[kind, event.choice] += 1
         slot = self._slots[event.index] = Slot(kind, event.choice)
         if kind is ev.TextStart:
             self._texts.add(event.index, slot)
         if kind is ev.ReasoningStart:
-            slot.head = next(iter(pick.rows(self._own(event.extra), "reasoning_details")), None)
+            slot.head = next(iter(lenient.get_objects(self._own(event.extra), "reasoning_details")), None)
             slot.number, slot.state = self._thoughts, {"id": event.item} if event.item else {}
             self._thoughts += 1
         elif event.extra and not write_state(event.extra):
-            self.lose("text-state")
+            self.report_loss("text-state")
 
     def _text(self, event: ev.TextDelta) -> None:
         slot = self._slots[event.index]
@@ -287,33 +287,33 @@ class ChatEncoder(Encoder):
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
         slot = self._slots.pop(event.index)
         self._open_parts[slot.kind, slot.choice] -= 1
-        details = pick.rows(self._own(event.extra), "reasoning_details")
+        details = lenient.get_objects(self._own(event.extra), "reasoning_details")
         if details and slot.head is not None:
             details = unsaid(details, slot.head)
         if not details and not self._own(event.extra):
             details = write_details(event.extra, index=slot.number, **slot.state)
             if details and has_more(event.extra):
-                self.lose("opaque")
+                self.report_loss("opaque")
         if details:
             self._send(slot.choice, _encode({"reasoning_details": details}))
         elif event.extra and not self._own(event.extra):
             self._sign(slot, event.extra, "opaque")
-            self.lose("opaque")  # a signature of thoughts stands beside the whole message here
+            self.report_loss("opaque")  # a signature of thoughts stands beside the whole message here
 
     def _sign(self, slot: Slot, extra: Extra | None, loss: str) -> None:
         """State that must be sent back: in its field where there is one for it."""
         state = write_state(extra)
         if state:
             if slot.choice in self._signed:  # a message has one signature: the last
-                self.lose("text-state")
+                self.report_loss("text-state")
             self._signed.add(slot.choice)
             self._send(slot.choice, _encode(state))
         elif extra:
-            self.lose(loss)
+            self.report_loss(loss)
 
     def _call_start(self, event: ev.CallStart) -> None:
         if event.by == "provider":
-            self.lose("provider-call")
+            self.report_loss("provider-call")
             return
         self._slots[event.index] = Slot(ev.CallStart, event.choice, event)
         heappush(self._unannounced, event.index)
@@ -321,7 +321,7 @@ class ChatEncoder(Encoder):
     def _announce(self, slot: Slot, start: ev.CallStart, given: str) -> None:
         """Not before there is input: a call without any would look complete, and may yet be cut."""
         if self._first_unannounced() < start.index:
-            self.lose("order")
+            self.report_loss("order")
         slot.call, slot.state = self._calls.get(slot.choice, 0), write_state(start.extra)
         slot.waiting = None
         self._calls[slot.choice] = slot.call + 1
@@ -329,7 +329,7 @@ class ChatEncoder(Encoder):
         if start.form == "text" and self._custom_tools:
             call.update(type="custom", custom={"name": start.name, "input": given})
         elif start.form == "text":
-            self.lose("free-text")
+            self.report_loss("free-text")
             arguments = _encode({"input": given}).decode()
             call.update(type="function", function={"name": start.name, "arguments": arguments})
         else:
@@ -369,13 +369,13 @@ class ChatEncoder(Encoder):
         """Half an input shows that it is half, and the finish says why; one that was whole cannot be taken back."""
         slot = self._slots.pop(event.index, None)
         if slot is not None and (slot.waiting is not None or (not event.broken and is_json(event.json))):
-            self.lose("cut-call")
+            self.report_loss("cut-call")
 
     def _source(self, event: ev.Source) -> None:
         """Annotations need an index of their own: the official accumulator asks for it."""
         slot, annotation = self._texts.find(event.of), self._own(event.extra).get("annotation")
         if slot is not None and not self._texts.first(slot):
-            self.lose("span")
+            self.report_loss("span")
         if annotation is None:
             if slot is not None and not slot.done and event.span is None:
                 slot.cited.append(event)  # of all of a text, whose end is not known yet
@@ -391,9 +391,9 @@ class ChatEncoder(Encoder):
         if event.url and event.media.startswith("image"):
             self._image(event.choice, event.url)
         elif event.url or not event.media.startswith(("image", "audio")):
-            self.lose("file")
+            self.report_loss("file")
         elif event.media.startswith("audio/"):
-            self.lose("media")
+            self.report_loss("media")
 
     def _file_delta(self, event: ev.FileDelta) -> None:
         """Sound may come in pieces, an image may not."""
@@ -406,7 +406,7 @@ class ChatEncoder(Encoder):
     def _file_end(self, event: ev.FileEnd) -> None:
         slot = self._slots.pop(event.index)
         if event.broken and slot.media.startswith("image"):
-            self.lose("cut-file")
+            self.report_loss("cut-file")
         elif slot.pieces:
             self._image(slot.choice, f"data:{slot.media};base64,{''.join(slot.pieces)}")
 

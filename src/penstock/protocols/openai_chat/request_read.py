@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.lenient_fields import as_object
 from penstock.markers import restored
-from penstock.pick import as_object
 from penstock.protocols.openai_chat.request_read_parts import (
     cached,
     read_choice,
@@ -23,13 +23,13 @@ from penstock.protocols.openai_chat.request_read_parts import (
     read_tools,
 )
 from penstock.protocols.openai_chat.wire import FIELD, NAME, read_state, rest_of
-from penstock.reading import keep, rest, unsaid
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.events import Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 __all__ = ["NAME", "read_call", "read_choice", "read_message", "read_request", "read_tool"]
 _MESSAGE = frozenset({
@@ -57,18 +57,18 @@ _USAGE = frozenset({"include_usage"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    reading.as_object(body)
+    strict.as_object(body)
     messages = _messages(body)
-    options = reading.table(body, "stream_options")
+    options = strict.get_object(body, "stream_options")
     legacy = "functions" in body or "function_call" in body
     return rq.Request(
-        reading.text(body, "model"),
+        strict.get_text(body, "model"),
         restored(_told_apart(messages) if legacy else messages),
         read_tools(body) if legacy or "tools" in body else [],
         read_choice(body) if legacy or "tool_choice" in body else None,
         read_settings(body),
-        stream=reading.flag(body, "stream") or False,
-        usage=reading.flag(options, "include_usage"),
+        stream=strict.get_flag(body, "stream") or False,
+        usage=strict.get_flag(options, "include_usage"),
         extra=None if _plainly(body, options) else _kept(body, options),
     )
 
@@ -85,11 +85,11 @@ def _plainly(body: Object, options: Object) -> bool:
 
 def _kept(body: Object, options: Object) -> Extra | None:
     """What has no word, and how the rest was put."""
-    also = unsaid(body, _REQUEST)
+    also = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         also["stream"] = False
-    unknown = {**rest(body, _WORDED), **_if(stream_options=rest(options, _USAGE))}
-    return keep(NAME, unknown, also=also, **spelled(body))
+    unknown = {**unknown_fields(body, _WORDED), **_if(stream_options=unknown_fields(options, _USAGE))}
+    return build_extra(NAME, unknown, also=also, **spelled(body))
 
 
 def _if(**fields: Any) -> Object:
@@ -101,7 +101,7 @@ def _messages(body: Object) -> list[rq.Message]:
     try:
         return [_ROLES[message["role"]](message) for message in body["messages"]]
     except (BadRequest, LookupError, TypeError, AttributeError):
-        return reading.rows(body, "messages", read_message, need=True)
+        return strict.read_objects(body, "messages", read_message, need=True)
 
 
 def read_message(message: Object) -> rq.Message:
@@ -130,14 +130,14 @@ _ROLE: dict[str, Extra] = {"developer": {NAME: {"_": {"role": "developer"}}}}
 def _about(made: rq.Message, message: Object, content: Any) -> None:
     """What else a message says of itself, and how."""
     if "name" in message:
-        made.name = reading.text(message, "name")
+        made.name = strict.get_text(message, "name")
     listed = isinstance(content, list) and len(content) == 1  # pyright: ignore[reportUnknownArgumentType]
-    unknown = rest(message, _MESSAGE) if message.keys() - _MESSAGE else {}
-    also = unsaid(message, _MESSAGE)
+    unknown = unknown_fields(message, _MESSAGE) if message.keys() - _MESSAGE else {}
+    also = empty_fields(message, _MESSAGE)
     role = "developer" if message["role"] == "developer" else ""
     hint = _hinted(made.parts, message)
     if unknown or also or listed or role or hint:
-        made.extra = keep(NAME, unknown, also=also, listed=listed, role=role, hint=hint)
+        made.extra = build_extra(NAME, unknown, also=also, listed=listed, role=role, hint=hint)
 
 
 def _hinted(parts: list[rq.AnyPart], message: Object) -> Object | None:
@@ -162,15 +162,17 @@ def _said(message: Object) -> rq.Message:
     if few and (content is None or (type(content) is str and content)):
         if content:
             parts.append(rq.Text(content))
-        parts += reading.rows(message, "tool_calls", read_call)
+        parts += strict.read_objects(message, "tool_calls", read_call)
         return rq.Message("assistant", parts)
     parts += read_thoughts(message)
     parts += read_content(content)
     if message.get("refusal"):
-        parts.append(rq.Text(reading.text(message, "refusal"), refusal=True, extra=keep(NAME, {}, field=True)))
-    parts += reading.rows(message, "tool_calls", read_call)
+        parts.append(
+            rq.Text(strict.get_text(message, "refusal"), refusal=True, extra=build_extra(NAME, {}, field=True))
+        )
+    parts += strict.read_objects(message, "tool_calls", read_call)
     if message.get("function_call") is not None:
-        parts.append(reading.inside(message, "function_call", _legacy_call))
+        parts.append(strict.read_object(message, "function_call", _legacy_call))
     made = rq.Message("assistant", parts)
     _about(made, message, content)
     if FIELD in message:
@@ -212,13 +214,13 @@ def _read_call(call: Object) -> rq.Call:
     custom = call.get("type") == "custom"
     kind, field = ("custom", "input") if custom else ("function", "arguments")
     try:
-        said = reading.as_object(call.get(kind))
-        name, given = reading.needed(said, "name"), said.get(field)
+        said = strict.as_object(call.get(kind))
+        name, given = strict.require_text(said, "name"), said.get(field)
         if type(given) is not str:
             given = _arguments(given, field)
     except BadRequest as error:
         raise error.at(kind) from None
-    made = rq.Call(reading.text(call, "id"), name, given, "client", "text" if custom else "json")
+    made = rq.Call(strict.get_text(call, "id"), name, given, "client", "text" if custom else "json")
     if len(call) != 3 or len(said) != 2 or "type" not in call or given is not said.get(field):  # noqa: PLR2004 — id, type, function
         _odd_call(made, call, said, field)
     return made
@@ -226,12 +228,12 @@ def _read_call(call: Object) -> rq.Call:
 
 def _odd_call(made: rq.Call, call: Object, said: Object, field: str) -> None:
     made.cache = cached(call) or ""
-    unknown = rest(call, _CALL)
+    unknown = unknown_fields(call, _CALL)
     state = read_state(unknown.get(FIELD))
     if state:
-        unknown = {**rest(unknown, {FIELD}), **_if(**{FIELD: rest_of(unknown[FIELD])})}
-    made.extra = keep(
-        NAME, {**unknown, **_if(function=rest(said, {"name", field}))}, untyped="type" not in call,
+        unknown = {**unknown_fields(unknown, {FIELD}), **_if(**{FIELD: rest_of(unknown[FIELD])})}
+    made.extra = build_extra(
+        NAME, {**unknown, **_if(function=unknown_fields(said, {"name", field}))}, untyped="type" not in call,
         hint={"cache_control": call["cache_control"]} if made.cache else None, unnamed="id" not in call,
         given=None if isinstance(said.get(field), str) else {"as": said.get(field)}, signed=bool(state),
     )  # fmt: skip
@@ -254,13 +256,13 @@ def _answered(message: Object) -> rq.Message:
     call = message.get("tool_call_id")
     if len(message) == 3 and type(content) is str and content and type(call) is str and call:  # noqa: PLR2004
         return rq.Message("tool", [rq.Result(call, "", [rq.Text(content)])])
-    call, name = reading.text(message, "tool_call_id"), reading.text(message, "name")
+    call, name = strict.get_text(message, "tool_call_id"), strict.get_text(message, "name")
     parts = read_content(content)
     inside: list[rq.ResultPart] = [part for part in parts if isinstance(part, rq.ResultPart)]
     result = rq.Result(call, name, inside)
     made = rq.Message("tool", [result])
-    result.extra = keep(
-        NAME, rest(message, _MESSAGE), also=unsaid(message, _MESSAGE), named=bool(name),
+    result.extra = build_extra(
+        NAME, unknown_fields(message, _MESSAGE), also=empty_fields(message, _MESSAGE), named=bool(name),
         listed=isinstance(content, list) and bool(parts), files=any(type(part) is rq.File for part in inside),
         role="function" if message["role"] == "function" else "", hint=_hinted([result], message),
         bare="content" not in message, unnamed="tool_call_id" not in message,
@@ -272,8 +274,8 @@ def _answered(message: Object) -> rq.Message:
 
 
 def _legacy_call(call: Object) -> rq.Call:
-    name = reading.needed(call, "name")
-    return rq.Call("", name, reading.text(call, "arguments"), extra=keep(NAME, {}, legacy=True))
+    name = strict.require_text(call, "name")
+    return rq.Call("", name, strict.get_text(call, "arguments"), extra=build_extra(NAME, {}, legacy=True))
 
 
 def _told_apart(messages: list[rq.Message]) -> list[rq.Message]:
@@ -299,15 +301,15 @@ _ROLES: dict[str, Callable[[Object], rq.Message]] = {
 _SCHEMA = frozenset({"name", "schema", "description", "strict"})
 # What is read as it stands: its name with us, and how.
 _SAID: dict[str, tuple[str, Callable[[Object, str], Any]]] = {
-    "temperature": ("temperature", reading.number), "top_p": ("top_p", reading.number),
-    "top_k": ("top_k", reading.whole), "stop": ("stop", reading.strings),
-    "frequency_penalty": ("frequency_penalty", reading.number),
-    "presence_penalty": ("presence_penalty", reading.number), "n": ("choices", reading.whole),
-    "logprobs": ("logprobs", reading.flag), "top_logprobs": ("top_logprobs", reading.whole),
-    "parallel_tool_calls": ("parallel_calls", reading.flag), "verbosity": ("verbosity", reading.text),
-    "service_tier": ("tier", reading.text), "user": ("user", reading.text),
-    "metadata": ("metadata", lambda body, key: reading.table(body, key) or None),
-    "prompt_cache_key": ("cache_key", reading.text), "store": ("store", reading.flag),
+    "temperature": ("temperature", strict.get_number), "top_p": ("top_p", strict.get_number),
+    "top_k": ("top_k", strict.get_integer), "stop": ("stop", strict.get_strings),
+    "frequency_penalty": ("frequency_penalty", strict.get_number),
+    "presence_penalty": ("presence_penalty", strict.get_number), "n": ("choices", strict.get_integer),
+    "logprobs": ("logprobs", strict.get_flag), "top_logprobs": ("top_logprobs", strict.get_integer),
+    "parallel_tool_calls": ("parallel_calls", strict.get_flag), "verbosity": ("verbosity", strict.get_text),
+    "service_tier": ("tier", strict.get_text), "user": ("user", strict.get_text),
+    "metadata": ("metadata", lambda body, key: strict.get_object(body, key) or None),
+    "prompt_cache_key": ("cache_key", strict.get_text), "store": ("store", strict.get_flag),
 }  # fmt: skip
 _THINKING = frozenset({"reasoning_effort", "reasoning", "enable_thinking", "thinking", "thinking_budget"})
 
@@ -334,11 +336,11 @@ def read_settings(body: Object) -> rq.Settings:
             name, read = _SAID[key]
             said[name] = read(body, key)
     if "max_completion_tokens" in body or "max_tokens" in body:
-        limit = reading.whole(body, "max_completion_tokens")
-        said["max_output"] = reading.whole(body, "max_tokens") if limit is None else limit
+        limit = strict.get_integer(body, "max_completion_tokens")
+        said["max_output"] = strict.get_integer(body, "max_tokens") if limit is None else limit
     if "seed" in body or "random_seed" in body:
-        seed = reading.whole(body, "seed")
-        said["seed"] = reading.whole(body, "random_seed") if seed is None else seed
+        seed = strict.get_integer(body, "seed")
+        said["seed"] = strict.get_integer(body, "random_seed") if seed is None else seed
     if not _THINKING.isdisjoint(body):
         said["effort"], said["budget"], said["thoughts"] = read_effort(body)
     return rq.Settings(**said, format=read_format(body))
@@ -346,48 +348,48 @@ def read_settings(body: Object) -> rq.Settings:
 
 def read_effort(body: Object) -> tuple[str, int | None, bool | None]:
     """Effort, budget and whether to show it, from the standard field or from those of the dialects."""
-    effort = reading.text(body, "reasoning_effort")
+    effort = strict.get_text(body, "reasoning_effort")
     if body.get("reasoning") is not None:
-        said, budget, shown = reading.inside(body, "reasoning", read_reasoning)
+        said, budget, shown = strict.read_object(body, "reasoning", read_reasoning)
         return effort or said, budget, shown
-    off = reading.flag(body, "enable_thinking") is False
+    off = strict.get_flag(body, "enable_thinking") is False
     if body.get("thinking") is not None:
-        thinking = reading.table(body, "thinking")
+        thinking = strict.get_object(body, "thinking")
         off = off or thinking.get("type") == "disabled"
         return (
             effort,
-            0 if off else reading.inside(body, "thinking", lambda one: reading.whole(one, "budget_tokens")),
+            0 if off else strict.read_object(body, "thinking", lambda one: strict.get_integer(one, "budget_tokens")),
             None,
         )
-    return effort, 0 if off else reading.whole(body, "thinking_budget"), None
+    return effort, 0 if off else strict.get_integer(body, "thinking_budget"), None
 
 
 def read_reasoning(said: Object) -> tuple[str, int | None, bool | None]:
     """The object that some dialects have for all about reasoning."""
-    hidden = reading.flag(said, "exclude")
-    off = reading.flag(said, "enabled") is False
-    budget = 0 if off else reading.whole(said, "max_tokens")
-    return reading.text(said, "effort"), budget, None if hidden is None else not hidden
+    hidden = strict.get_flag(said, "exclude")
+    off = strict.get_flag(said, "enabled") is False
+    budget = 0 if off else strict.get_integer(said, "max_tokens")
+    return strict.get_text(said, "effort"), budget, None if hidden is None else not hidden
 
 
 def read_format(body: Object) -> rq.Format | None:
     """The form that an answer should have."""
     if body.get("response_format") is None:
         return None
-    return reading.inside(body, "response_format", _form)
+    return strict.read_object(body, "response_format", _form)
 
 
 def _form(given: Object) -> rq.Format | None:
     kind = given.get("type")
     if kind == "json_schema":
-        return reading.inside(given, "json_schema", _schema)
+        return strict.read_object(given, "json_schema", _schema)
     return rq.Format("json") if kind == "json_object" else rq.Format() if kind == "text" else None
 
 
 def _schema(said: Object) -> rq.Format:
-    schema = reading.table(said, "schema") or None
-    name, description = reading.text(said, "name"), reading.text(said, "description")
-    return rq.Format("schema", name, schema, description, reading.flag(said, "strict"))
+    schema = strict.get_object(said, "schema") or None
+    name, description = strict.get_text(said, "name"), strict.get_text(said, "description")
+    return rq.Format("schema", name, schema, description, strict.get_flag(said, "strict"))
 
 
 _FORMS = {"text": {"type"}, "json_object": {"type"}, "json_schema": {"type", "json_schema"}}
@@ -399,6 +401,6 @@ def _odd_format(given: Any) -> Object | None:
         return None
     whole = cast("Object", given)
     said = as_object(whole.get("json_schema"))
-    strange = rest(whole, _FORMS.get(str(whole.get("type")), set())) or rest(said, _SCHEMA)
+    strange = unknown_fields(whole, _FORMS.get(str(whole.get("type")), set())) or unknown_fields(said, _SCHEMA)
     empty = any(value in (None, "", {}) for value in said.values())
     return {"as": whole} if strange or empty or (said and not said.get("name")) else None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
+from penstock.lenient_fields import as_object
 from penstock.media import of_url, sniff
-from penstock.pick import as_object
 from penstock.protocols.openai_chat.wire import NAME, state_of
-from penstock.reading import keep, rest, unsaid
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 _FIELDS = ("reasoning_content", "reasoning")
 
@@ -25,11 +25,11 @@ def read_thoughts(message: Object) -> list[rq.Reasoning]:
     field = next((name for name in _FIELDS if message.get(name)), "")
     if not field and message.get("reasoning_details") is None:
         return []
-    said = reading.text(message, field) if field else ""
+    said = strict.get_text(message, field) if field else ""
     repeated = {name: message[name] for name in _FIELDS if name != field and message.get(name)}
     made = _detailed(message)
     if not made:
-        return [rq.Reasoning(said, extra=keep(NAME, repeated, field=field if field == "reasoning" else ""))]
+        return [rq.Reasoning(said, extra=build_extra(NAME, repeated, field=field if field == "reasoning" else ""))]
     if said and len(made) == 1 and not made[0].text and made[0].form == "full":
         made[0].text = said  # a detail that only signs what the field says
     # Fields beside the details mostly repeat them; what they say is only kept if it cannot be made from the details.
@@ -43,7 +43,7 @@ def _detailed(message: Object) -> list[rq.Reasoning]:
     """One part for each run of details that continue each other."""
     made: list[rq.Reasoning] = []
     last: Any = None
-    for detail in reading.rows(message, "reasoning_details", dict):
+    for detail in strict.read_objects(message, "reasoning_details", dict):
         place = detail.get("type"), detail.get("index")
         if made and place == last and "text" in detail:
             _grow(made[-1], detail)
@@ -88,12 +88,12 @@ def read_thinking(part: Object) -> rq.AnyPart:
     """A part of a message's content that was thought, not said: a string, or a list of texts."""
     given = part.get("thinking")
     if isinstance(given, str):
-        return rq.Reasoning(given, extra=keep(NAME, rest(part, {"type", "thinking"}), part="text"))
-    texts = reading.rows(part, "thinking", dict)
+        return rq.Reasoning(given, extra=build_extra(NAME, unknown_fields(part, {"type", "thinking"}), part="text"))
+    texts = strict.read_objects(part, "thinking", dict)
     plain = all(one.keys() == {"type", "text"} and one["type"] == "text" for one in texts)
     words = "".join(one["text"] for one in texts if isinstance(one.get("text"), str))
     marks = {"part": "list", "given": None if plain and len(texts) == 1 else {"as": given}}
-    return rq.Reasoning(words, extra=keep(NAME, rest(part, {"type", "thinking"}), **marks))
+    return rq.Reasoning(words, extra=build_extra(NAME, unknown_fields(part, {"type", "thinking"}), **marks))
 
 
 SOUNDS = {"mp3": "audio/mpeg", "wav": "audio/wav"}
@@ -114,7 +114,7 @@ def read_content(content: Any) -> list[rq.AnyPart]:
         return []
     if not isinstance(content, list):
         raise BadRequest("a string or a list of parts", content, "content")
-    return reading.each(content, _part, "content")  # pyright: ignore[reportUnknownArgumentType]
+    return strict.read_each(content, _part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
 
 def cached(source: Object) -> str | None:
@@ -122,14 +122,14 @@ def cached(source: Object) -> str | None:
     for key in ("cache_control", "prompt_cache_breakpoint"):
         hint = source.get(key)
         if hint is not None:
-            return reading.text(reading.as_object(hint, key), "ttl") or "5m"
+            return strict.get_text(strict.as_object(hint, key), "ttl") or "5m"
     return None
 
 
 def _part(part: Object) -> rq.AnyPart:
     kind = part.get("type")
     if kind == "text" and len(part) == 2:  # noqa: PLR2004 — the type and the words
-        return rq.Text(reading.needed(part, "text"))
+        return rq.Text(strict.require_text(part, "text"))
     return _PARTS.get(kind, _other)(part) if isinstance(kind, str) else _other(part)
 
 
@@ -138,19 +138,19 @@ def _about(made: P, part: Object, known: str, **marks: Any) -> P:
     hint = {key: part[key] for key in _HINTS if part.get(key) is not None}
     if hint:
         made.cache = cached(part) or ""
-    also = unsaid(part, _HINTS | {known})
-    beside = rest(part, _HINTS | {"type", known})
+    also = empty_fields(part, _HINTS | {known})
+    beside = unknown_fields(part, _HINTS | {"type", known})
     inside = (made.extra or {}).get(NAME, {})
-    made.extra = keep(NAME, {**inside, **({"beside": beside} if beside else {})}, hint=hint, also=also, **marks)
+    made.extra = build_extra(NAME, {**inside, **({"beside": beside} if beside else {})}, hint=hint, also=also, **marks)
     return made
 
 
 def _text(part: Object) -> rq.AnyPart:
-    return _about(rq.Text(reading.needed(part, "text")), part, "text")
+    return _about(rq.Text(strict.require_text(part, "text")), part, "text")
 
 
 def _refusal(part: Object) -> rq.AnyPart:
-    return _about(rq.Text(reading.needed(part, "refusal"), refusal=True), part, "refusal")
+    return _about(rq.Text(strict.require_text(part, "refusal"), refusal=True), part, "refusal")
 
 
 def _thinking(part: Object) -> rq.AnyPart:
@@ -162,7 +162,7 @@ def _thinking(part: Object) -> rq.AnyPart:
 
 def _addressed(source: Object, key: str, media: str) -> tuple[rq.File, str]:
     """A file by its address, and that address if it cannot be made again from what it holds."""
-    given = reading.needed(source, key)
+    given = strict.require_text(source, key)
     kind, url, data = of_url(given, media)
     odd = bool(data) and not given.startswith(f"data:{kind};base64,")
     return rq.File(kind, url, data), given if odd or (given.startswith("data:") and not data) else ""
@@ -174,12 +174,12 @@ def _pictured(part: Object, key: str, media: str, kind: str) -> rq.AnyPart:
     if bare:
         made, odd = _addressed(part, key, media)
     else:
-        made, odd = reading.inside(part, key, lambda inner: _addressed(inner, "url", media))
+        made, odd = strict.read_object(part, key, lambda inner: _addressed(inner, "url", media))
         known = {"url"}
         if key == "image_url" and isinstance(part[key].get("detail"), str):
             made.detail = part[key]["detail"]
             known = {"url", "detail"}
-        made.extra = keep(NAME, rest(part[key], known))
+        made.extra = build_extra(NAME, unknown_fields(part[key], known))
     return _about(made, part, key, bare=bare, url=odd, kind=kind)
 
 
@@ -197,22 +197,22 @@ def _audio_url(part: Object) -> rq.AnyPart:
 
 def _document(part: Object) -> rq.AnyPart:
     made, odd = _addressed(part, "document_url", "application/pdf")
-    made.name = reading.text(part, "document_name")
-    return _about(made, rest(part, {"document_name"}), "document_url", url=odd, kind="document_url")
+    made.name = strict.get_text(part, "document_name")
+    return _about(made, unknown_fields(part, {"document_name"}), "document_url", url=odd, kind="document_url")
 
 
 def _audio(part: Object) -> rq.AnyPart:
     given = part.get("input_audio")
     if isinstance(given, str):
         return _about(_raw(given, "audio/mpeg"), part, "input_audio", bare=True)
-    made = reading.inside(part, "input_audio", _sound)
+    made = strict.read_object(part, "input_audio", _sound)
     return _about(made, part, "input_audio", kind="input_audio", format=part["input_audio"].get("format"))
 
 
 def _sound(audio: Object) -> rq.File:
-    form = reading.text(audio, "format") or "wav"
-    extra = keep(NAME, rest(audio, {"format", "data"}))
-    return rq.File(SOUNDS.get(form, f"audio/{form}"), data=reading.needed(audio, "data"), extra=extra)
+    form = strict.get_text(audio, "format") or "wav"
+    extra = build_extra(NAME, unknown_fields(audio, {"format", "data"}))
+    return rq.File(SOUNDS.get(form, f"audio/{form}"), data=strict.require_text(audio, "data"), extra=extra)
 
 
 def _raw(given: str, media: str) -> rq.File:
@@ -223,30 +223,30 @@ def _raw(given: str, media: str) -> rq.File:
 
 
 def _file(part: Object) -> rq.AnyPart:
-    made, odd = reading.inside(part, "file", _uploaded)
+    made, odd = strict.read_object(part, "file", _uploaded)
     bare = bool(made.data) and not part["file"]["file_data"].startswith("data:")
     return _about(made, part, "file", url=odd, kind="file", bare=bare)
 
 
 def _uploaded(file: Object) -> tuple[rq.File, str]:
-    name = reading.text(file, "filename")
+    name = strict.get_text(file, "filename")
     media = DOCUMENTS.get(name.rpartition(".")[2].lower(), "application/pdf")
-    given, odd = reading.text(file, "file_data"), ""
+    given, odd = strict.get_text(file, "file_data"), ""
     made = rq.File(media)
     if given.startswith("data:"):
         made, odd = _addressed(file, "file_data", media)
     elif given:
         made = _raw(given, media)
-    made.name, made.id = name, reading.text(file, "file_id")
+    made.name, made.id = name, strict.get_text(file, "file_id")
     if not given and not made.id:
         raise BadRequest("a string", None, "file_data")
-    made.extra = keep(NAME, rest(file, {"file_data", "filename", "file_id"}))
+    made.extra = build_extra(NAME, unknown_fields(file, {"file_data", "filename", "file_id"}))
     return made, odd
 
 
 def _other(part: Object) -> rq.AnyPart:
     """A kind of part without a word: kept whole for this protocol."""
-    return rq.Opaque(NAME, reading.text(part, "type"), part)
+    return rq.Opaque(NAME, strict.get_text(part, "type"), part)
 
 
 _PARTS: dict[str, Callable[[Object], rq.AnyPart]] = {
@@ -261,7 +261,10 @@ _FUNCTION = frozenset({"name", "description", "parameters", "strict"})
 
 def read_tools(body: Object) -> list[rq.Tool]:
     """Tools, and what was called functions before there were others."""
-    return [*reading.rows(body, "tools", read_tool), *reading.rows(body, "functions", _legacy)]
+    return [
+        *strict.read_objects(body, "tools", read_tool),
+        *strict.read_objects(body, "functions", _legacy),
+    ]
 
 
 def read_tool(tool: Object) -> rq.Tool:
@@ -270,8 +273,8 @@ def read_tool(tool: Object) -> rq.Tool:
     if kind == "function":
         return _function(tool)
     if kind == "custom":
-        return reading.inside(tool, "custom", lambda said: _custom(tool, said))
-    return rq.Tool(reading.text(tool, "name") or str(kind), kind="unknown", extra={NAME: {"tool": tool}})
+        return strict.read_object(tool, "custom", lambda said: _custom(tool, said))
+    return rq.Tool(strict.get_text(tool, "name") or str(kind), kind="unknown", extra={NAME: {"tool": tool}})
 
 
 def _function(tool: Object) -> rq.Tool:
@@ -279,18 +282,18 @@ def _function(tool: Object) -> rq.Tool:
         return _flat(tool)
     said = tool["function"]
     try:
-        made = _described(reading.as_object(said), "parameters")
+        made = _described(strict.as_object(said), "parameters")
         usual = len(said) == 3 + (made.strict is not None) and made.schema is not None and made.description
         if usual and len(tool) == 2 and "type" in tool:  # noqa: PLR2004 — nothing else is said
             return made
-        function, also = rest(said, _FUNCTION), unsaid(said, _FUNCTION)
+        function, also = unknown_fields(said, _FUNCTION), empty_fields(said, _FUNCTION)
     except BadRequest as error:
         raise error.at("function") from None
     made.cache = cached(tool) or ""
-    beside = rest(tool, {"type", "function", "cache_control"})
+    beside = unknown_fields(tool, {"type", "function", "cache_control"})
     hint = {"cache_control": tool["cache_control"]} if made.cache else None
     fields = {key: value for key, value in (("function", function), ("tool", beside)) if value}
-    made.extra = keep(NAME, fields, also=also, hint=hint, untyped="type" not in tool)
+    made.extra = build_extra(NAME, fields, also=also, hint=hint, untyped="type" not in tool)
     return made
 
 
@@ -298,28 +301,32 @@ def _described(said: Object, schema: str) -> rq.Tool:
     given: Any = said.get(schema)
     if not isinstance(given, dict | None):
         raise BadRequest("an object", given, schema)
-    strict = None if said.get("strict") is None else reading.flag(said, "strict")
-    return rq.Tool(reading.needed(said, "name"), reading.text(said, "description"), given, "function", strict)  # pyright: ignore[reportUnknownArgumentType]
+    is_strict = None if said.get("strict") is None else strict.get_flag(said, "strict")
+    name, description = strict.require_text(said, "name"), strict.get_text(said, "description")
+    return rq.Tool(name, description, given, "function", is_strict)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _flat(tool: Object) -> rq.Tool:
     """A function said as other protocols say it: without the object around it, its schema under another name."""
     made = _described(tool, "input_schema" if "parameters" not in tool and "input_schema" in tool else "parameters")
     made.cache = cached(tool) or ""
-    function = rest(tool, _FUNCTION | {"type", "input_schema", "cache_control"})
-    made.extra = keep(NAME, {"function": function} if function else {})
+    function = unknown_fields(tool, _FUNCTION | {"type", "input_schema", "cache_control"})
+    made.extra = build_extra(NAME, {"function": function} if function else {})
     return made
 
 
 def _custom(tool: Object, said: Object) -> rq.Tool:
-    form = reading.table(said, "format")
+    form = strict.get_object(said, "format")
     schema = read_grammar(form)
-    fields = {"tool": rest(tool, {"type", "custom"}), "custom": rest(said, {"name", "description", "format"})}
-    made = rq.Tool(reading.needed(said, "name"), reading.text(said, "description"), schema, "custom")
-    made.extra = keep(
+    fields = {
+        "tool": unknown_fields(tool, {"type", "custom"}),
+        "custom": unknown_fields(said, {"name", "description", "format"}),
+    }
+    made = rq.Tool(strict.require_text(said, "name"), strict.get_text(said, "description"), schema, "custom")
+    made.extra = build_extra(
         NAME,
         {key: value for key, value in fields.items() if value},
-        also=unsaid(said, {"name", "description"}),
+        also=empty_fields(said, {"name", "description"}),
         format=form,
     )
     return made
@@ -329,14 +336,16 @@ def read_grammar(form: Object) -> Object | None:
     """The grammar of free text, if there is one."""
     if form.get("type") != "grammar":
         return None
-    grammar = reading.table(form, "grammar") or form
+    grammar = strict.get_object(form, "grammar") or form
     return {"type": "grammar", "syntax": grammar.get("syntax"), "definition": grammar.get("definition")}
 
 
 def _legacy(function: Object) -> rq.Tool:
     made = _described(function, "parameters")
-    strange = rest(function, _FUNCTION)
-    made.extra = keep(NAME, {"function": strange} if strange else {}, also=unsaid(function, _FUNCTION), legacy=True)
+    strange = unknown_fields(function, _FUNCTION)
+    made.extra = build_extra(
+        NAME, {"function": strange} if strange else {}, also=empty_fields(function, _FUNCTION), legacy=True
+    )
     return made
 
 
@@ -350,9 +359,9 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
     if choice is None:
         return None
     if isinstance(choice, str):
-        made = rq.ToolChoice(reading.word(body, key, MODES))
+        made = rq.ToolChoice(strict.get_choice(body, key, MODES))
     else:
-        made = reading.inside(body, key, _chosen)
+        made = strict.read_object(body, key, _chosen)
     # What is said as another protocol says it is mended; these are this one's own.
     kind = as_object(choice).get("type")
     odd = key == "function_call" or choice == "any" or (kind in ("custom", "allowed_tools") and kind in choice)
@@ -363,22 +372,22 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
 def _chosen(choice: Object) -> rq.ToolChoice:
     kind = choice.get("type", "function")
     if kind == "allowed_tools":
-        return reading.inside(choice, "allowed_tools", _allowed)
+        return strict.read_object(choice, "allowed_tools", _allowed)
     if isinstance(kind, str) and kind in MODES:
         return rq.ToolChoice(MODES[kind])
     if isinstance(choice.get("name"), str):
         return rq.ToolChoice("tool", [choice["name"]])
     if kind not in ("function", "custom"):
         raise BadRequest("function, custom or allowed_tools", kind, "type")
-    return rq.ToolChoice("tool", [reading.inside(choice, kind, lambda said: reading.needed(said, "name"))])
+    return rq.ToolChoice("tool", [strict.read_object(choice, kind, lambda said: strict.require_text(said, "name"))])
 
 
 def _allowed(allowed: Object) -> rq.ToolChoice:
-    names = reading.rows(allowed, "tools", _allowed_name)
-    return rq.ToolChoice(reading.word(allowed, "mode", MODES), [name for name in names if name])
+    names = strict.read_objects(allowed, "tools", _allowed_name)
+    return rq.ToolChoice(strict.get_choice(allowed, "mode", MODES), [name for name in names if name])
 
 
 def _allowed_name(tool: Object) -> str:
     kind = tool.get("type")
-    inner = reading.table(tool, kind) if isinstance(kind, str) else {}
-    return reading.text(inner, "name") or reading.text(tool, "name")
+    inner = strict.get_object(tool, kind) if isinstance(kind, str) else {}
+    return strict.get_text(inner, "name") or strict.get_text(tool, "name")

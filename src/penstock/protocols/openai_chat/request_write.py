@@ -13,12 +13,19 @@ from penstock.protocols.openai_chat.request_read import MARKED, read_effort, rea
 from penstock.protocols.openai_chat.request_read_parts import cached
 from penstock.protocols.openai_chat.request_write_parts import LACKS, LOSSES, Parts, Quirks, write_choice, write_tools
 from penstock.protocols.openai_chat.wire import NAME, merged_content, without_state, write_state
-from penstock.writing import Draft, add, budget_of, effort_of, said, split
+from penstock.request_writer import (
+    RequestDraft,
+    add_missing,
+    budget_for_effort,
+    drop_empty,
+    effort_for_budget,
+    split_extra,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 __all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
 _SILENT = frozenset({"role", "content", "name"})
@@ -29,9 +36,9 @@ class Writer(Parts):
     """One request being written."""
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.own(request.extra)
+        own, marks = self.split_extra(request.extra)
         made: list[Object] = []
-        for message in stowed(request.messages, self.holds, self.carry, self.lose):
+        for message in stowed(request.messages, self.holds, self.report_carried, self.report_loss):
             self.roles[message.role](self, message, made)
         body: Object = {"model": request.model} if request.model else {}
         body["messages"] = made
@@ -43,7 +50,7 @@ class Writer(Parts):
         body.update({key: value for key, value in own.items() if key not in MARKED})
         if request.usage is not None:
             body["stream_options"] = {"include_usage": request.usage, **own.get("stream_options", {})}
-        add(body, marks.get("also"))
+        add_missing(body, marks.get("also"))
         return body
 
     def _plain(self, message: rq.Message, made: list[Object]) -> None:
@@ -54,7 +61,7 @@ class Writer(Parts):
         if message.extra is None:
             body: Object = {"role": role, "content": self.content(message.parts) or ""}
         else:
-            own, marks = self.own(message.extra)
+            own, marks = self.split_extra(message.extra)
             body = {"role": self.quirks.system or marks.get("role", role) if role == "system" else role}
             self._content(message.parts, marks, "", body)
             body.update(own)
@@ -73,7 +80,7 @@ class Writer(Parts):
     def _about(self, body: Object, marks: Object, parts: list[rq.AnyPart]) -> None:
         if _hinted(parts, marks):
             body.update(marks["hint"])
-        add(body, marks.get("also"))
+        add_missing(body, marks.get("also"))
 
     # ── the model ─────────────────────────────────────────────────────────────────────────────────
 
@@ -92,9 +99,9 @@ class Writer(Parts):
                 said.append(part)
             now = _RANKS.get(kind, 1)
             if now < rank and kind is not rq.Source:
-                self.lose("order")
+                self.report_loss("order")
             rank = now
-        own, marks = self.own(message.extra)
+        own, marks = self.split_extra(message.extra)
         self._declined(said, body)
         self._content(said, marks, None, body)
         body.update(merged_content(own, state))
@@ -102,13 +109,13 @@ class Writer(Parts):
             body["name"] = message.name
         self._about(body, marks, message.parts)
         if not body.get("content") and body.keys() <= _SILENT and NAME not in (message.extra or ()):
-            self.lose("empty")  # what it said has no place here, and a message without content is refused
+            self.report_loss("empty")  # what it said has no place here, and a message without content is refused
             return
         made.append(body)
 
     def _state(self, message: rq.Message) -> tuple[Object, list[rq.AnyPart]]:
         """The field for a text's thought signature, where it may be sent, and the parts without it."""
-        if "signed" not in split(message.extra, NAME)[1] and not self.quirks.signatures:
+        if "signed" not in split_extra(message.extra, NAME)[1] and not self.quirks.signatures:
             return {}, message.parts
         found: Object = {}
         for part in message.parts:
@@ -121,7 +128,7 @@ class Writer(Parts):
             part = said[place]
             if type(part) is not rq.Text or not part.refusal:
                 continue
-            marks = self.own(part.extra)[1]
+            marks = self.split_extra(part.extra)[1]
             if "field" in marks or (len(said) == 1 and NAME not in (part.extra or ())):
                 body["refusal"] = part.text
                 del said[place]
@@ -129,16 +136,16 @@ class Writer(Parts):
 
     def _call(self, call: rq.Call, body: Object) -> None:
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return
         text = call.form == "text"
         kind = "custom" if text else "function"
         said: Object = {"name": call.name, "input" if text else "arguments": call.json}
         made: Object = {"id": call.id, "type": kind, kind: said}
         if call.extra is not None:
-            signed = "signed" in split(call.extra, NAME)[1] or self.quirks.signatures
+            signed = "signed" in split_extra(call.extra, NAME)[1] or self.quirks.signatures
             state = write_state(call.extra) if signed else {}
-            own, marks = self.own((_unsigned(call) if state else call).extra)
+            own, marks = self.split_extra((_unsigned(call) if state else call).extra)
             own = merged_content(own, state)
             if "legacy" in marks:
                 body["function_call"] = said
@@ -147,7 +154,7 @@ class Writer(Parts):
         if not call.json and not text and call.extra is None:
             said["arguments"] = "{}"
         if call.cache:
-            self.hint(call, made, self.own(call.extra)[1])
+            self.hint(call, made, self.split_extra(call.extra)[1])
         body.setdefault("tool_calls", []).append(made)
 
     def _odd_call(self, made: Object, said: Object, own: Object, marks: Object) -> None:
@@ -173,7 +180,7 @@ class Writer(Parts):
     def _result(self, result: rq.Result) -> Object:
         if result.extra is None and not result.cache:
             return {"role": "tool", "tool_call_id": result.call, "content": self.answer(result.content, listed=False)}
-        own, marks = self.own(result.extra)
+        own, marks = self.split_extra(result.extra)
         body: Object = {"role": marks.get("role", "tool")}
         if body["role"] == "tool" and "unnamed" not in marks:
             body["tool_call_id"] = result.call
@@ -202,7 +209,7 @@ def _hinted(parts: Sequence[rq.Part], marks: Object) -> bool:
     return "hint" in marks and bool(parts) and cached(marks["hint"]) == parts[-1].cache
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a Chat Completions call."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)
@@ -236,7 +243,7 @@ def write_settings(draft: Parts, asked: rq.Settings, own: Object, marks: Object,
         _top_k(draft, asked.top_k, marks, body)
     kept = {key: own[key] for key in MARKED if key in own}
     if kept and read_effort(kept)[1] == asked.budget:
-        body.update(said(reasoning_effort=asked.effort), **kept)
+        body.update(drop_empty(reasoning_effort=asked.effort), **kept)
     else:
         _thinking(draft, asked, marks, body)
 
@@ -260,7 +267,7 @@ def _top_k(draft: Parts, top_k: int, marks: Object, body: Object) -> None:
     if draft.quirks.top_k or "top_k" in marks:
         body["top_k"] = top_k
     else:
-        draft.lose("setting", "top_k")
+        draft.report_loss("setting", "top_k")
 
 
 def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> None:
@@ -279,15 +286,15 @@ def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> 
         body.update(_SWITCHES[word](asked, draft.quirks))
         return
     if asked.thoughts is not None:
-        draft.lose("setting", "thoughts")
+        draft.report_loss("setting", "thoughts")
     effort = asked.effort
     if asked.budget is not None:
-        draft.lose("budget")
-        effort = effort_of(asked.budget) if not effort or not asked.budget else effort
+        draft.report_loss("budget")
+        effort = effort_for_budget(asked.budget) if not effort or not asked.budget else effort
     if effort and word:
         body[word] = effort
     elif effort:
-        draft.lose("setting", "effort")
+        draft.report_loss("setting", "effort")
 
 
 def _typed(asked: rq.Settings, quirks: Quirks) -> Object:
@@ -300,7 +307,7 @@ def _typed(asked: rq.Settings, quirks: Quirks) -> Object:
     if asked.thinking == "none" or (not asked.effort and asked.budget is None and not asked.thoughts):
         return {}
     made: Object = {"thinking": {"type": quirks.switched_on}}
-    effort = asked.effort or (effort_of(asked.budget) if asked.budget is not None else "")
+    effort = asked.effort or (effort_for_budget(asked.budget) if asked.budget is not None else "")
     return {**made, "reasoning_effort": effort} if effort else made
 
 
@@ -310,7 +317,7 @@ def _enabled(asked: rq.Settings, _quirks: Quirks) -> Object:
         return {"enable_thinking": False}
     if asked.budget is None and not asked.effort:
         return {"enable_thinking": True} if asked.thoughts else {}
-    return {"enable_thinking": True, "thinking_budget": asked.budget or budget_of(asked.effort)}
+    return {"enable_thinking": True, "thinking_budget": asked.budget or budget_for_effort(asked.effort)}
 
 
 _SWITCHES = {"thinking": _typed, "enable_thinking": _enabled}
@@ -319,7 +326,7 @@ _SWITCHES = {"thinking": _typed, "enable_thinking": _enabled}
 def _reasoning(asked: rq.Settings, body: Object) -> None:
     hidden = None if asked.thoughts is None else not asked.thoughts
     off = asked.budget == 0
-    made = said(effort=asked.effort, max_tokens=None if off else asked.budget)
+    made = drop_empty(effort=asked.effort, max_tokens=None if off else asked.budget)
     made.update(
         {key: value for key, value in (("exclude", hidden), ("enabled", False if off else None)) if value is not None}
     )
@@ -330,7 +337,7 @@ def _reasoning(asked: rq.Settings, body: Object) -> None:
 def _format(form: rq.Format) -> Object:
     if form.kind != "schema":
         return {"type": "json_object" if form.kind == "json" else "text"}
-    schema = said(name=form.name or "answer", schema=form.schema, description=form.description)
+    schema = drop_empty(name=form.name or "answer", schema=form.schema, description=form.description)
     if form.strict is not None:
         schema["strict"] = form.strict
     return {"type": "json_schema", "json_schema": schema}

@@ -11,13 +11,22 @@ from penstock.markers import Holds
 from penstock.media import of_url, sniff
 from penstock.protocols.openai_chat.request_read_parts import DOCUMENTS, SOUNDS, cached, read_choice, read_grammar, told
 from penstock.protocols.openai_chat.wire import FORMATS, NAME
-from penstock.writing import Draft, Losses, add, foreign_state, omitted, said, salvage, split
-from penstock.writing import told as told_file
+from penstock.request_writer import (
+    Losses,
+    RequestDraft,
+    add_missing,
+    collect_text,
+    drop_empty,
+    omit_with_loss,
+    split_extra,
+    write_foreign_state,
+)
+from penstock.request_writer import describe_file as told_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "approval": "an approval is left out",
@@ -74,7 +83,7 @@ class Quirks(msgspec.Struct, frozen=True):
     cache: Literal["cache_control", "prompt_cache_breakpoint", ""] = ""
 
 
-class Parts(Draft):
+class Parts(RequestDraft):
     """Parts being written."""
 
     protocol = NAME
@@ -99,7 +108,7 @@ class Parts(Draft):
             marked = type(only) is rq.Text and only.cache and not hinted and self.quirks.cache
             if type(only) is rq.Text and not only.refusal and not marked and self._bare(only):
                 if only.cache and not hinted:
-                    self.lose("cache")
+                    self.report_loss("cache")
                 return only.text
         if not parts and not listed:
             return ""
@@ -108,7 +117,7 @@ class Parts(Draft):
         return self._parts(parts)
 
     def _bare(self, part: rq.Text) -> bool:
-        return part.extra is None or self.foreign(part.extra)
+        return part.extra is None or self.is_foreign(part.extra)
 
     def _parts(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
         return [made for part in parts for made in self.part(part)]
@@ -117,7 +126,7 @@ class Parts(Draft):
         """A part as what it is here: mostly one, sometimes none."""
         made = self.kinds[type(part)](self, part)
         if made and part.cache and type(part) is not rq.Opaque:
-            marks = split(getattr(part, "extra", None), NAME)[1]
+            marks = split_extra(getattr(part, "extra", None), NAME)[1]
             if not hinted or "hint" in marks:
                 self.hint(part, made[-1], marks)
         return made
@@ -132,7 +141,7 @@ class Parts(Draft):
         elif word and made.get("type") != "function":
             made["prompt_cache_breakpoint"] = {"mode": "explicit"}
         elif "cache_control" not in made:
-            self.lose("cache")
+            self.report_loss("cache")
 
     def answer(self, content: Sequence[rq.ResultPart], *, listed: bool) -> Any:
         """What a tool gave: a string where that says it all."""
@@ -144,7 +153,7 @@ class Parts(Draft):
         if listed or (len(made) > 1 and self.quirks.lists) or any(one["type"] != "text" for one in made):
             return made
         if len(made) > 1:
-            self.lose("parts")
+            self.report_loss("parts")
         return "\n".join(one["text"] for one in made)
 
     # ── one kind each ─────────────────────────────────────────────────────────────────────────────
@@ -153,23 +162,23 @@ class Parts(Draft):
         kind = "refusal" if part.refusal else "text"
         made: Object = {"type": kind, kind: part.text}
         if part.extra is not None:
-            own, marks = self.own(part.extra)
+            own, marks = self.split_extra(part.extra)
             made.update(own.get("beside", {}))
-            add(made, marks.get("also"))
+            add_missing(made, marks.get("also"))
         return [made]
 
     def _json(self, part: rq.Json) -> list[Object]:
-        self.lose("json-result")
+        self.report_loss("json-result")
         return [{"type": "text", "text": part.json}]
 
     def _file(self, part: rq.File) -> list[Object]:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         inner = {key: value for key, value in own.items() if key != "beside"}
         if part.id and NAME not in (part.extra or ()):
-            self.lose("file-id")
+            self.report_loss("file-id")
         kind, said = self._filed(part, marks)
         if part.name and kind not in _NAMED:
-            self.lose("file-name")
+            self.report_loss("file-name")
         made: Object = {"type": kind}
         if kind == "text":
             return [{**made, "text": said}]
@@ -177,7 +186,7 @@ class Parts(Draft):
         if kind == "document_url" and part.name:
             made["document_name"] = part.name
         made.update(own.get("beside", {}))
-        add(made, marks.get("also"))
+        add_missing(made, marks.get("also"))
         return [made]
 
     def _filed(self, part: rq.File, marks: Object) -> tuple[str, Any]:
@@ -201,24 +210,24 @@ class Parts(Draft):
         if kind == "input_audio" or (form and kind != "file"):
             return "input_audio", {"data": part.data, "format": marks.get("format") or form}
         if part.url and not self.quirks.file_urls and kind != "file":
-            self.lose("file")
+            self.report_loss("file")
             return "text", told_file(part)
         return "file", _uploaded(part, part.data if "bare" in marks and part.data else address, own="kind" in marks)
 
     def _misplaced(self, part: Any) -> list[Object]:
         """A call or a result that no message of this role may hold: told in words."""
-        self.lose("opaque")
-        return [{"type": "text", "text": salvage(msgspec.to_builtins(part))}]
+        self.report_loss("opaque")
+        return [{"type": "text", "text": collect_text(msgspec.to_builtins(part))}]
 
     # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
 
     def spoken(self, part: rq.Reasoning) -> bool:
         """Whether reasoning stands among what was said, and not in a field of its own."""
-        marks = split(part.extra, NAME)[1]
+        marks = split_extra(part.extra, NAME)[1]
         return "part" in marks or (self.quirks.reasoning == "thinking" and "field" not in marks)
 
     def _thinking(self, part: rq.Reasoning) -> list[Object]:
-        own, marks = split(part.extra, NAME)
+        own, marks = split_extra(part.extra, NAME)
         given: Any = marks.get("given", {}).get("as")
         if given is None or told(given) != part.text:
             given = part.text if marks.get("part") == "text" else [{"type": "text", "text": part.text}]
@@ -226,7 +235,7 @@ class Parts(Draft):
 
     def thought(self, part: rq.Reasoning, body: Object) -> None:
         """Reasoning into the fields that a message has for it."""
-        own, marks = split(part.extra, NAME)
+        own, marks = split_extra(part.extra, NAME)
         state = {key: value for key, value in (part.extra or {}).items() if key != NAME and value.keys() - {"_"}}
         details = own.get("reasoning_details", ())
         same = bool(details) and told(details) == part.text
@@ -235,14 +244,14 @@ class Parts(Draft):
         if details:
             body["reasoning_details"] = [*body.get("reasoning_details", ()), *details]
         elif state:
-            self.lose("reasoning-state")
+            self.report_loss("reasoning-state")
         body.update({key: value for key, value in own.items() if key != "reasoning_details"})
         field = marks.get("field", "" if same else self.quirks.reasoning)
         words = (marks.get("said") if same else "") or part.text
         if field and words:
             body[field] = body.get(field, "") + words
         elif words and not details:
-            self.lose("reasoning")
+            self.report_loss("reasoning")
 
     def _details(self, part: rq.Reasoning, state: Object) -> list[Object]:
         if not self.quirks.details:
@@ -257,10 +266,16 @@ class Parts(Draft):
         return []
 
     kinds: dict[type, Callable[[Any, Any], list[Object]]] = {  # noqa: RUF012 — a table
-        rq.Text: _text, rq.Json: _json, rq.File: _file, rq.Opaque: foreign_state(type="text"),
-        rq.Source: omitted("source"), rq.Ask: omitted("approval"), rq.Reasoning: _thinking, rq.Result: _misplaced,
+        rq.Text: _text,
+        rq.Json: _json,
+        rq.File: _file,
+        rq.Opaque: write_foreign_state(type="text"),
+        rq.Source: omit_with_loss("source"),
+        rq.Ask: omit_with_loss("approval"),
+        rq.Reasoning: _thinking,
+        rq.Result: _misplaced,
         rq.Call: _misplaced,
-    }  # fmt: skip
+    }
 
 
 def _looked(part: rq.File) -> Object:
@@ -280,7 +295,7 @@ def _uploaded(part: rq.File, address: str, *, own: bool) -> Object:
 def write_tools(draft: Parts, tools: Iterable[rq.Tool], body: Object) -> None:
     """All tools: as tools, or as functions where that is how they came."""
     for tool in tools:
-        own, marks = draft.own(tool.extra)
+        own, marks = draft.split_extra(tool.extra)
         made = _tool(draft, tool, own, marks)
         if made is not None:
             body.setdefault("functions" if "legacy" in marks else "tools", []).append(made)
@@ -288,10 +303,10 @@ def write_tools(draft: Parts, tools: Iterable[rq.Tool], body: Object) -> None:
 
 def _tool(draft: Parts, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
     if tool.namespace:
-        draft.lose("namespace", tool.namespace)
+        draft.report_loss("namespace", tool.namespace)
     if tool.kind in ("provider", "unknown"):
         if "tool" not in own:
-            draft.lose("tool", tool.name)
+            draft.report_loss("tool", tool.name)
         return own.get("tool")
     if tool.kind == "custom":
         return _custom(tool, own, marks)
@@ -299,7 +314,7 @@ def _tool(draft: Parts, tool: rq.Tool, own: Object, marks: Object) -> Object | N
     made: Object = {"type": "function", "function": function}
     if own or marks:
         function.update(own.get("function", {}))
-        add(function, marks.get("also"))
+        add_missing(function, marks.get("also"))
         if "legacy" in marks:
             return function
         made.update(own.get("tool", {}))
@@ -322,7 +337,7 @@ def _function(tool: rq.Tool) -> Object:
 
 
 def _custom(tool: rq.Tool, own: Object, marks: Object) -> Object:
-    custom = said(name=tool.name, description=tool.description)
+    custom = drop_empty(name=tool.name, description=tool.description)
     grammar = tool.schema or {}
     if "format" in marks and read_grammar(marks["format"]) == tool.schema:
         custom["format"] = marks["format"]
@@ -330,7 +345,7 @@ def _custom(tool: rq.Tool, own: Object, marks: Object) -> Object:
         rules = {"syntax": grammar.get("syntax"), "definition": grammar["definition"]}
         custom["format"] = {"type": "grammar", "grammar": rules}
     custom.update(own.get("custom", {}))
-    add(custom, marks.get("also"))
+    add_missing(custom, marks.get("also"))
     return {"type": "custom", "custom": custom, **own.get("tool", {})}
 
 
@@ -338,7 +353,7 @@ def write_choice(draft: Parts, choice: rq.ToolChoice | None, body: Object) -> No
     """Which tool may or must be called, as it was said where it was said here."""
     if choice is None:
         return
-    given: Object = draft.own(choice.extra)[1].get("choice", {})
+    given: Object = draft.split_extra(choice.extra)[1].get("choice", {})
     meant = read_choice(given)
     if meant is not None and (meant.mode, meant.names) == (choice.mode, choice.names):
         body.update(given)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from penstock.pick import as_object, table, text
+from penstock.lenient_fields import as_object, get_object, get_text
 
 if TYPE_CHECKING:
     from penstock.codec import Losses
     from penstock.events import Extra, Reason
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 
 class Function(Struct, gc=False):
@@ -138,7 +138,7 @@ _PROTOCOL, _STATE = "gemini", "thoughtSignature"  # where canonical extra data k
 
 def read_state(content: Any) -> Extra:
     """What `extra_content` holds, as state of the protocol whose state it is; nothing where it holds none."""
-    signature = text(table(as_object(content), GOOGLE), SIGNATURE)
+    signature = get_text(get_object(as_object(content), GOOGLE), SIGNATURE)
     return {_PROTOCOL: {_STATE: signature}} if signature else {}
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import events as ev
-from penstock import openai_errors, pick
+from penstock import lenient_fields as lenient
+from penstock import openai_errors
 from penstock.faults import classify
+from penstock.http_errors import retry_after, retry_after_message
 from penstock.jsontext import decode_own
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.wire import NAME, own
-from penstock.rejection import retry_after, retry_after_message
 from penstock.vendor_errors import vendor_error
 
 if TYPE_CHECKING:
@@ -87,22 +88,22 @@ def usage_object(event: ev.Usage, own: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         **counts, **{key: value for key, value in own.items() if value is not None},
-        "input_tokens_details": {**taken, **pick.table(own, "input_tokens_details")},
-        "output_tokens_details": {**made, **pick.table(own, "output_tokens_details")},
+        "input_tokens_details": {**taken, **lenient.get_object(own, "input_tokens_details")},
+        "output_tokens_details": {**made, **lenient.get_object(own, "output_tokens_details")},
     }  # fmt: skip
 
 
 def token_logprobs(logprobs: Any) -> list[dict[str, Any]]:
     """Log probabilities as this protocol lists them, from its own list or the one in Chat's envelope."""
-    content = pick.listed(pick.as_object(logprobs), "content") or logprobs
+    content = lenient.get_list(lenient.as_object(logprobs), "content") or logprobs
     return [
-        {**_token(one), "top_logprobs": [_token(other) for other in pick.rows(one, "top_logprobs")]}
-        for one in pick.objects(content)
+        {**_token(one), "top_logprobs": [_token(other) for other in lenient.get_objects(one, "top_logprobs")]}
+        for one in lenient.as_objects(content)
     ]
 
 
 def _token(one: dict[str, Any]) -> dict[str, Any]:
-    token = pick.text(one, "token")
+    token = lenient.get_text(one, "token")
     return {"token": token, "bytes": one.get("bytes") or list(token.encode()), "logprob": one.get("logprob") or 0.0}
 
 
@@ -124,7 +125,7 @@ def finish_of(response: wire.Response, diagnostics: Diagnostics) -> tuple[Reason
     if status in ("failed", "cancelled", "canceled"):
         return None, status
     if status == "incomplete":
-        raw = pick.text(response.incomplete_details or {}, "reason")
+        raw = lenient.get_text(response.incomplete_details or {}, "reason")
         if raw not in DETAILS:
             diagnostics.add("unknown-reason", f"incomplete for {raw!r} is read as another reason than the known ones")
         return DETAILS.get(raw, "other"), raw or status
@@ -141,15 +142,15 @@ def fault_of(alarm: wire.Error | None, response: wire.Response | None) -> dict[s
     nested = alarm.error if alarm is not None else None
     told = nested if isinstance(nested, dict) else _flat(alarm, nested)
     code = _word(failed, "code") or _word(told, "code")
-    kind, status = pick.text(told, "type"), alarm.status if alarm is not None else None
-    message = pick.text(failed, "message") or pick.text(told, "message")
+    kind, status = lenient.get_text(told, "type"), alarm.status if alarm is not None else None
+    message = lenient.get_text(failed, "message") or lenient.get_text(told, "message")
     if response is not None and (response.status or "").startswith("cancel"):
         code, message = code or "cancelled", message or "the response was cancelled"
     sent = alarm.headers if alarm is not None else None  # over a WebSocket they stand beside the error
-    headers = {key.lower(): str(value) for key, value in (sent or pick.table(told, "headers")).items()}
+    headers = {key.lower(): str(value) for key, value in (sent or lenient.get_object(told, "headers")).items()}
     return {
         "kind": _kind(code, kind, message, status), "message": message or "the provider reported an error",
-        "status": status, "code": code or kind, "request_id": pick.text(headers, "x-request-id"),
+        "status": status, "code": code or kind, "request_id": lenient.get_text(headers, "x-request-id"),
         "retry_after": _wait(headers, message), "extra": own(error={**told, **failed} or None),
     }  # fmt: skip
 

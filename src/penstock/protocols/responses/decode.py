@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
 from penstock.delta_templates import number_remover, string_remover
 from penstock.jsontext import loose_bounded, usable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import AnyEvent
-    from penstock.parts import Part
+    from penstock.ledger import Part
     from penstock.protocols.responses.decode_items import Slot
 
 # Numbers of frames, which nobody reads here, and padding of OpenAI's.
@@ -80,13 +80,13 @@ class Pieces(Decoder):
 
     def _part_added(self, payload: wire.PartEvent) -> None:
         """A part is opened by its first word; of reasoning, it ends the part before."""
-        if pick.text(payload.part or {}, "type") == "reasoning_text":
+        if lenient.get_text(payload.part or {}, "type") == "reasoning_text":
             self._thoughts.begin(self._thought(payload), "full", payload.content_index or 0)
 
     def _part_done(self, payload: wire.PartEvent) -> None:
         part, place = payload.part or {}, payload.content_index or 0
-        if pick.text(part, "type") == "reasoning_text":
-            self._thoughts.settle(self._thought(payload), "part", "full", place, pick.text(part, "text"))
+        if lenient.get_text(part, "type") == "reasoning_text":
+            self._thoughts.settle(self._thought(payload), "part", "full", place, lenient.get_text(part, "text"))
         else:
             self._messages.content(self._message(payload), "part", place, part)
 
@@ -119,7 +119,7 @@ class Pieces(Decoder):
         key = "audio"
         if self.ledger.find(key) is None:
             self.ledger.open_file(key, "audio", extra=own(id=self._id))
-        self.ledger.say(key, _words(payload))
+        self.ledger.append_text(key, _words(payload))
 
     def _audio_done(self, _: wire.Whole) -> None:
         self.ledger.close("audio")
@@ -139,7 +139,7 @@ class Pieces(Decoder):
         self._thoughts.begin(self._thought(payload), "summary", payload.summary_index or 0)
 
     def _summary_part_done(self, payload: wire.PartEvent) -> None:
-        text = pick.text(payload.part or {}, "text")
+        text = lenient.get_text(payload.part or {}, "text")
         self._thoughts.settle(self._thought(payload), "part", "summary", payload.summary_index or 0, text)
 
     def _reasoning_delta(self, payload: wire.Piece) -> None:
@@ -196,17 +196,23 @@ class Pieces(Decoder):
 
     def _diff_done(self, payload: wire.Whole) -> None:
         if slot := self._tool(payload, "apply_patch_call"):
-            slot.item = {**slot.item, "operation": {**pick.table(slot.item, "operation"), "diff": payload.diff}}
+            slot.item = {
+                **slot.item,
+                "operation": {**lenient.get_object(slot.item, "operation"), "diff": payload.diff},
+            }
 
     def _command_done(self, payload: wire.Command) -> None:
         if slot := self._tool(payload, "shell_call"):
-            action = pick.table(slot.item, "action")
-            commands = [*pick.listed(action, "commands"), payload.command]
+            action = lenient.get_object(slot.item, "action")
+            commands = [*lenient.get_list(action, "commands"), payload.command]
             slot.item = {**slot.item, "action": {**action, "commands": commands}}
 
     def _output_done(self, payload: wire.CommandOutput) -> None:
         if slot := self._tool(payload, "shell_call_output"):
-            slot.item = {**slot.item, "output": [*pick.listed(slot.item, "output"), *(payload.output or ())]}
+            slot.item = {
+                **slot.item,
+                "output": [*lenient.get_list(slot.item, "output"), *(payload.output or ())],
+            }
 
     def _nothing(self, _: Any) -> None:
         """Signs of life and of progress."""
@@ -259,7 +265,7 @@ class Pieces(Decoder):
 def _words(payload: wire.Piece) -> str:
     """The text of a delta; some drafts wrapped it."""
     delta = payload.delta
-    return delta if isinstance(delta, str) else pick.text(delta or {}, "text", "delta")
+    return delta if isinstance(delta, str) else lenient.get_text(delta or {}, "text", "delta")
 
 
 class ResponsesDecoder(Pieces):
@@ -286,7 +292,7 @@ class ResponsesDecoder(Pieces):
         response = payload.response
         if self._alarm is not None:
             self._fail()
-        if not self.ledger.inside:
+        if not self.ledger.is_open:
             self._start(response)
         elif (response.id or "") != self._id:
             self._close_items(whole=True)
@@ -298,12 +304,12 @@ class ResponsesDecoder(Pieces):
         self._items.clear()
         self._id = response.id or ""
         self._calls.tools(response.tools or [])
-        created = pick.as_whole(response.created_at)
+        created = lenient.to_integer(response.created_at)
         self.ledger.start(self._id, response.model or "", created, self._echo.first(self.frame[1]))
 
     def _running(self, payload: wire.Lifecycle) -> None:
         """Queued or in progress: the beginning, where that is missing."""
-        if not self.ledger.inside and (not self.ledger.turns or (payload.response.id or "") != self._id):
+        if not self.ledger.is_open and (not self.ledger.turns or (payload.response.id or "") != self._id):
             self._start(payload.response)
 
     def _completed(self, payload: wire.Lifecycle) -> None:
@@ -326,7 +332,7 @@ class ResponsesDecoder(Pieces):
 
     def _ended(self, payload: wire.Lifecycle) -> None:
         response = payload.response
-        if not self.ledger.inside:
+        if not self.ledger.is_open:
             if self.ledger.turns and (response.id or "") == self._id:
                 self.diagnostics.add("after-end", "the end of a response sent twice is one end")
                 return
@@ -374,7 +380,7 @@ class ResponsesDecoder(Pieces):
 
     def _fail(self, response: wire.Response | None = None) -> None:
         alarm, self._alarm = self._alarm, None
-        self.ledger.breaking = self.ledger.inside
+        self.ledger.breaking = self.ledger.is_open
         self._close_items(whole=False)
         self.ledger.fault(**fault_of(alarm, response))
 
@@ -383,7 +389,7 @@ class ResponsesDecoder(Pieces):
             return False
         if self._alarm is not None:
             self._fail()
-        elif self.ledger.inside:
+        elif self.ledger.is_open:
             self._close_items(whole=True)
             self.ledger.end()
         return True
@@ -391,19 +397,19 @@ class ResponsesDecoder(Pieces):
     def finish(self) -> list[AnyEvent]:
         if self._alarm is not None:
             self._fail()
-        elif self.ledger.inside:
+        elif self.ledger.is_open:
             self.ledger.breaking = not self.ledger.finishing
             self._close_items(whole=False)
         return super().finish()
 
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Frames that leave their type to the event's name, whole bodies and error bodies have no type of ours."""
-        payload = pick.as_object(value)
-        if self.ledger.mending and "delta" not in payload:
+        payload = lenient.as_object(value)
+        if self.ledger.fix_surrogates and "delta" not in payload:
             text = usable(raw().decode("utf-8", "replace")) or "null"  # lone surrogates are mended in deltas alone
             value, raw = loose_bounded(text.encode()), text.encode
-            payload = pick.as_object(value)
-        typed = pick.text(payload, "type") in wire.SHAPES or not payload
+            payload = lenient.as_object(value)
+        typed = lenient.get_text(payload, "type") in wire.SHAPES or not payload
         super()._fit(name, value if typed else _typed(name, payload), raw)
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = wire.dispatch({
@@ -430,5 +436,5 @@ def _typed(name: str, payload: dict[str, Any]) -> dict[str, Any]:
     if payload.get("error") and "choices" not in payload:
         return {**payload, "type": "error"}
     if name == "error" or ("detail" in payload and "type" not in payload):
-        return {"type": "error", "message": pick.text(payload, "message", "detail")}
+        return {"type": "error", "message": lenient.get_text(payload, "message", "detail")}
     return payload

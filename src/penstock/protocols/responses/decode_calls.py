@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.jsontext import as_json, usable
 from penstock.protocols.responses.wire import (
     ANSWERS,
@@ -28,7 +28,7 @@ from penstock.protocols.responses.wire import (
 
 if TYPE_CHECKING:
     from penstock.events import By, CallForm, Extra
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
     from penstock.protocols.responses.decode_items import Slot
 
 KINDS = ("function_call", "custom_tool_call", "mcp_call")
@@ -45,8 +45,8 @@ def read_arguments(value: Any) -> str:
 def catch_up(ledger: Ledger, key: int, word: str) -> None:
     """Say the rest of an input whose beginning was streamed."""
     part = ledger.find(key)
-    if part is not None and part.so_far and word.startswith(part.so_far):
-        ledger.add(key, word[len(part.so_far) :])
+    if part is not None and part.streamed_text and word.startswith(part.streamed_text):
+        ledger.append_call_input(key, word[len(part.streamed_text) :])
 
 
 def _input(slot: Slot) -> str:
@@ -58,7 +58,7 @@ def _input(slot: Slot) -> str:
 
 def minted(ledger: Ledger, slot: Slot) -> str:
     """An id for a call that has none."""
-    return f"call_{ledger.stem}_{slot.number}"
+    return f"call_{ledger.id_prefix}_{slot.number}"
 
 
 class Calls:
@@ -71,8 +71,8 @@ class Calls:
 
     def tools(self, tools: list[Item]) -> None:
         """The request's tools, as the response echoes them."""
-        self._searches = any(pick.text(tool, "type") == _UPSTREAM for tool in tools)
-        self._customs = {pick.text(tool, "name") for tool in tools if pick.text(tool, "type") == "custom"}
+        self._searches = any(lenient.get_text(tool, "type") == _UPSTREAM for tool in tools)
+        self._customs = {lenient.get_text(tool, "name") for tool in tools if lenient.get_text(tool, "type") == "custom"}
 
     # ── pieces ────────────────────────────────────────────────────────────────────────────────────
 
@@ -82,7 +82,7 @@ class Calls:
         if text == NULL and slot.kind != "custom_tool_call" and not (slot.held or (part and part.pieces)):
             return part
         if part is not None:
-            self._ledger.add(slot.number, text)
+            self._ledger.append_call_input(slot.number, text)
         elif not slot.call:
             slot.held.append(text)
         return part
@@ -103,7 +103,7 @@ class Calls:
     # ── items ─────────────────────────────────────────────────────────────────────────────────────
 
     def added(self, slot: Slot) -> None:
-        if pick.text(slot.item, "name"):
+        if lenient.get_text(slot.item, "name"):
             self._open(slot)
             self._deliver(slot)
 
@@ -129,7 +129,7 @@ class Calls:
 
     def close(self, slot: Slot, *, whole: bool) -> None:
         """The response is over: judge what there is of a call that never got its end."""
-        if not slot.told and not pick.text(slot.item, "name"):
+        if not slot.told and not lenient.get_text(slot.item, "name"):
             if slot.held or slot.word is not None:
                 self._ledger.diagnostics.add("call-unknown", f"input for item {slot.id!r}, which was never announced")
             return
@@ -144,21 +144,21 @@ class Calls:
         if slot.call:
             return
         item, custom = slot.item, slot.kind == "custom_tool_call"
-        slot.call = pick.text(item, "call_id") or slot.id or minted(self._ledger, slot)
+        slot.call = lenient.get_text(item, "call_id") or slot.id or minted(self._ledger, slot)
         by = self._by(slot)
         form: CallForm = "text" if custom and by == "client" else "json"
         given = "" if slot.held or slot.word else _input(slot)
         self._ledger.open_call(
-            slot.number, slot.call, pick.text(item, "name"), by=by, form=form, item=slot.id, given=given,
+            slot.number, slot.call, lenient.get_text(item, "name"), by=by, form=form, item=slot.id, given=given,
             extra=own(item=item) if by == "provider" else self._extra(slot),
         )  # fmt: skip
         for text in slot.held:
-            self._ledger.add(slot.number, text)
+            self._ledger.append_call_input(slot.number, text)
 
     def _by(self, slot: Slot) -> By:
         if slot.kind == "mcp_call":
             return "provider"
-        name = pick.text(slot.item, "name")
+        name = lenient.get_text(slot.item, "name")
         undeclared = self._searches and name not in self._customs
         upstream = slot.kind == "custom_tool_call" and (slot.call.startswith("xs_") or undeclared)
         return "provider" if upstream else "client"
@@ -178,7 +178,7 @@ class Calls:
             self._compare(slot)
         if part is None or slot.word is None or slot.kind == "custom_tool_call":
             return
-        word = slot.word if slot.word.strip() else part.so_far
+        word = slot.word if slot.word.strip() else part.streamed_text
         if word.strip() and usable(word) is not None:
             self._end(slot, part)
 
@@ -200,8 +200,8 @@ class Calls:
         item = slot.item
         failed = bool(item.get("error")) or item.get("status") in ("failed", "incomplete")
         answer = item.get("error") or item.get("output")
-        name, extra = pick.text(item, "name"), {NAME: {"item": item}}
-        self._ledger.atom(ev.Result, slot.call, name, as_json(answer), failed, False, extra)  # noqa: FBT003
+        name, extra = lenient.get_text(item, "name"), {NAME: {"item": item}}
+        self._ledger.add_whole_part(ev.Result, slot.call, name, as_json(answer), failed, False, extra)  # noqa: FBT003
 
 
 _CODE = '{"code":"'  # how the input of a code interpreter begins, so that its code can be streamed
@@ -256,7 +256,7 @@ class Tools:
         elif kind == "mcp_approval_request":
             self._ask(slot)
         else:
-            self._ledger.atom(ev.Opaque, NAME, kind, slot.item)
+            self._ledger.add_whole_part(ev.Opaque, NAME, kind, slot.item)
 
     def last(self, slot: Slot) -> None:
         """The snapshot repeats what the item said when it was done."""
@@ -288,17 +288,17 @@ class Tools:
             self._ledger.end_call(slot.number, json, whole=not part.void, extra=extra)
 
     def _answer(self, slot: Slot, tool: Tool) -> None:
-        call = pick.text(slot.item, "call_id") or self._latest.get(tool.name, "")
+        call = lenient.get_text(slot.item, "call_id") or self._latest.get(tool.name, "")
         self._result(slot, tool, call)
 
     def _ask(self, slot: Slot) -> None:
         """The call that needs approval, told as the provider's, and the question."""
         slot.call = slot.id or minted(self._ledger, slot)
         extra = own(id=slot.id, type=slot.kind)
-        name = pick.text(slot.item, "name")
+        name = lenient.get_text(slot.item, "name")
         self._ledger.open_call(slot.number, slot.call, name, by="provider", item=slot.id, extra=extra)
         self._ledger.end_call(slot.number, as_text(slot.item.get("arguments")))
-        self._ledger.atom(ev.Ask, slot.call, slot.call, own(item=slot.item))
+        self._ledger.add_whole_part(ev.Ask, slot.call, slot.call, own(item=slot.item))
 
     # ── what is told between an item's beginning and its end ──────────────────────────────────────
 
@@ -306,7 +306,7 @@ class Tools:
         """A piece of a program, as a piece of the JSON that will hold it."""
         part = self._ledger.find(slot.number)
         if part is not None and text:
-            self._ledger.add(slot.number, ("" if part.pieces else _CODE) + as_json(text)[1:-1])
+            self._ledger.append_call_input(slot.number, ("" if part.pieces else _CODE) + as_json(text)[1:-1])
 
     def program(self, slot: Slot, code: str) -> None:
         """All of the program: the call is whole, its answer comes later."""
@@ -318,15 +318,15 @@ class Tools:
         self._open(slot, tool := EARLY["image_generation_call"], "provider", own(item=slot.item))
         self._end(slot, tool)
         json = as_json({"result": picture, "partial_image_index": number})
-        self._ledger.atom(ev.Result, slot.call, tool.name, json, False, True, own(id=slot.id))  # noqa: FBT003
+        self._ledger.add_whole_part(ev.Result, slot.call, tool.name, json, False, True, own(id=slot.id))  # noqa: FBT003
 
     # ── the ledger ────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, slot: Slot, tool: Tool, by: By, extra: Extra | None) -> None:
         if slot.call:
             return
-        slot.call = pick.text(slot.item, "call_id") or slot.id or minted(self._ledger, slot)
-        name = pick.text(slot.item, "name") or tool.name
+        slot.call = lenient.get_text(slot.item, "call_id") or slot.id or minted(self._ledger, slot)
+        name = lenient.get_text(slot.item, "name") or tool.name
         self._names[slot.call], self._latest[tool.name] = name, slot.call
         self._ledger.open_call(slot.number, slot.call, name, by=by, item=slot.id, extra=extra)
 
@@ -336,12 +336,12 @@ class Tools:
         self._ledger.end_call(slot.number, json, extra=own(id=slot.id, type=slot.kind))
 
     def _picture(self, slot: Slot) -> None:
-        data = pick.text(slot.item, "result")
+        data = lenient.get_text(slot.item, "result")
         if data:
-            media = f"image/{pick.text(slot.item, 'output_format') or 'png'}"
+            media = f"image/{lenient.get_text(slot.item, 'output_format') or 'png'}"
             key = (slot.number, "picture")
             self._ledger.open_file(key, media, item=slot.id, extra=own(id=slot.id, type=slot.kind))
-            self._ledger.say(key, data)
+            self._ledger.append_text(key, data)
             self._ledger.close(key)
 
     def _result(self, slot: Slot, tool: Tool, call: str) -> None:
@@ -349,4 +349,4 @@ class Tools:
         failed = bool(item.get("error")) or item.get("status") in FAILED
         name = self._names.get(call) or tool.name
         answer = item.get("error") or answered(item, tool)
-        self._ledger.atom(ev.Result, call, name, as_json(answer), failed, False, own(item=item))  # noqa: FBT003
+        self._ledger.add_whole_part(ev.Result, call, name, as_json(answer), failed, False, own(item=item))  # noqa: FBT003

@@ -11,7 +11,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -103,8 +103,8 @@ class Slot:
 
     def take(self, item: Item, index: int | None) -> None:
         """Note what is newly said of it."""
-        self.kind = pick.text(item, "type") or self.kind
-        self.id = pick.text(item, "id") or self.id
+        self.kind = lenient.get_text(item, "type") or self.kind
+        self.id = lenient.get_text(item, "id") or self.id
         self.index = self.index if index is None else index
         self.item = item
         self.told = True
@@ -145,7 +145,7 @@ class Items:
 
     def announced(self, item: Item, index: int | None) -> Slot | None:
         """The slot of an item that is added, or None if it was announced before."""
-        kind, named = pick.text(item, "type"), pick.text(item, "id")
+        kind, named = lenient.get_text(item, "type"), lenient.get_text(item, "id")
         slot = self.find(named, index, (kind,)) or self._nameless(kind)
         if slot is not None and slot.told:
             if not _other(slot, named, index) and (named or not slot.done):
@@ -155,7 +155,7 @@ class Items:
 
     def finished(self, item: Item, index: int | None) -> Slot:
         """The slot of an item that is done, announced or not."""
-        kind, named = pick.text(item, "type"), pick.text(item, "id")
+        kind, named = lenient.get_text(item, "type"), lenient.get_text(item, "id")
         slot = self.find(named, index, (kind,)) or self._nameless(kind)
         if slot is not None and (_other_call(slot, item) or (slot.done and _other(slot, named, index))):
             slot = None
@@ -175,7 +175,7 @@ class Items:
 
     def _taken(self, slot: Slot | None, item: Item, index: int | None) -> Slot:
         if slot is None:
-            slot = self._new(pick.text(item, "type"), pick.text(item, "id"), index)
+            slot = self._new(lenient.get_text(item, "type"), lenient.get_text(item, "id"), index)
         slot.take(item, index)
         self._unnamed.pop(slot.number, None)
         if slot.id:
@@ -238,13 +238,17 @@ def _keys(slot: Slot) -> Iterator[Key]:
 
 
 def _wanted(what: str, value: Any, item: Item, kinds: Sequence[str]) -> Iterator[Key]:
-    call = pick.text(item, "call_id")
+    call = lenient.get_text(item, "call_id")
     calls = (call, "") if call else (None,)  # a call with another id than that of a slot is another call
     return ((what, value, kind, one) for kind in kinds for one in calls)
 
 
 def _by_name(item: Item, _: int) -> Iterator[Key]:
-    named, call, kinds = pick.text(item, "id"), pick.text(item, "call_id"), ("", pick.text(item, "type"))
+    named, call, kinds = (
+        lenient.get_text(item, "id"),
+        lenient.get_text(item, "call_id"),
+        ("", lenient.get_text(item, "type")),
+    )
     if named:
         yield from _wanted("id", named, item, kinds)
     if call:
@@ -252,11 +256,11 @@ def _by_name(item: Item, _: int) -> Iterator[Key]:
 
 
 def _by_place(item: Item, place: int) -> Iterator[Key]:
-    return _wanted("index", place, item, ("", pick.text(item, "type")))
+    return _wanted("index", place, item, ("", lenient.get_text(item, "type")))
 
 
 def _by_kind(item: Item, _: int) -> Iterator[Key]:
-    return _wanted("kind", "", item, (pick.text(item, "type"),))
+    return _wanted("kind", "", item, (lenient.get_text(item, "type"),))
 
 
 def _other(slot: Slot, named: str, index: int | None) -> bool:
@@ -266,5 +270,5 @@ def _other(slot: Slot, named: str, index: int | None) -> bool:
 
 def _other_call(slot: Slot, item: Item) -> bool:
     """A call with another id than the one that was opened for this slot is another call."""
-    call = pick.text(item, "call_id")
+    call = lenient.get_text(item, "call_id")
     return bool(slot.call and call and call != slot.call)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.protocols.responses.decode_items import Repeats, equals, repeats
 from penstock.protocols.responses.wire import NAME, Item, own
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.events import Extra, ReasoningForm
-    from penstock.parts import Ledger, Part
+    from penstock.ledger import Ledger, Part
     from penstock.protocols.responses.decode_items import Slot
 
 FORMS: dict[str, ReasoningForm] = {"summary": "summary", "full": "full"}
@@ -38,7 +38,7 @@ class Speech:
             return None
         part = self._ledger.find((slot.number, kind, place)) or self._open(slot, kind, place)
         if part is not None:
-            self._ledger.tell(part, text, logprobs)
+            self._ledger.append_to_part(part, text, logprobs)
         return part
 
     def match(self, slot: Slot, event: str, kind: str, place: int, whole: str) -> int:
@@ -70,7 +70,7 @@ class Speech:
 
     def _words(self, slot: Slot, kind: str, place: int) -> str:
         part = self._ledger.find((slot.number, kind, place))
-        return part.so_far if part is not None else slot.closed.get((kind, place), "")
+        return part.streamed_text if part is not None else slot.closed.get((kind, place), "")
 
     def settle(self, slot: Slot, kind: str, place: int, whole: str) -> None:
         """A later word on all of it: what is new is said."""
@@ -78,7 +78,7 @@ class Speech:
         if said is None:
             if whole and self._ledger.find((slot.number, kind, place)) is None:
                 self._open(slot, kind, place)
-            self._ledger.settle((slot.number, kind, place), whole)
+            self._ledger.reconcile((slot.number, kind, place), whole)
         elif len(whole) > len(said) and whole.startswith(said):
             del slot.closed[kind, place]
             self.say(slot, kind, place, whole[len(said) :])
@@ -91,7 +91,7 @@ class Speech:
         """The part is whole."""
         part = self._ledger.find((slot.number, kind, place))
         if part is not None:
-            slot.closed[kind, place] = part.so_far
+            slot.closed[kind, place] = part.streamed_text
             self._ledger.close((slot.number, kind, place), extra)
 
     def close_all(self, slot: Slot) -> None:
@@ -99,7 +99,7 @@ class Speech:
             self.close(slot, kind, place)
 
     def _open(self, slot: Slot, kind: str, place: int) -> Part | None:
-        key, extra = (slot.number, kind, place), own(id=slot.id, phase=pick.text(slot.item, "phase"))
+        key, extra = (slot.number, kind, place), own(id=slot.id, phase=lenient.get_text(slot.item, "phase"))
         if kind == "text":
             part = self._ledger.open_text(key, item=slot.id, extra=extra, keep=True)
         elif kind == "refusal":
@@ -123,7 +123,7 @@ class Messages:
         """Content that is there from the start counts when the item is done: deltas may repeat it."""
 
     def done(self, slot: Slot, event: str = "done") -> None:
-        contents = pick.rows(slot.item, "content")
+        contents = lenient.get_objects(slot.item, "content")
         for kind in ("text", "refusal"):
             self._speech.match_all(slot, event, kind, [_words_of(content, kind) for content in contents])
         for place, content in enumerate(contents):
@@ -142,16 +142,16 @@ class Messages:
 
     def content(self, slot: Slot, event: str, place: int, content: Item) -> None:
         """A whole content part, wherever it was repeated."""
-        kind = pick.text(content, "type")
+        kind = lenient.get_text(content, "type")
         if kind == "refusal":
-            words = pick.text(content, "refusal")
+            words = lenient.get_text(content, "refusal")
             place = self._speech.match(slot, event, "refusal", place, words)
             self._speech.settle(slot, "refusal", place, words)
             self._speech.close(slot, "refusal", place)
         elif kind.endswith("text"):
-            place = self._speech.match(slot, event, "text", place, pick.text(content, "text"))
+            place = self._speech.match(slot, event, "text", place, lenient.get_text(content, "text"))
             self._text(slot, place, content)
-            for annotation in pick.rows(content, "annotations"):
+            for annotation in lenient.get_objects(content, "annotations"):
                 self._cite(slot, place, annotation)
             self._speech.close(slot, "text", place)
         else:
@@ -159,7 +159,7 @@ class Messages:
 
     def _text(self, slot: Slot, place: int, content: Item) -> None:
         """Text that was not streamed may have its log probabilities beside it."""
-        words, logprobs = pick.text(content, "text"), pick.listed(content, "logprobs")
+        words, logprobs = lenient.get_text(content, "text"), lenient.get_list(content, "logprobs")
         if logprobs and ("text", place) not in slot.parts:
             self._speech.say(slot, "text", place, words, {"content": logprobs})
         else:
@@ -173,19 +173,29 @@ class Messages:
         self._cite(slot, place if place in texts or not texts else texts[-1], annotation)
 
     def _cite(self, slot: Slot, place: int, annotation: Item) -> None:
-        first, last = pick.number(annotation, "start_index"), pick.number(annotation, "end_index")
+        first, last = (
+            lenient.get_integer(annotation, "start_index"),
+            lenient.get_integer(annotation, "end_index"),
+        )
         span = (first, last) if first is not None and last is not None and last > first >= 0 else None
-        filename = pick.text(annotation, "filename")
+        filename = lenient.get_text(annotation, "filename")
         self._ledger.cite(
-            (slot.number, place, annotation), pick.text(annotation, "url"), pick.text(annotation, "title") or filename,
-            slot.parts.get(("text", place)), span, "", pick.text(annotation, "file_id"), "", filename,
+            (slot.number, place, annotation),
+            lenient.get_text(annotation, "url"),
+            lenient.get_text(annotation, "title") or filename,
+            slot.parts.get(("text", place)),
+            span,
+            "",
+            lenient.get_text(annotation, "file_id"),
+            "",
+            filename,
             {NAME: {"annotation": annotation}},
-        )  # fmt: skip
+        )
 
 
 def _words_of(content: Item, kind: str) -> str:
     """The words of a content part, if it is of this kind."""
-    return pick.text(content, kind) if pick.text(content, "type").endswith(kind) else ""
+    return lenient.get_text(content, kind) if lenient.get_text(content, "type").endswith(kind) else ""
 
 
 class Thoughts:
@@ -224,10 +234,10 @@ class Thoughts:
 
     def done(self, slot: Slot, event: str = "done") -> None:
         for kind, key in (("summary", "summary"), ("full", "content")):
-            parts = pick.rows(slot.item, key)
-            self._speech.match_all(slot, event, kind, [pick.text(part, "text") for part in parts])
+            parts = lenient.get_objects(slot.item, key)
+            self._speech.match_all(slot, event, kind, [lenient.get_text(part, "text") for part in parts])
             for place, part in enumerate(parts):
-                self.settle(slot, event, kind, place, pick.text(part, "text"))
+                self.settle(slot, event, kind, place, lenient.get_text(part, "text"))
         self._seal(slot)
 
     def last(self, slot: Slot) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.protocols.responses.body import DEFAULTS, INCOMPLETE, error_event, usage_object
 from penstock.protocols.responses.encode_calls import Calling
 from penstock.protocols.responses.encode_text import FORMS
@@ -92,26 +92,26 @@ class ResponsesEncoder(Calling):
 
     def _usage(self, event: ev.Usage) -> None:
         if event.step:
-            self.lose("steps")
+            self.report_loss("steps")
             return
         self._response["usage"] = usage_object(event, self._own(event.extra))
 
     def _finish(self, event: ev.Finish) -> None:
         own, refused = self._own(event.extra), any(voice.form is FORMS["refusal"] for voice in self._voices.values())
-        why = pick.table(own, "incomplete_details") or None
+        why = lenient.get_object(own, "incomplete_details") or None
         if why is None and event.reason in INCOMPLETE and not (event.reason == "refusal" and refused):
             why = {"reason": INCOMPLETE[event.reason]}
         if why is None and event.reason in ("pause", "other"):
-            self.lose("pause" if event.reason == "pause" else "reason")
+            self.report_loss("pause" if event.reason == "pause" else "reason")
         elif event.reason == "refusal":
-            self.lose("reason")
+            self.report_loss("reason")
         if event.others:
-            self.lose("choice")
+            self.report_loss("choice")
         self._end("incomplete" if why else "completed", {**own, "incomplete_details": why})
 
     def _end(self, status: str, changes: dict[str, Any]) -> None:
         if self._sources:
-            self.lose("source-outside-text")
+            self.report_loss("source-outside-text")
         if status != "failed":
             self._end_runs()
             self._output.rest("incomplete" if changes.get("incomplete_details") else "completed")
@@ -145,14 +145,14 @@ class ResponsesEncoder(Calling):
             payload = {}
         kind = bytes(payload.get("type", b""))
         if not payload or kind.decode().strip('"') in SHAPES:
-            self.lose("unknown")
+            self.report_loss("unknown")
             return
         payload["sequence_number"] = msgspec.Raw(b"%d" % self._output.number)
         self._output.number += 1
         self.out.append((event.name.encode(), _encode(payload)))
 
     def _data(self, _: ev.Data) -> None:
-        self.lose("data")
+        self.report_loss("data")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: _step, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import pick, provider_tools
+from penstock import lenient_fields as lenient
+from penstock import provider_tools
 from penstock.jsontext import plain_or_raw, usable
 from penstock.protocols.responses.encode_text import NumberedTemplate, Speaking
 from penstock.provider_tools import KINDS
@@ -90,7 +91,7 @@ class Writing:
         self.kind = "response.custom_tool_call_input" if text else "response.function_call_arguments"
         self.field = "input" if text else "arguments"
         item = {
-            "id": output.name("ctc" if text else "fc", pick.text(own, "id")),
+            "id": output.name("ctc" if text else "fc", lenient.get_text(own, "id")),
             "type": "custom_tool_call" if text else "function_call", "status": "in_progress", "call_id": event.id,
             "name": event.name, self.field: "", **{key: value for key, value in own.items() if key != "id"},
         }  # fmt: skip
@@ -117,7 +118,7 @@ class Calling(Speaking):
         own = self._own(event.extra)
         item = _told(own)
         if event.choice:
-            self.lose("choice")
+            self.report_loss("choice")
         elif item:
             self._restored[event.index] = self._restore(
                 {**item, **({"call_id": event.id} if item.get("call_id") else {})}
@@ -125,13 +126,13 @@ class Calling(Speaking):
         elif event.by == "client":
             self._calls[event.index] = Writing(self._output, event, own)
         elif not own and event.name in KINDS:
-            self.lose("provider-run")
+            self.report_loss("provider-run")
             self._mapped.add(event.index)
         elif not own:
-            self.lose("provider-call")
+            self.report_loss("provider-call")
 
     def _restore(self, item: dict[str, Any]) -> Entry:
-        wish = pick.text(item, "id")
+        wish = lenient.get_text(item, "id")
         entry = self._runs[wish] = self._output.add({**item, "id": self._output.name("item", wish)})
         return entry
 
@@ -143,7 +144,7 @@ class Calling(Speaking):
 
     def _call_end(self, event: ev.CallEnd) -> None:
         if event.broken:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             self._call_cut(event)
             return
         call, restored = self._calls.pop(event.index, None), self._restored.pop(event.index, None)
@@ -189,40 +190,40 @@ class Calling(Speaking):
 
     def _result(self, event: ev.Result) -> None:
         own = self._own(event.extra)
-        item, run = _kept(own), self._runs.get(pick.text(own, "id"))
+        item, run = _kept(own), self._runs.get(lenient.get_text(own, "id"))
         foreign = None if event.partial else self._foreign_runs.pop(event.call, None)
         if foreign is not None:
             foreign.end(event)
         elif item:
-            entry = self._runs.get(pick.text(item, "id"))
+            entry = self._runs.get(lenient.get_text(item, "id"))
             if entry is None or entry.done:
                 entry = self._restore({**item, **({"call_id": event.call} if item.get("call_id") else {})})
             self._output.end(entry, **_without_names(item))
         elif run is not None and event.partial and not run.done:
             self._preview(run, event.json)
         else:
-            self.lose("provider-call")
+            self.report_loss("provider-call")
 
     def _preview(self, run: Entry, json: str) -> None:
-        said = pick.as_object(plain_or_raw(json))
+        said = lenient.as_object(plain_or_raw(json))
         self._output.send(
             "response.image_generation_call.partial_image", item_id=run.id, output_index=run.index,
-            partial_image_index=pick.number(said, "partial_image_index") or 0,
-            partial_image_b64=pick.text(said, "result"),
+            partial_image_index=lenient.get_integer(said, "partial_image_index") or 0,
+            partial_image_b64=lenient.get_text(said, "result"),
         )  # fmt: skip
 
     def _ask(self, event: ev.Ask) -> None:
-        self._single(pick.table(self._own(event.extra), "item"), "approval")
+        self._single(lenient.get_object(self._own(event.extra), "item"), "approval")
 
     def _opaque(self, event: ev.Opaque) -> None:
-        self._single(pick.as_object(event.data) if event.protocol == self.protocol else {}, "opaque")
+        self._single(lenient.as_object(event.data) if event.protocol == self.protocol else {}, "opaque")
 
     def _single(self, item: dict[str, Any], loss: str) -> None:
         """An item that is whole from the start. One without a type is no item."""
-        if pick.text(item, "type"):
+        if lenient.get_text(item, "type"):
             self._output.end(self._restore(item))
         else:
-            self.lose(loss)
+            self.report_loss(loss)
 
     # ── pictures ──────────────────────────────────────────────────────────────────────────────────
 
@@ -232,9 +233,9 @@ class Calling(Speaking):
             return
         form = event.media.removeprefix("image/")
         if event.choice or event.url or form not in _PICTURES:
-            self.lose("choice" if event.choice else "file")
+            self.report_loss("choice" if event.choice else "file")
             return
-        self.lose("picture")
+        self.report_loss("picture")
         item = {
             "id": self._output.name("ig"), "type": "image_generation_call", "status": "in_progress",
             "output_format": form, "result": None,
@@ -248,7 +249,7 @@ class Calling(Speaking):
     def _file_end(self, event: ev.FileEnd) -> None:
         drawn = self._drawings.pop(event.index, None)
         if drawn is not None and event.broken:
-            self.lose("cut-file")
+            self.report_loss("cut-file")
             drawn[0].cut = True
         elif drawn is not None:
             self._output.end(drawn[0], status="completed", result="".join(drawn[1]))
@@ -262,8 +263,8 @@ class Calling(Speaking):
 
 def _kept(own: dict[str, Any]) -> dict[str, Any]:
     """The item as it was. An ordinary call is never kept so: what claims to be one would be run by the client."""
-    item = pick.table(own, "item")
-    return item if pick.text(item, "type") not in ("", "function_call") else {}
+    item = lenient.get_object(own, "item")
+    return item if lenient.get_text(item, "type") not in ("", "function_call") else {}
 
 
 def _told(own: dict[str, Any]) -> dict[str, Any]:
@@ -272,7 +273,7 @@ def _told(own: dict[str, Any]) -> dict[str, Any]:
     if item.get("type") != "custom_tool_call":
         return item
     return {**{key: value for key, value in item.items() if key != "input"}, "type": "x_search_call",
-            "arguments": pick.text(item, "input")}  # fmt: skip
+            "arguments": lenient.get_text(item, "input")}  # fmt: skip
 
 
 def _without_names(item: dict[str, Any]) -> dict[str, Any]:

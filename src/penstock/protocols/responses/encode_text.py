@@ -12,7 +12,7 @@ from weakref import ref
 import msgspec
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.codec import Encoder
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.protocols.responses.body import token_logprobs
@@ -265,25 +265,25 @@ class Speaking(Encoder):
 
     def _name(self, prefix: str, own: dict[str, Any]) -> str:
         """The id that an item had, else one that is made for it."""
-        wish = pick.text(own, "id")
+        wish = lenient.get_text(own, "id")
         name = self._output.name(prefix, wish)
         if wish and name != wish:
-            self.lose("same-id")
+            self.report_loss("same-id")
         return name
 
     def _foreign(self, extra: Extra | None) -> None:
         if extra and NAME not in extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _speak(self, event: ev.TextStart | ev.RefusalStart) -> None:
         if event.choice:
-            self.lose("choice")
+            self.report_loss("choice")
             return
         own = self._own(event.extra)
         self._foreign(event.extra)
-        group = pick.text(own, "id") or event.item
+        group = lenient.get_text(own, "id") or event.item
         entry = self._output.joinable("message", group)
         if entry is None:
             item: dict[str, Any] = {
@@ -315,7 +315,7 @@ class Speaking(Encoder):
     def _likely(self, voice: Voice, event: ev.TextDelta) -> None:
         logprobs = token_logprobs(event.logprobs)
         if event.logprobs != {"content": logprobs}:
-            self.lose("logprobs")
+            self.report_loss("logprobs")
         voice.pieces.append(event.text)
         voice.part["logprobs"] += logprobs
         self._output.send(voice.form.delta, **voice.where, delta=event.text, logprobs=logprobs)
@@ -335,12 +335,12 @@ class Speaking(Encoder):
         voice = self._cited(event)
         if voice is None:
             return
-        own = pick.table(self._own(event.extra), "annotation")
+        own = lenient.get_object(self._own(event.extra), "annotation")
         if not own and not event.url:
-            self.lose("source")
+            self.report_loss("source")
             return
         if not own and event.span is None and event.of is not None:
-            self.lose("span")
+            self.report_loss("span")
         first, last = event.span or (0, 0 if own or event.of is None else voice.length)
         plain = {
             "type": "url_citation",
@@ -365,7 +365,7 @@ class Speaking(Encoder):
         if voice is None:
             self._sources.append(event)
         elif voice.closed:
-            self.lose("source-outside-text")
+            self.report_loss("source-outside-text")
             return None
         return voice
 
@@ -373,10 +373,10 @@ class Speaking(Encoder):
 
     def _think(self, event: ev.ReasoningStart) -> None:
         if event.choice:
-            self.lose("choice")
+            self.report_loss("choice")
         elif event.form != "redacted":
             own = self._own(event.extra)
-            group = pick.text(own, "id")
+            group = lenient.get_text(own, "id")
             entry = self._output.joinable("reasoning", group) if group else None
             entry = entry or self._output.add(self._reasoning(own), group)
             form = FORMS["summary"] if event.form == "summary" else self._full
@@ -392,12 +392,12 @@ class Speaking(Encoder):
         own, voice = self._own(event.extra), self._voices.get(event.index)
         kept = {key: value for key, value in own.items() if key not in ("id", "phase")}
         if event.extra and (not own or event.extra.keys() != {NAME}):
-            self.lose("opaque")
+            self.report_loss("opaque")
         if voice is not None:
             voice.entry.item.update(kept)
             self._output.ended(voice)
         elif own:
-            entry = self._output.joinable("reasoning", pick.text(own, "id"))
+            entry = self._output.joinable("reasoning", lenient.get_text(own, "id"))
             if entry is None:
                 self._output.end(self._output.add(self._reasoning(own)), **kept)
             else:

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import is_json
 from penstock.markers import restored
 from penstock.protocols.responses import request_read_parts as built
 from penstock.protocols.responses.request_read_parts import MESSAGE, NEXT, read_content, read_said, read_thoughts
 from penstock.protocols.responses.wire import ANSWERS, EARLY, LATE, NAME
-from penstock.reading import keep, rest, unsaid
+from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import By, CallForm, Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 __all__ = ["NAME", "read_format", "read_request"]
 LOGPROBS = "message.output_text.logprobs"
@@ -37,23 +38,23 @@ _REQUEST = frozenset({
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    reading.as_object(body)
+    strict.as_object(body)
     items = Items()
-    instructions = reading.text(body, "instructions")
+    instructions = strict.get_text(body, "instructions")
     if instructions:
-        items.messages.append(rq.Message("system", [rq.Text(instructions)], extra=keep(NAME, {}, top=True)))
+        items.messages.append(rq.Message("system", [rq.Text(instructions)], extra=build_extra(NAME, {}, top=True)))
     _read_input(items, body.get("input"))
     tools = read_tools(body)
     known = {(tool.namespace, tool.name) for tool in tools}
     tools += [tool for tool in items.tools if (tool.namespace, tool.name) not in known]
-    reasoning, text = reading.table(body, "reasoning"), reading.table(body, "text")
+    reasoning, text = strict.get_object(body, "reasoning"), strict.get_object(body, "text")
     return rq.Request(
-        reading.text(body, "model"),
+        strict.get_text(body, "model"),
         restored(items.done()),
         tools,
         read_choice(body),
         _settings(body, reasoning, text),
-        stream=reading.flag(body, "stream") or False,
+        stream=strict.get_flag(body, "stream") or False,
         extra=_extra(body, reasoning, text),
     )
 
@@ -61,68 +62,70 @@ def read_request(body: Object) -> rq.Request:
 def _read_input(items: Items, given: Any) -> None:
     if isinstance(given, str):
         if given:
-            items.messages.append(rq.Message("user", [rq.Text(given)], extra=keep(NAME, {}, string=True)))
+            items.messages.append(rq.Message("user", [rq.Text(given)], extra=build_extra(NAME, {}, string=True)))
     elif isinstance(given, list):
-        reading.each(given, items.read, "input")  # pyright: ignore[reportUnknownArgumentType]
+        strict.read_each(given, items.read, "input")  # pyright: ignore[reportUnknownArgumentType]
     elif given is not None:
         raise BadRequest("a string or a list of items", given, "input")
 
 
 def _extra(body: Object, reasoning: Object, text: Object) -> Any:
-    fields = rest(body, _REQUEST)
+    fields = unknown_fields(body, _REQUEST)
     for key, more in (
-        ("reasoning", rest(reasoning, {"effort", "summary"})),
-        ("text", rest(text, {"format", "verbosity"})),
+        ("reasoning", unknown_fields(reasoning, {"effort", "summary"})),
+        ("text", unknown_fields(text, {"format", "verbosity"})),
     ):
         if more:
             fields[key] = more
-    also = unsaid(body, _REQUEST)
+    also = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         also["stream"] = False
-    form = pick.table(text, "format")
-    odd = bool(form) and (read_format(form) is None or bool(rest(form, _FORMAT) or unsaid(form, _FORMAT)))
-    return keep(
+    form = lenient.get_object(text, "format")
+    odd = bool(form) and (
+        read_format(form) is None or bool(unknown_fields(form, _FORMAT) or empty_fields(form, _FORMAT))
+    )
+    return build_extra(
         NAME, fields, read=True, also=also, summary=reasoning.get("summary"), format=form if odd else None,
-        thinking=unsaid(reasoning, {"effort", "summary"}), texts=unsaid(text, {"format", "verbosity"}),
+        thinking=empty_fields(reasoning, {"effort", "summary"}), texts=empty_fields(text, {"format", "verbosity"}),
         more=[key for key in MORE if body.get(key) is not None], stop=isinstance(body.get("stop"), str),
     )  # fmt: skip
 
 
 def _settings(body: Object, reasoning: Object, text: Object) -> rq.Settings:
     return rq.Settings(
-        max_output=reading.whole(body, "max_output_tokens"),
-        temperature=reading.number(body, "temperature"),
-        top_p=reading.number(body, "top_p"),
-        top_k=reading.whole(body, "top_k"),
-        stop=reading.strings(body, "stop"),
-        seed=reading.whole(body, "seed"),
-        frequency_penalty=reading.number(body, "frequency_penalty"),
-        presence_penalty=reading.number(body, "presence_penalty"),
-        logprobs=True if LOGPROBS in reading.strings(body, "include") else None,
-        top_logprobs=reading.whole(body, "top_logprobs"),
+        max_output=strict.get_integer(body, "max_output_tokens"),
+        temperature=strict.get_number(body, "temperature"),
+        top_p=strict.get_number(body, "top_p"),
+        top_k=strict.get_integer(body, "top_k"),
+        stop=strict.get_strings(body, "stop"),
+        seed=strict.get_integer(body, "seed"),
+        frequency_penalty=strict.get_number(body, "frequency_penalty"),
+        presence_penalty=strict.get_number(body, "presence_penalty"),
+        logprobs=True if LOGPROBS in strict.get_strings(body, "include") else None,
+        top_logprobs=strict.get_integer(body, "top_logprobs"),
         format=read_format(_table(text, "format", "text")),
-        parallel_calls=reading.flag(body, "parallel_tool_calls"),
+        parallel_calls=strict.get_flag(body, "parallel_tool_calls"),
         effort=_word(reasoning, "effort", "reasoning"),
         thoughts=True if _word(reasoning, "summary", "reasoning") else None,
         verbosity=_word(text, "verbosity", "text"),
-        tier=reading.text(body, "service_tier"),
-        user=reading.text(body, "user"),
-        metadata=reading.table(body, "metadata") or None,
-        cache_key=reading.text(body, "prompt_cache_key"),
-        store=reading.flag(body, "store"),
+        tier=strict.get_text(body, "service_tier"),
+        user=strict.get_text(body, "user"),
+        metadata=strict.get_object(body, "metadata") or None,
+        cache_key=strict.get_text(body, "prompt_cache_key"),
+        store=strict.get_flag(body, "store"),
     )
 
 
 def _word(source: Object, key: str, where: str) -> str:
     try:
-        return reading.text(source, key)
+        return strict.get_text(source, key)
     except BadRequest as error:
         raise error.at(where) from None
 
 
 def _table(source: Object, key: str, where: str) -> Object:
     try:
-        return reading.table(source, key)
+        return strict.get_object(source, key)
     except BadRequest as error:
         raise error.at(where) from None
 
@@ -138,8 +141,8 @@ def read_format(form: Object) -> rq.Format | None:
         return None
     try:
         return rq.Format(
-            "schema", reading.text(form, "name"), reading.table(form, "schema") or None,
-            reading.text(form, "description"), reading.flag(form, "strict"),
+            "schema", strict.get_text(form, "name"), strict.get_object(form, "schema") or None,
+            strict.get_text(form, "description"), strict.get_flag(form, "strict"),
         )  # fmt: skip
     except BadRequest as error:
         raise error.at("format").at("text") from None
@@ -149,7 +152,7 @@ ROLES: dict[str, rq.Role] = {"user": "user", "assistant": "assistant", "system":
 _SAID = MESSAGE - {"content"}
 _PLAIN = frozenset({"type", "role", "content"})
 _SPELLED: dict[tuple[bool, bool], Extra | None] = {  # by: the content is a list, the type is said
-    (listed, typed): keep(NAME, {}, listed=listed, bare=not typed)
+    (listed, typed): build_extra(NAME, {}, listed=listed, bare=not typed)
     for listed in (True, False)
     for typed in (True, False)
 }
@@ -200,18 +203,18 @@ class Items:
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _message(self, item: Object) -> None:
-        role, content = reading.word(item, "role", ROLES), item.get("content")
+        role, content = strict.get_choice(item, "role", ROLES), item.get("content")
         if role == "assistant":
-            self._speak(read_said(item), reading.text(item, "id"))
+            self._speak(read_said(item), strict.get_text(item, "id"))
             return
         made = rq.Message(role, read_content(content, "content"))
         if item.keys() <= _PLAIN and item["role"] != "developer":  # nothing but who speaks and what
             made.extra = _SPELLED[type(content) is list, "type" in item]
         else:
-            made.extra = keep(
-                NAME, rest(item, MESSAGE), role=item["role"] if item["role"] == "developer" else "",
+            made.extra = build_extra(
+                NAME, unknown_fields(item, MESSAGE), role=item["role"] if item["role"] == "developer" else "",
                 bare="type" not in item, listed=isinstance(content, list), id=item.get("id"), status=item.get("status"),
-                also=unsaid(item, _SAID),
+                also=empty_fields(item, _SAID),
             )  # fmt: skip
         self.messages.append(made)
 
@@ -225,7 +228,7 @@ class Items:
             if type(only) is rq.Text and not only.text and message.role == "assistant" and only.extra:
                 marks = only.extra.get(NAME, {}).get("_", {})
                 if "blank" in marks:
-                    message.parts, message.extra = [], keep(NAME, {}, **marks, id=only.item)
+                    message.parts, message.extra = [], build_extra(NAME, {}, **marks, id=only.item)
         return self.messages
 
     # ── calls and answers ─────────────────────────────────────────────────────────────────────────
@@ -235,38 +238,53 @@ class Items:
         given = item.get("input" if custom else "arguments")
         if not isinstance(given, str | None):
             raise BadRequest("a string" if custom else "a string of JSON", given, "input" if custom else "arguments")
-        call = reading.text(item, "call_id") or reading.text(item, "id")
+        call = strict.get_text(item, "call_id") or strict.get_text(item, "id")
         if custom and call.startswith("xs_"):  # a step of xAI's own search
             self._speak(
-                [rq.Call(call, reading.text(item, "name"), given or "", "provider", extra={NAME: {"item": item}})]
+                [
+                    rq.Call(
+                        call,
+                        strict.get_text(item, "name"),
+                        given or "",
+                        "provider",
+                        extra={NAME: {"item": item}},
+                    )
+                ]
             )
             return
         form: CallForm = "text" if custom else "json"
         status = item.get("status")
         cut = status == "incomplete" and (custom or not is_json(given or ""))
-        name, id = reading.needed(item, "name"), reading.text(item, "id")  # noqa: A001 — as the part calls it
+        name, id = strict.require_text(item, "name"), strict.get_text(item, "id")  # noqa: A001 — as the part calls it
         made = rq.Call(call, name, given or "", "client", form, cut, item=id)
         if item.keys() <= _CALL and all(item.values()):
             made.extra = {NAME: {"_": {"status": status}}} if status else None
         else:
-            about = {"status": status, "also": unsaid(item, _CALL), "loose": not item.get("call_id")}
-            made.extra = keep(NAME, rest(item, _CALL), **about)
+            about = {"status": status, "also": empty_fields(item, _CALL), "loose": not item.get("call_id")}
+            made.extra = build_extra(NAME, unknown_fields(item, _CALL), **about)
         self._speak([made], id)
 
     def _output(self, item: Object) -> None:
         output = item.get("output")
         custom = item["type"] == "custom_tool_call_output"
-        call, name = reading.text(item, "call_id"), reading.text(item, "name")
+        call, name = strict.get_text(item, "call_id"), strict.get_text(item, "name")
         if type(output) is str and output and call and len(item) == 3 and not custom:  # noqa: PLR2004 — type, call and words
             self._answer(rq.Result(call, "", [rq.Text(output)]))
             return
         inside: list[rq.ResultPart] = [
             part for part in read_content(output, "output") if isinstance(part, rq.ResultPart)
         ]
-        extra = keep(
-            NAME, rest(item, _OUTPUT), id=item.get("id"), status=item.get("status"), listed=isinstance(output, list),
-            named=bool(name), loose=not call, also=unsaid(item, _ANSWERED), kind=item["type"] if custom else "",
-        )  # fmt: skip
+        extra = build_extra(
+            NAME,
+            unknown_fields(item, _OUTPUT),
+            id=item.get("id"),
+            status=item.get("status"),
+            listed=isinstance(output, list),
+            named=bool(name),
+            loose=not call,
+            also=empty_fields(item, _ANSWERED),
+            kind=item["type"] if custom else "",
+        )
         form: CallForm = "text" if custom else "json"
         self._answer(rq.Result(call, name, inside, form=form, extra=extra))
 
@@ -276,7 +294,7 @@ class Items:
         self._speak([call])
 
     def _built_answer(self, item: Object) -> None:
-        call = reading.text(item, "call_id") or reading.text(item, "id")
+        call = strict.get_text(item, "call_id") or strict.get_text(item, "id")
         by = self._runs.get(call, "client")
         if item.get("execution") == "server" or item["type"] == "program_output":
             by = "provider"
@@ -342,7 +360,7 @@ _CUSTOM = frozenset({"type", "name", "description"})
 
 def read_tools(source: Object) -> list[rq.Tool]:
     """All tools on offer; groups of them flattened."""
-    return [tool for row in reading.rows(source, "tools", _read) for tool in row]
+    return [tool for row in strict.read_objects(source, "tools", _read) for tool in row]
 
 
 def _read(tool: Object) -> list[rq.Tool]:
@@ -359,53 +377,66 @@ def _function(tool: Object) -> rq.Tool:
     made = _described(tool)
     whole = made.description and made.schema and "type" in tool and tool.get("strict", 0) is not None
     if not (whole and tool.keys() <= _FUNCTION):
-        marks = {"also": unsaid(tool, _FUNCTION), "untyped": "type" not in tool}
-        made.extra = keep(NAME, rest(tool, _FUNCTION), **marks)
+        marks = {"also": empty_fields(tool, _FUNCTION), "untyped": "type" not in tool}
+        made.extra = build_extra(NAME, unknown_fields(tool, _FUNCTION), **marks)
     return made
 
 
 def _described(said: Object) -> rq.Tool:
-    schema = None if said.get("parameters") is None else reading.table(said, "parameters")
+    schema = None if said.get("parameters") is None else strict.get_object(said, "parameters")
     return rq.Tool(
-        reading.needed(said, "name"), reading.text(said, "description"), schema, strict=reading.flag(said, "strict")
+        strict.require_text(said, "name"),
+        strict.get_text(said, "description"),
+        schema,
+        strict=strict.get_flag(said, "strict"),
     )
 
 
 def _nested(tool: Object) -> rq.Tool:
     """A function as Chat describes it."""
-    made = reading.inside(tool, "function", _described)
+    made = strict.read_object(tool, "function", _described)
     said: Object = tool["function"]
-    made.extra = keep(
-        NAME, rest(tool, {"type", "function"}), nested=True, inner=rest(said, _FUNCTION), also=unsaid(said, _FUNCTION)
+    made.extra = build_extra(
+        NAME,
+        unknown_fields(tool, {"type", "function"}),
+        nested=True,
+        inner=unknown_fields(said, _FUNCTION),
+        also=empty_fields(said, _FUNCTION),
     )
     return made
 
 
 def _custom(tool: Object) -> rq.Tool:
-    form = reading.table(tool, "format")
+    form = strict.get_object(tool, "format")
     grammar = form if form.get("type") == "grammar" else None
     known = _CUSTOM | {"format"} if grammar else _CUSTOM
-    extra = keep(NAME, rest(tool, known), also=unsaid(tool, known))
-    return rq.Tool(reading.needed(tool, "name"), reading.text(tool, "description"), grammar, "custom", extra=extra)
+    extra = build_extra(NAME, unknown_fields(tool, known), also=empty_fields(tool, known))
+    return rq.Tool(
+        strict.require_text(tool, "name"),
+        strict.get_text(tool, "description"),
+        grammar,
+        "custom",
+        extra=extra,
+    )
 
 
 def _namespace(group: Object) -> list[rq.Tool]:
-    name = reading.needed(group, "name")
+    name = strict.require_text(group, "name")
     made = read_tools(group)
     for tool in made:
         tool.namespace = tool.namespace or name
     own = (made[0].extra or {}).get(NAME, {})
-    about = rest(group, {"type", "name", "tools"})
+    about = unknown_fields(group, {"type", "name", "tools"})
     made[0].extra = {NAME: {**own, "_": {**own.get("_", {}), "space": about}}}
     return made
 
 
 def _other(tool: Object, kind: str) -> rq.Tool:
     """A tool of a type that is all there is to know about it."""
-    name = pick.text(tool, "name", "server_label") or ("computer" if kind.startswith("computer") else kind)
-    contained = pick.text(pick.table(tool, "environment"), "type").startswith("container")
+    name = lenient.get_text(tool, "name", "server_label") or ("computer" if kind.startswith("computer") else kind)
+    contained = lenient.get_text(lenient.get_object(tool, "environment"), "type").startswith("container")
     run: rq.ToolKind = "provider" if kind.startswith(RUN) or contained else "unknown"
-    return rq.Tool(name, pick.text(tool, "description"), kind=run, extra={NAME: {"tool": tool}})
+    return rq.Tool(name, lenient.get_text(tool, "description"), kind=run, extra={NAME: {"tool": tool}})
 
 
 _KINDS: dict[str, Callable[[Object], rq.Tool]] = {"function": _function, "custom": _custom}
@@ -419,22 +450,22 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
     if choice is None:
         return None
     if isinstance(choice, str):
-        return rq.ToolChoice(reading.word(body, "tool_choice", MODES))
-    return reading.inside(body, "tool_choice", _chosen)
+        return rq.ToolChoice(strict.get_choice(body, "tool_choice", MODES))
+    return strict.read_object(body, "tool_choice", _chosen)
 
 
 def _chosen(choice: Object) -> rq.ToolChoice:
-    kind = reading.needed(choice, "type")
+    kind = strict.require_text(choice, "type")
     extra = {NAME: {"_": {"choice": choice}}}
     if kind in MODES:
         return rq.ToolChoice(MODES[kind], extra=extra)
     if kind == "allowed_tools":
-        names = reading.rows(choice, "tools", _name)
-        return rq.ToolChoice(reading.word(choice, "mode", MODES), [name for name in names if name], extra)
+        names = strict.read_objects(choice, "tools", _name)
+        return rq.ToolChoice(strict.get_choice(choice, "mode", MODES), [name for name in names if name], extra)
     return rq.ToolChoice("tool", [_name(choice)], extra)
 
 
 def _name(tool: Object) -> str:
     """A tool by its name; those without one go by their type, as they do among the tools."""
-    inner = pick.table(tool, pick.text(tool, "type"))
-    return pick.text(inner, "name") or pick.text(tool, "name", "server_label", "type")
+    inner = lenient.get_object(tool, lenient.get_text(tool, "type"))
+    return lenient.get_text(inner, "name") or lenient.get_text(tool, "name", "server_label", "type")

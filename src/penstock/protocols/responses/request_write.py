@@ -20,12 +20,19 @@ from penstock.protocols.responses.request_write_parts import (
     undrawn,
 )
 from penstock.protocols.responses.wire import NAME
-from penstock.writing import Draft, add, budget_of, effort_of, said, split
+from penstock.request_writer import (
+    RequestDraft,
+    add_missing,
+    budget_for_effort,
+    drop_empty,
+    effort_for_budget,
+    split_extra,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.protocols.responses.request_write_parts import Content
 
 __all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
@@ -50,7 +57,7 @@ class Items(Said):
         before = ""
         for message in messages:
             if message.name:
-                self.lose("name")
+                self.report_loss("name")
             if message.role == "assistant":
                 self.turn(apart=before == "assistant" and not self.native)
             self.roles[message.role](self, message)
@@ -61,7 +68,7 @@ class Items(Said):
 
     def _plain(self, message: rq.Message) -> None:
         """The system or the user; approvals, and what only this protocol understands, are items beside."""
-        own, marks = self.own(message.extra)
+        own, marks = self.split_extra(message.extra)
         inside: list[rq.AnyPart] = []
         for part in message.parts:
             if type(part) is rq.Ask:
@@ -77,7 +84,7 @@ class Items(Said):
         item["role"] = self._role(message, marks)
         item["content"] = self.content(inside, listed="listed" in marks)
         item.update(own)
-        add(item, marks.get("also"))
+        add_missing(item, marks.get("also"))
         self.put(item)
 
     def _role(self, message: rq.Message, marks: Object) -> str:
@@ -95,11 +102,11 @@ class Items(Said):
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call(self, call: rq.Call, _: int) -> None:
-        own, marks = self.own(call.extra)
+        own, marks = self.split_extra(call.extra)
         if "item" in own:
             self.put(own["item"] if call.by == "provider" else call_item(call, own["item"]))
         elif call.cut and "status" not in marks:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
         elif call.by == "client":  # what a provider ran is in the item of its result
             self.put(self._called(call, own, marks))
 
@@ -119,29 +126,29 @@ class Items(Said):
         if "status" in marks:
             item["status"] = marks["status"]
         item.update({key: value for key, value in own.items() if key != "id"})
-        add(item, marks.get("also"))
+        add_missing(item, marks.get("also"))
         self.hint(call, item, fits=False)
         return item
 
     def _ask(self, ask: rq.Ask, _: int) -> None:
-        own = self.own(ask.extra)[0]
+        own = self.split_extra(ask.extra)[0]
         if "item" in own:
             self.put(own["item"])
         else:
-            self.lose("approval")
+            self.report_loss("approval")
 
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 
     def _ran(self, result: rq.Result, _: int) -> None:
         """A provider's result: the item of its call, which holds it. What a later one replaced is not told."""
-        own = self.own(result.extra)[0]
+        own = self.split_extra(result.extra)[0]
         if "item" not in own:
-            self.lose("provider-call")
+            self.report_loss("provider-call")
         elif not result.partial:
             self.put(own["item"])
 
     def _results(self, message: rq.Message) -> None:
-        self.own(message.extra)
+        self.split_extra(message.extra)
         for part in message.parts:
             if type(part) is rq.Result:
                 self.put(self._answered(part))
@@ -149,7 +156,7 @@ class Items(Said):
                 self.put({"type": "message", "role": "user", "content": made})
 
     def _answered(self, result: rq.Result) -> Object:
-        own, marks = self.own(result.extra)
+        own, marks = self.split_extra(result.extra)
         if "item" in own:
             return output_item(result, own["item"])
         text = result.form == "text" or result.call in self._free or "kind" in marks
@@ -161,7 +168,7 @@ class Items(Said):
             item["name"] = result.name
         item["output"] = self.content(result.content, listed="listed" in marks)
         item.update(own)
-        add(item, marks.get("also"))
+        add_missing(item, marks.get("also"))
         self.hint(result, item, fits=False)
         return item
 
@@ -178,10 +185,12 @@ class Writer(Items):
     """One request being written."""
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.own(request.extra)
+        own, marks = self.split_extra(request.extra)
         self.native = "read" in marks
         body: Object = {"model": request.model} if request.model else {}
-        messages = self._instructed(stowed(undrawn(request.messages), HOLDS, self.carry, self.lose), body)
+        messages = self._instructed(
+            stowed(undrawn(request.messages), HOLDS, self.report_carried, self.report_loss), body
+        )
         self._asked(messages, marks, body)
         tools = write_tools(self, request.tools)
         if tools:
@@ -195,7 +204,7 @@ class Writer(Items):
         self._thinking(request.settings, own, marks, body)
         self._form(request.settings, own, marks, body)
         self._include(request.settings, body)
-        add(body, marks.get("also"))
+        add_missing(body, marks.get("also"))
         return body
 
     def _instructed(self, messages: list[rq.Message], body: Object) -> list[rq.Message]:
@@ -203,20 +212,20 @@ class Writer(Items):
         first = messages[0] if messages else None
         if first is None or first.role != "system" or len(first.parts) != 1:
             return messages
-        only, marks = first.parts[0], split(first.extra, NAME)[1]
+        only, marks = first.parts[0], split_extra(first.extra, NAME)[1]
         fits = type(only) is rq.Text and not only.cache and bool(only.text)
         if type(only) is rq.Text and fits and ("top" in marks or (not self.native and self.quirks.instructions)):
-            self.own(first.extra)
-            self.own(only.extra)
+            self.split_extra(first.extra)
+            self.split_extra(only.extra)
             if first.name:
-                self.lose("name")
+                self.report_loss("name")
             body["instructions"] = only.text
             return messages[1:]
         return messages
 
     def _asked(self, messages: list[rq.Message], marks: Object, body: Object) -> None:
         only = messages[0] if len(messages) == 1 else None
-        if only is not None and "string" in split(only.extra, NAME)[1]:
+        if only is not None and "string" in split_extra(only.extra, NAME)[1]:
             given = self.content(only.parts, listed=False)
             if isinstance(given, str):
                 body["input"] = given
@@ -245,7 +254,7 @@ class Writer(Items):
             "logprobs": asked.logprobs is False, "thoughts": asked.thoughts is False,
         }  # fmt: skip
         for name in (name for name, is_lost in lost.items() if is_lost):
-            self.lose("setting", name)
+            self.report_loss("setting", name)
 
     def _more(self, asked: rq.Settings, marks: Object, body: Object) -> None:
         """Settings that only some providers have."""
@@ -256,33 +265,33 @@ class Writer(Items):
             if key in self.quirks.more or key in marks.get("more", ()):
                 body[key] = value[0] if key == "stop" and "stop" in marks and len(value) == 1 else value
             else:
-                self.lose("setting", key)
+                self.report_loss("setting", key)
 
     def _limit(self, asked: int) -> int:
         """The output limit, raised where the provider would refuse it."""
         least = self.quirks.min_output
         if asked < least:
-            self.lose("max-output", f"{asked} is sent as {least}")
+            self.report_loss("max-output", f"{asked} is sent as {least}")
         return max(asked, least)
 
     def _labels(self, metadata: Object) -> Object:
         """Metadata whose values are strings, as they must be here."""
         if all(isinstance(value, str) for value in metadata.values()):
             return metadata
-        self.lose("metadata")
+        self.report_loss("metadata")
         return {key: value if isinstance(value, str) else as_json(value) for key, value in metadata.items()}
 
     def _thinking(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
         made: Object = dict(own.get("reasoning", {}))
         effort = asked.effort
         if asked.budget is not None:
-            self.lose("budget")
-            effort = effort if effort and asked.budget else effort_of(asked.budget)
+            self.report_loss("budget")
+            effort = effort if effort and asked.budget else effort_for_budget(asked.budget)
         if effort:
             made["effort"] = self._known(effort)
         if asked.thoughts:
             made["summary"] = marks.get("summary") or "auto"
-        add(made, marks.get("thinking"))
+        add_missing(made, marks.get("thinking"))
         if made:
             body["reasoning"] = made
 
@@ -290,9 +299,9 @@ class Writer(Items):
         known = self.quirks.efforts
         if not known or effort in known:
             return effort
-        self.lose("effort", effort)
-        wanted = budget_of(effort)
-        return min(known, key=lambda word: (word == "none", abs(budget_of(word) - wanted)))
+        self.report_loss("effort", effort)
+        wanted = budget_for_effort(effort)
+        return min(known, key=lambda word: (word == "none", abs(budget_for_effort(word) - wanted)))
 
     def _form(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
         made: Object = dict(own.get("text", {}))
@@ -300,19 +309,19 @@ class Writer(Items):
         if odd is not None and read_format(odd) == asked.format:
             made["format"] = odd
         elif asked.format is not None and asked.format.kind == "json" and not self.quirks.any_json:
-            self.lose("any-json")
+            self.report_loss("any-json")
         elif asked.format is not None:
             made["format"] = self._schema(asked.format) if asked.format.kind == "schema" else _FORMS[asked.format.kind]
         if asked.verbosity:
             made["verbosity"] = asked.verbosity
-        add(made, marks.get("texts"))
+        add_missing(made, marks.get("texts"))
         if made:
             body["text"] = made
 
     def _schema(self, form: rq.Format) -> Object:
         if not form.name:
-            self.lose("format")
-        made = said(type="json_schema", name=form.name or "answer", description=form.description)
+            self.report_loss("format")
+        made = drop_empty(type="json_schema", name=form.name or "answer", description=form.description)
         made["schema"] = form.schema or {"type": "object"}
         if form.strict is not None:
             made["strict"] = form.strict
@@ -325,7 +334,7 @@ class Writer(Items):
             body["include"] = [*body.get("include", ()), *missing]
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a Responses call."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)
@@ -340,7 +349,7 @@ def write_tools(draft: Content, tools: Iterable[rq.Tool]) -> list[Object]:
     made: list[Object] = []
     group: Object = {}
     for tool in tools:
-        own, marks = draft.own(tool.extra)
+        own, marks = draft.split_extra(tool.extra)
         one = None if "elsewhere" in marks else _tool(draft, tool, own, marks)
         if one is None:
             continue
@@ -360,24 +369,24 @@ def _tool(draft: Content, tool: rq.Tool, own: Object, marks: Object) -> Object |
     if "tool" in own:
         return own["tool"]  # type: ignore[no-any-return]
     if tool.kind in ("provider", "unknown"):
-        draft.lose("tool", tool.name)
+        draft.report_loss("tool", tool.name)
         draft.hint(tool, {}, fits=False)
         return None
     made = _custom(tool) if tool.kind == "custom" else _function(draft, tool)
     if "nested" in marks:
         inner = {key: value for key, value in made.items() if key != "type"}
-        add(inner, marks.get("also"))
+        add_missing(inner, marks.get("also"))
         return {"type": "function", "function": {**inner, **marks.get("inner", {})}, **own}
     if "untyped" in marks:
         del made["type"]
     made.update(own)
-    add(made, marks.get("also"))
+    add_missing(made, marks.get("also"))
     draft.hint(tool, made, fits=False)
     return made
 
 
 def _custom(tool: rq.Tool) -> Object:
-    return {"type": "custom", **said(name=tool.name, description=tool.description, format=tool.schema)}
+    return {"type": "custom", **drop_empty(name=tool.name, description=tool.description, format=tool.schema)}
 
 
 def _function(draft: Content, tool: rq.Tool) -> Object:
@@ -393,7 +402,7 @@ def _function(draft: Content, tool: rq.Tool) -> Object:
 
 def write_choice(draft: Content, choice: rq.ToolChoice, tools: Iterable[rq.Tool]) -> Any:
     """Which tool may or must be called, as it was said where it was said here."""
-    marks = draft.own(choice.extra)[1]
+    marks = draft.split_extra(choice.extra)[1]
     if "choice" in marks:
         return marks["choice"]
     if choice.mode == "none" or not choice.names:

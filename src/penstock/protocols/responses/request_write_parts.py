@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.jsontext import plain_or_raw
+from penstock.lenient_fields import as_object
 from penstock.markers import Holds
 from penstock.media import sniff
-from penstock.pick import as_object
 from penstock.protocols.responses.request_read_parts import CONTENT, HINT, NEXT, media_of, nameless, read_output
 from penstock.protocols.responses.wire import ANSWERS, LATE, NAME, given
-from penstock.writing import Draft, Losses, add, salvage
+from penstock.request_writer import Losses, RequestDraft, add_missing, collect_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "approval": "an approval is left out",
@@ -66,7 +66,7 @@ class Quirks(msgspec.Struct, frozen=True):
     more: tuple[str, ...] = ()  # which of the settings that only some have: frequency_penalty, seed, stop …
 
 
-class Content(Draft):
+class Content(RequestDraft):
     """Content being written. State: whether the request was one of this protocol when it was read."""
 
     protocol = NAME
@@ -84,10 +84,10 @@ class Content(Draft):
         only = parts[0] if len(parts) == 1 and not listed else None
         if only is not None and not only.cache:
             if type(only) is rq.Text and not only.refusal and NAME not in (only.extra or ()):
-                self.own(only.extra)
+                self.split_extra(only.extra)
                 return only.text
             if type(only) is rq.Json:
-                self.lose("json-result")
+                self.report_loss("json-result")
                 return only.json
         return self.parts(parts)
 
@@ -109,44 +109,44 @@ class Content(Draft):
         if self.quirks.cache and fits:
             made[HINT] = {"mode": "explicit"}
         else:
-            self.lose("cache")
+            self.report_loss("cache")
 
     def _text(self, part: rq.Text) -> list[Object]:
         if part.extra is None:
             return [{"type": "input_text", "text": part.text}]
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if part.refusal:
             made: Object = {"type": "refusal", "refusal": part.text, **own}
         else:
             made = {"type": marks.get("kind", "input_text"), "text": part.text, **own}
-        add(made, marks.get("also"))
+        add_missing(made, marks.get("also"))
         return [made]
 
     def _json(self, part: rq.Json) -> list[Object]:
-        self.lose("json-result")
+        self.report_loss("json-result")
         return [{"type": "input_text", "text": part.json}]
 
     def _opaque(self, part: rq.Opaque) -> list[Object]:
         if part.protocol == NAME and part.kind.startswith(CONTENT):
             return [part.data]
-        self.lose("opaque")
-        words = salvage(part.data)
+        self.report_loss("opaque")
+        words = collect_text(part.data)
         return [{"type": "input_text", "text": words}] if words else []
 
     def _source(self, _: rq.Source) -> list[Object]:
-        self.lose("source")
+        self.report_loss("source")
         return []
 
     def _misplaced(self, part: Any) -> list[Object]:
         """A part that no message of this role may hold: told in words."""
-        self.lose("opaque")
-        words = salvage(msgspec.to_builtins(part))
+        self.report_loss("opaque")
+        words = collect_text(msgspec.to_builtins(part))
         return [{"type": "input_text", "text": words}] if words else []
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
     def _file(self, part: rq.File) -> list[Object]:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         kind = marks.get("kind") or ("input_image" if part.media.startswith("image/") else "input_file")
         made: Object = {"type": kind}
         if kind == "input_audio":
@@ -156,7 +156,7 @@ class Content(Draft):
         else:
             self._document(part, marks, made)
         made.update(own)
-        add(made, marks.get("also"))
+        add_missing(made, marks.get("also"))
         return [made]
 
     def _image(self, part: rq.File, marks: Object, made: Object) -> None:
@@ -166,7 +166,7 @@ class Content(Draft):
         if part.id:
             made["file_id"] = part.id
         if part.name:
-            self.lose("file-name")
+            self.report_loss("file-name")
         if (part.detail or not self.native) and "as_it_was" not in marks:
             made["detail"] = part.detail or "auto"
         elif part.detail and "detail" not in marks["as_it_was"]["image_url"]:
@@ -179,7 +179,7 @@ class Content(Draft):
         if part.url:
             made["file_url"] = part.url
             if media_of(part.name or part.url) != part.media:
-                self.lose("media")
+                self.report_loss("media")
         if part.id:
             made["file_id"] = part.id
         if part.name or (part.data and ("kind" not in marks or "unnamed" in marks)):
@@ -234,12 +234,12 @@ class Said(Content):
 
     def say(self, part: rq.Text, place: int) -> None:
         """A text or a refusal."""
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         field = "refusal" if part.refusal else "text"
         made: Object = {"type": field if part.refusal else marks.get("kind", "output_text"), field: part.text}
         if "head" in marks or "more" in marks:
             made.update(own)
-            add(made, marks.get("also"))
+            add_missing(made, marks.get("also"))
         elif not part.refusal:
             made["annotations"] = []
             if not part.item:
@@ -247,12 +247,12 @@ class Said(Content):
         self.texts[place] = self.texts[None] = made
         self.hint(part, made, fits=False)
         if part.logprobs:
-            self.lose("logprobs")
+            self.report_loss("logprobs")
         self._spell(part, own, marks, [] if "blank" in marks else [made])
 
     def nothing(self, message: rq.Message) -> None:
         """A message in which the assistant said nothing."""
-        marks = self.own(message.extra)[1]
+        marks = self.split_extra(message.extra)[1]
         if "head" in marks:
             self._new(self._headed(rq.Text(item=marks.get("id", "")), marks["head"], []))
         else:
@@ -260,7 +260,7 @@ class Said(Content):
 
     def picture(self, part: rq.File, _: int) -> None:
         """A file in what the assistant says."""
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         self._spell(part, own, marks, self.part(part))
 
     def _spell(self, part: rq.Text | rq.File, own: Object, marks: Object, made: list[Object]) -> None:
@@ -288,7 +288,7 @@ class Said(Content):
         string = head.get("shape") == "string" and type(part) is rq.Text
         item["content"] = part.text if string and type(part) is rq.Text else made
         item.update(head.get("fields", {}))
-        add(item, head.get("also"))
+        add_missing(item, head.get("also"))
         return item
 
     def _new(self, item: Object) -> None:
@@ -297,17 +297,17 @@ class Said(Content):
 
     def cite(self, part: rq.Source, _: int) -> None:
         """A citation, in the text it belongs to."""
-        own, text = self.own(part.extra)[0], self.texts.get(part.of) or self.texts.get(None)
+        own, text = self.split_extra(part.extra)[0], self.texts.get(part.of) or self.texts.get(None)
         if text is None or "annotation" not in own or "text" not in text:
-            self.lose("source")
+            self.report_loss("source")
         else:
             text["annotations"] = [*text.get("annotations", ()), own["annotation"]]
 
     def state(self, part: rq.Opaque, _: int) -> None:
         """What only this protocol understands: content, or an item."""
         if part.protocol != NAME:
-            self.lose("opaque")
-            if words := salvage(part.data):
+            self.report_loss("opaque")
+            if words := collect_text(part.data):
                 self.put({"type": "message", "role": "assistant", "content": words})
         elif not part.kind.startswith(CONTENT):
             self.put(part.data)
@@ -320,7 +320,7 @@ class Said(Content):
 
     def think(self, part: rq.Reasoning, _: int) -> None:
         """Reasoning with what makes it acceptable to a provider of this protocol, or without."""
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if NAME not in (part.extra or ()):
             self._unsealed(part)
             return
@@ -332,7 +332,7 @@ class Said(Content):
                 item["id"] = self.mint("rs")  # another protocol's carrier of this one's state: an item must have an id
         form = part.form
         if form == "full" and not self.quirks.words:
-            self.lose("form")
+            self.report_loss("form")
             form = "summary"
         key, kind = _ENTRIES.get(form, ("", ""))
         if key and key not in self._odd:
@@ -347,7 +347,7 @@ class Said(Content):
             item["summary"] = []
         if "status" in head:
             item["status"] = head["status"]
-        add(item, head.get("also"))
+        add_missing(item, head.get("also"))
         self._odd = head.get("odd", {})
         item.update(self._odd)
         self.put(item)
@@ -358,7 +358,7 @@ class Said(Content):
         """Reasoning that no provider of this protocol knows."""
         way = self.quirks.reasoning
         if way == "drop" or not part.text:
-            self.lose("reasoning")
+            self.report_loss("reasoning")
         elif way == "text":
             self.put({"type": "message", "role": "assistant", "content": part.text})
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 import msgspec
 from msgspec import Struct, field
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.jsontext import as_json
 
 if TYPE_CHECKING:
@@ -252,9 +252,9 @@ FAILED = ("failed", "incomplete")
 
 def runner(item: Item, tool: Tool) -> By:
     """Who runs a call that either side might: a container or `execution: server` is the provider's."""
-    if pick.text(item, "execution") == "server" or pick.text(pick.table(item, "environment"), "type").startswith(
-        "container"
-    ):
+    if lenient.get_text(item, "execution") == "server" or lenient.get_text(
+        lenient.get_object(item, "environment"), "type"
+    ).startswith("container"):
         return "provider"
     return tool.by
 
@@ -263,7 +263,10 @@ def given(item: Item, tool: Tool) -> str:
     """A built-in's input, as JSON."""
     if tool.input == ("arguments",):
         return as_text(item.get("arguments") or {})
-    said = {**item, "action": {key: value for key, value in pick.table(item, "action").items() if key != "sources"}}
+    said = {
+        **item,
+        "action": {key: value for key, value in lenient.get_object(item, "action").items() if key != "sources"},
+    }
     return as_json({key: said[key] for key in tool.input if item.get(key) not in (None, [])})
 
 
@@ -271,5 +274,5 @@ def answered(item: Item, tool: Tool) -> Any:
     """What a built-in gave."""
     if len(tool.answer) == 1:
         return item.get(tool.answer[0])
-    found = {**item, "sources": pick.table(item, "action").get("sources")}
+    found = {**item, "sources": lenient.get_object(item, "action").get("sources")}
     return {key: found[key] for key in tool.answer if found.get(key) is not None}

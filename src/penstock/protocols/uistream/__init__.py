@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.aisdk import OURS
 from penstock.aisdk.decode import ChunkDecoder
 from penstock.codec import Protocol
@@ -58,12 +58,12 @@ def body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = pick.as_object(decode_own(data))  # a chunk that nobody knew is let through as it came
-        kind = pick.text(chunk, "type")
+        chunk = lenient.as_object(decode_own(data))  # a chunk that nobody knew is let through as it came
+        kind = lenient.get_text(chunk, "type")
         if kind in ("error", "abort"):
             return msgspec.json.encode({"error": chunk.get("errorText", chunk.get("reason", "aborted"))})
         message["id"] = chunk.get("messageId", message["id"])
-        message["metadata"].update(pick.table(chunk, "messageMetadata"))
+        message["metadata"].update(lenient.get_object(chunk, "messageMetadata"))
         if kind == "finish":
             message["metadata"]["finishReason"] = chunk["finishReason"]
         book.add(kind, chunk)
@@ -110,7 +110,7 @@ class _Book:
 
     def _placed(self, chunk: dict[str, Any]) -> dict[str, Any]:
         """A source names the text it is for; here that is its place."""
-        cite = pick.table(pick.table(pick.table(chunk, "providerMetadata"), OURS), "cite")
+        cite = lenient.get_object(lenient.get_object(lenient.get_object(chunk, "providerMetadata"), OURS), "cite")
         place = self._places.get(f"text {cite.get('of')}")
         if place is not None:
             cite["of"] = str(place)
@@ -125,7 +125,7 @@ class _Book:
             self._begin(key, {"type": noun, "text": "", "state": "streaming"})
             self._texts[key] = []
         part = self._known[key]
-        self._texts[key].append(pick.text(chunk, "delta"))
+        self._texts[key].append(lenient.get_text(chunk, "delta"))
         for provider, fields in chunk.get("providerMetadata", {}).items():
             part.setdefault("providerMetadata", {}).setdefault(provider, {}).update(fields)
         if stage == "end":

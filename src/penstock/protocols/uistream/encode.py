@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.aisdk import OPAQUE, WRITES, PartEncoder, cite, encode_json, metadata, own, value, write_usage
 from penstock.jsontext import is_json, plain_or_raw
 
@@ -68,7 +68,7 @@ class UiEncoder(PartEncoder):
         told: dict[str, Any] = {"model": model} if model and self._tell else {}
         if event.created is not None and self._tell:
             told["createdAt"] = event.created * 1000
-        told.update(pick.table(own(event.extra), "messageMetadata"))
+        told.update(lenient.get_object(own(event.extra), "messageMetadata"))
         # without an id the page makes its own
         self._send("start", **({"messageId": named} if named else {}), **({"messageMetadata": told} if told else {}))
         self._send("start-step")
@@ -88,22 +88,22 @@ class UiEncoder(PartEncoder):
 
     def _usage_event(self, event: ev.Usage) -> None:
         if event.step:
-            self.lose("steps")
+            self.report_loss("steps")
         else:
             self._usage = event
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason in ("pause", "other", "refusal"):
-            self.lose("reason")
+            self.report_loss("reason")
         if event.others:
-            self.lose("choice")
+            self.report_loss("choice")
         self._end(WRITES[event.reason], event.raw, event.extra)
 
     def _end(self, reason: str, raw: str, extra: Extra | None) -> None:
         told = self._usage_metadata()
         if self._tell and raw and raw != reason:
             told["rawFinishReason"] = raw
-        told.update(pick.table(own(extra), "messageMetadata"))
+        told.update(lenient.get_object(own(extra), "messageMetadata"))
         self._settle()
         self._send("finish-step")
         self._send("finish", finishReason=reason, **({"messageMetadata": told} if told else {}))
@@ -121,7 +121,7 @@ class UiEncoder(PartEncoder):
         if event.kind == "cancelled":
             self._send("abort", reason=event.message)
         else:
-            self.lose("fault")
+            self.report_loss("fault")
             self._send("error", errorText=event.message)
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
@@ -137,7 +137,7 @@ class UiEncoder(PartEncoder):
         self._speak(event, "text")
 
     def _refusal_start(self, event: ev.RefusalStart) -> None:
-        self.lose("refusal")
+        self.report_loss("refusal")
         self._speak(event, "text", refusal=True)
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
@@ -194,17 +194,17 @@ class UiEncoder(PartEncoder):
         Not so where a fault follows: a page would count the call as answered, and send it to the model.
         """
         if event.broken:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
         head = self._head(event, cut=event.by)
         self._close(event, "tool-input-error", **head, input=event.json, errorText="the call never became whole")
 
     def _result(self, event: ev.Result) -> None:
         call = self._calls.get(event.call)
         if call is None:
-            self.lose("orphan-result")
+            self.report_loss("orphan-result")
             return
         if event.call in self._clients:
-            self.lose("answered")
+            self.report_loss("answered")
         self._settle(event.call, ran=True)
         head: dict[str, Any] = {
             "toolCallId": event.call,
@@ -212,7 +212,7 @@ class UiEncoder(PartEncoder):
         }
         if event.failed:
             if not event.json.startswith('"'):
-                self.lose("failure")
+                self.report_loss("failure")
             self._send("tool-output-error", **head, errorText=_shown(event.json), **metadata(event.extra))
             return
         partial = {"preliminary": True} if event.partial else {}
@@ -222,7 +222,7 @@ class UiEncoder(PartEncoder):
         """Only readers since 6 know this chunk: it is written if it came from a stream that knew it too."""
         marks = own(event.extra)
         if event.call not in self._calls or marks.get("via") != NAME:
-            self.lose("approval")
+            self.report_loss("approval")
             return
         self._settle(event.call, ran=True)
         words = (("reason", "reason"), ("automatic", "isAutomatic"), ("signature", "signature"))
@@ -238,14 +238,14 @@ class UiEncoder(PartEncoder):
             self._send("source-url", **named, url=event.url, **place)
             return
         if not event.title:
-            self.lose("source")
+            self.report_loss("source")
             named["title"] = event.filename or "document"
         file = {"filename": event.filename} if event.filename else {}
         self._send("source-document", **named, mediaType=event.media or "text/plain", **file, **place)
 
     def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
         if own(extra).get("reasoning"):
-            self.lose("file-state")
+            self.report_loss("file-state")
         url = f"data:{start.media};base64,{data}" if data or not start.url else start.url
         self._send("file", url=url, mediaType=start.media, **metadata(extra))
         self._go_on()

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import OPAQUE, OURS, SDK, request_settings
 from penstock.aisdk.request_parts import (
     DENIED,
@@ -30,13 +31,13 @@ from penstock.aisdk.request_parts import (
 )
 from penstock.aisdk.request_settings import METADATA, OPTIONS, dress, kept, note, read_options, undressed
 from penstock.errors import BadRequest
-from penstock.writing import split
+from penstock.request_writer import split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.pick import Object
-    from penstock.writing import Draft
+    from penstock.lenient_fields import Object
+    from penstock.request_writer import RequestDraft
 
 NAME = "uistream"
 ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant"}
@@ -52,23 +53,23 @@ _WORDS = (METADATA,)
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    tools = request_settings.read_tools(reading.as_object(body))
+    tools = request_settings.read_tools(strict.as_object(body))
     reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
-    system = reading.text(body, "system")
+    system = strict.get_text(body, "system")
     messages = [rq.Message("system", [rq.Text(system)])] if system else []
     messages += reader.read(body)
     asked, spelled = request_settings.read_settings(body)
     options, ours, word = request_settings.read_request_options(body)
     unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
-    streamed = reading.flag(body, "stream")
+    streamed = strict.get_flag(body, "stream")
     return rq.Request(
-        reading.text(body, "model"),
+        strict.get_text(body, "model"),
         messages,
         tools,
         request_settings.read_choice(body),
         asked,
         stream=streamed is not False,
-        usage=reading.flag(ours, "usage"),
+        usage=strict.get_flag(ours, "usage"),
         options=options,
         extra=kept(
             NAME, read_options({OPTIONS: {OURS: ours}} if ours else {}), unknown, **spelled, **word,
@@ -88,15 +89,15 @@ class _Reader:
         self.aside: list[list[Any]] = []
 
     def read(self, body: Object) -> list[rq.Message]:
-        self._count = len(pick.listed(body, "messages"))
-        return [message for row in reading.rows(body, "messages", self._message, need=True) for message in row]
+        self._count = len(lenient.get_list(body, "messages"))
+        return [message for row in strict.read_objects(body, "messages", self._message, need=True) for message in row]
 
     def _message(self, message: Object) -> list[rq.Message]:
         self._place += 1
         if message.get("role") == ASIDE:
             self.aside.append([self._place - 1, message])
             return []
-        role = reading.word(message, "role", ROLES)
+        role = strict.get_choice(message, "role", ROLES)
         old_one = is_old(message)
         parts = parts_of(message, last=self._place == self._count) if old_one else None
         steps = _Steps(role, self._custom)
@@ -105,17 +106,17 @@ class _Reader:
             self.aside.append([self._place - 1, message])
             return []
         first = steps.made[0]
-        rest = reading.rest(message, {"role", "parts", *HEAD})
+        rest = strict.unknown_fields(message, {"role", "parts", *HEAD})
         head = {key: message[key] for key in HEAD if key in message}
         marks: Object = {"head": head, "hidden": steps.hidden, "done": steps.done, "count": len(steps.made)}
         if old_one:
             marks, rest = {"raw": message, "count": len(steps.made)}, {}
-        marks |= split(first.extra, NAME)[1]
+        marks |= split_extra(first.extra, NAME)[1]
         first.extra = {
             NAME: {**({"rest": rest} if rest else {}), "_": {key: said for key, said in marks.items() if said}}
         }
         for later in steps.made[1:]:
-            note(later, NAME, _={**split(later.extra, NAME)[1], "more": True})
+            note(later, NAME, _={**split_extra(later.extra, NAME)[1], "more": True})
         return steps.made
 
 
@@ -138,10 +139,12 @@ class _Steps:
 
     def read(self, message: Object) -> None:
         states = [
-            part.get("state") for part in pick.rows(message, "parts") if part.get("type") in ("text", "reasoning")
+            part.get("state")
+            for part in lenient.get_objects(message, "parts")
+            if part.get("type") in ("text", "reasoning")
         ]
         self.done = bool(states) and all(state == "done" for state in states)
-        reading.rows(message, "parts", self._part, need=True)
+        strict.read_objects(message, "parts", self._part, need=True)
         self._end()
 
     def _end(self) -> None:
@@ -153,7 +156,7 @@ class _Steps:
         self._begin()
 
     def _part(self, part: Object) -> None:
-        kind = reading.needed(part, "type")
+        kind = strict.require_text(part, "type")
         self._place += 1
         if kind == "step-start":
             self._hide(part)
@@ -177,7 +180,7 @@ class _Steps:
         inside = _Steps("user", self._custom)
         inside.read(part)
         for message in inside.made:
-            note(message, NAME, _={"steering": reading.rest(part, {"parts"})})
+            note(message, NAME, _={"steering": strict.unknown_fields(part, {"parts"})})
         self.made += inside.made
 
     def _tool(self, part: Object) -> None:
@@ -200,16 +203,16 @@ class _Steps:
 
     def _source(self, part: Object) -> rq.Source:
         made = rq.Source(
-            reading.text(part, "url"), reading.text(part, "title"), id=reading.text(part, "sourceId"),
-            media=reading.text(part, "mediaType"), filename=reading.text(part, "filename"),
+            strict.get_text(part, "url"), strict.get_text(part, "title"), id=strict.get_text(part, "sourceId"),
+            media=strict.get_text(part, "mediaType"), filename=strict.get_text(part, "filename"),
         )  # fmt: skip
         known = {"type", "url", "title", "sourceId", "mediaType", "filename"}
         dress(made, part, known, _WORDS, NAME)
         return made
 
     def _opaque(self, part: Object) -> rq.Opaque | rq.Result:
-        data = reading.table(part, "data")
-        protocol, kind = reading.text(data, "protocol"), reading.text(data, "kind")
+        data = strict.get_object(part, "data")
+        protocol, kind = strict.get_text(data, "protocol"), strict.get_text(data, "kind")
         if (protocol, kind) == ORPHAN:
             try:
                 return msgspec.convert(data.get("data"), rq.Result)
@@ -238,24 +241,24 @@ def is_old(message: Object) -> bool:
     """Whether only version 4 would have written it so."""
     if not isinstance(message.get("parts"), list) or message.get("experimental_attachments"):
         return True
-    return any(_is_old(part) for part in pick.rows(message, "parts"))
+    return any(_is_old(part) for part in lenient.get_objects(message, "parts"))
 
 
 def _is_old(part: Object) -> bool:
-    kind = pick.text(part, "type")
+    kind = lenient.get_text(part, "type")
     return kind in V4_KINDS or (kind == "reasoning" and "details" in part) or (kind == "file" and "data" in part)
 
 
 def parts_of(message: Object, *, last: bool) -> list[Object]:
     """The parts of a message. `last`: it is the last of all, whose words come before its calls."""
-    attached = reading.rows(message, "experimental_attachments", _attachment)
+    attached = strict.read_objects(message, "experimental_attachments", _attachment)
     if message.get("parts") is not None:
-        return [*_steps(reading.rows(message, "parts", _v4_part)), *attached]
+        return [*_steps(strict.read_objects(message, "parts", _v4_part)), *attached]
     content = message.get("content")
     if not isinstance(content, str | None):
         raise BadRequest("a string", content, "content")
     text: list[Object] = [{"type": "text", "text": content}] if content else []
-    calls = [part for row in reading.rows(message, "toolInvocations", _invocation) for part in row]
+    calls = [part for row in strict.read_objects(message, "toolInvocations", _invocation) for part in row]
     return [*text, *_steps([calls]), *attached] if last or not calls else [*_steps([calls]), STEP, *text, *attached]
 
 
@@ -272,53 +275,66 @@ def _steps(rows: Iterable[list[Object]]) -> list[Object]:
             called = False
             step = at if tool else step + 1
         called = called or tool
-        made.append(reading.rest(part, {"step"}) if tool else part)
+        made.append(strict.unknown_fields(part, {"step"}) if tool else part)
     return made
 
 
 def _v4_part(part: Object) -> list[Object]:
     kind = part.get("type")
     if kind == "tool-invocation":
-        return reading.inside(part, "toolInvocation", _invocation)
+        return strict.read_object(part, "toolInvocation", _invocation)
     if kind == "reasoning" and "details" in part:
-        return reading.rows(part, "details", _detail)
+        return strict.read_objects(part, "details", _detail)
     if kind == "source":
-        source = reading.table(part, "source")
+        source = strict.get_object(part, "source")
         known = {"sourceType", "id", "url", "title", "providerMetadata"}
-        beside = {key: source[key] for key in ("title", "providerMetadata") if key in source} | reading.rest(
+        beside = {key: source[key] for key in ("title", "providerMetadata") if key in source} | strict.unknown_fields(
             source, known
         )
         return [{"type": "source-url", "sourceId": source.get("id"), "url": source.get("url"), **beside}]
     if kind == "file" and "data" in part:
-        media = reading.text(part, "mimeType")
-        return [{"type": "file", "mediaType": media, "url": f"data:{media};base64,{reading.needed(part, 'data')}"}]
+        media = strict.get_text(part, "mimeType")
+        return [
+            {
+                "type": "file",
+                "mediaType": media,
+                "url": f"data:{media};base64,{strict.require_text(part, 'data')}",
+            }
+        ]
     return [part]
 
 
 def _invocation(given: Object) -> list[Object]:
-    state = _STATES.get(reading.text(given, "state"), "output-available" if "result" in given else "input-available")
+    state = _STATES.get(strict.get_text(given, "state"), "output-available" if "result" in given else "input-available")
     part: Object = {
-        "type": f"tool-{reading.needed(given, 'toolName')}", "toolCallId": reading.needed(given, "toolCallId"),
-        "state": state, "step": reading.whole(given, "step") or 0,
+        "type": f"tool-{strict.require_text(given, 'toolName')}",
+        "toolCallId": strict.require_text(given, "toolCallId"),
+        "state": state,
+        "step": strict.get_integer(given, "step") or 0,
         **({"input": given["args"]} if "args" in given else {}),
-    }  # fmt: skip
+    }
     return [{**part, "output": given.get("result")} if state == "output-available" else part]
 
 
 def _detail(detail: Object) -> Object:
     if detail.get("type") == "redacted":
-        state: Object = {"redactedData": reading.needed(detail, "data")}
+        state: Object = {"redactedData": strict.require_text(detail, "data")}
     else:
-        signature = reading.text(detail, "signature")
+        signature = strict.get_text(detail, "signature")
         state = {"signature": signature} if signature else {}
     metadata = {"providerMetadata": {"anthropic": state}} if state else {}
-    return {"type": "reasoning", "text": reading.text(detail, "text"), **metadata}
+    return {"type": "reasoning", "text": strict.get_text(detail, "text"), **metadata}
 
 
 def _attachment(given: Object) -> Object:
-    media = reading.text(given, "contentType")
+    media = strict.get_text(given, "contentType")
     name = {"filename": given["name"]} if given.get("name") else {}
-    return {"type": "file", "url": reading.needed(given, "url"), **({"mediaType": media} if media else {}), **name}
+    return {
+        "type": "file",
+        "url": strict.require_text(given, "url"),
+        **({"mediaType": media} if media else {}),
+        **name,
+    }
 
 
 CALL, RESULT = "callProviderMetadata", "resultProviderMetadata"
@@ -352,16 +368,16 @@ class ToolPart:
         self.results: list[rq.AnyPart] = []
         self.call = self._call(custom)
         if part.get("approval") is not None:
-            reading.inside(part, "approval", self._approval)
+            strict.read_object(part, "approval", self._approval)
         if self.whole:
             self._result()
 
     def _call(self, custom: frozenset[str]) -> rq.Call:
         part = self._part
         dynamic = part["type"] == "dynamic-tool"
-        name = reading.needed(part, "toolName") if dynamic else part["type"].removeprefix("tool-")
-        made = rq.Call(reading.needed(part, "toolCallId"), name)
-        ran = reading.flag(part, "providerExecuted")
+        name = strict.require_text(part, "toolName") if dynamic else part["type"].removeprefix("tool-")
+        made = rq.Call(strict.require_text(part, "toolCallId"), name)
+        ran = strict.get_flag(part, "providerExecuted")
         word = "input" if part.get("input") is not None or "rawInput" not in part else "rawInput"
         ours = dress(
             made, part, _TOOL, (CALL,), NAME, dynamic=dynamic, state=self._state if self._state in _ASKING else "",
@@ -376,27 +392,27 @@ class ToolPart:
         return made
 
     def _approval(self, given: Object) -> None:
-        ask = rq.Ask(self.call.id, reading.needed(given, "id"))
-        rest = {_ASKED.get(key, key): said for key, said in reading.rest(given, {"id", *_ANSWERED}).items()}
+        ask = rq.Ask(self.call.id, strict.require_text(given, "id"))
+        rest = {_ASKED.get(key, key): said for key, said in strict.unknown_fields(given, {"id", *_ANSWERED}).items()}
         if rest:
             ask.extra = {SDK: {"rest": rest}}
         self.asks.append(ask)
-        approved = reading.flag(given, "approved")
+        approved = strict.get_flag(given, "approved")
         if approved is not None:
             answer = rq.Ask(self.call.id, ask.id, approved)
             if given.get("reason") is not None:
-                answer.extra = {SDK: {"rest": {"reason": reading.text(given, "reason")}}}
+                answer.extra = {SDK: {"rest": {"reason": strict.get_text(given, "reason")}}}
             self.answers.append(answer)
 
     def _result(self) -> None:
         part, made = self._part, rq.Result(self.call.id, self.call.name, by=self.call.by)
         noted = read_options(part, (RESULT,))
-        reason = pick.text(pick.table(part, "approval"), "reason")
+        reason = lenient.get_text(lenient.get_object(part, "approval"), "reason")
         refused = any(type(answer) is rq.Ask and answer.approved is False for answer in self.answers)
         if self._state == "output-available":
             self._output(made, noted.ours)
         elif self._state == "output-error":
-            made.content, made.failed = [rq.Text(reading.text(part, "errorText"))], True
+            made.content, made.failed = [rq.Text(strict.get_text(part, "errorText"))], True
         elif self._state == "output-denied" or (self._state == "approval-responded" and refused):
             made.content, made.failed = [rq.Text(reason or DENIED)], True
         else:
@@ -410,16 +426,16 @@ class ToolPart:
         self.results.append(made)
 
     def _output(self, made: rq.Result, ours: Object) -> None:
-        made.partial = reading.flag(self._part, "preliminary") or False
+        made.partial = strict.get_flag(self._part, "preliminary") or False
         made.failed = bool(ours.get("failed"))
         if ours.get("content"):
-            made.content = reading.inside(self._part, "output", _content)
+            made.content = strict.read_object(self._part, "output", _content)
         else:
             made.content = plain(self._part.get("output"))
 
 
 def _content(output: Object) -> list[rq.ResultPart]:
-    return reading.rows(output, "value", read_content, need=True)
+    return strict.read_objects(output, "value", read_content, need=True)
 
 
 # ── the way back ──────────────────────────────────────────────────────────────────────────────────
@@ -444,7 +460,7 @@ def write_call(call: rq.Call, *, free: bool) -> Object:
 def write_ask(ask: rq.Ask, part: Object) -> None:
     """A request for approval, or its answer, into its call's part."""
     given: Object = part.setdefault("approval", {"id": ask.id})
-    rest: Object = split(ask.extra, SDK)[0].get("rest", {})
+    rest: Object = split_extra(ask.extra, SDK)[0].get("rest", {})
     if ask.approved is None:
         given.update({_UNASKED.get(key, key): said for key, said in rest.items()})
         before, after = {"input-available"}, "approval-requested"
@@ -455,9 +471,9 @@ def write_ask(ask: rq.Ask, part: Object) -> None:
         part["state"] = after
 
 
-def write_result(result: rq.Result, part: Object, draft: Draft) -> None:
+def write_result(result: rq.Result, part: Object, draft: RequestDraft) -> None:
     """A result into its call's part."""
-    if split(result.extra, SDK)[0].get("denied") and part["state"] in _ASKING:
+    if split_extra(result.extra, SDK)[0].get("denied") and part["state"] in _ASKING:
         return  # the answer to the request says it
     only = alone(result)
     said: Any = only.text if type(only) is rq.Text else value_of(only.json) if type(only) is rq.Json else None
@@ -469,11 +485,11 @@ def write_result(result: rq.Result, part: Object, draft: Draft) -> None:
     else:
         part |= {"state": "output-available", "output": said}
     if failed:
-        draft.lose("failure")
-    if result.partial or split(result.extra, NAME)[1].get("flat"):
+        draft.report_loss("failure")
+    if result.partial or split_extra(result.extra, NAME)[1].get("flat"):
         part["preliminary"] = result.partial
     part.update(undressed(result, word=RESULT, protocol=NAME, content=only is None, failed=failed)[0])
 
 
-def _listed(result: rq.Result, draft: Draft) -> Object:
+def _listed(result: rq.Result, draft: RequestDraft) -> Object:
     return {"type": "content", "value": write_content(result.content, draft, CONTENT)}

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock import request as rq
 from penstock.aisdk import OPAQUE, OURS, SDK, request_settings
 from penstock.aisdk.request_parts import reasoning_words, served, write_custom, write_file
 from penstock.aisdk.request_settings import METADATA, report, undressed, write_options
 from penstock.protocols.uistream.request_read import NAME, ORPHAN, STEERING, STEP, write_ask, write_call, write_result
-from penstock.writing import Draft, Losses, said, split
+from penstock.request_writer import Losses, RequestDraft, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "approval": "an approval of a call that is not in the conversation is left out",
@@ -42,7 +42,7 @@ class Quirks(msgspec.Struct, frozen=True):
     id: str = "msg-"
 
 
-class Writer(Draft):
+class Writer(RequestDraft):
     """One request being written. State: the messages so far, the one that goes on, the parts of all calls."""
 
     protocol = NAME
@@ -61,10 +61,10 @@ class Writer(Draft):
         self._skip = 0
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = split(request.extra, NAME)
+        own, marks = split_extra(request.extra, NAME)
         self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
         messages = served(request.messages)
-        body: Object = {**marks.get("chat", {}), **own.get("rest", {}), **said(model=request.model)}
+        body: Object = {**marks.get("chat", {}), **own.get("rest", {}), **drop_empty(model=request.model)}
         if marks.get("system") and messages and messages[0].role == "system":
             body["system"] = "".join(part.text for part in messages[0].parts if type(part) is rq.Text)
             messages = messages[1:]
@@ -88,10 +88,10 @@ class Writer(Draft):
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _message(self, message: rq.Message) -> None:
-        own, marks = self.own(message.extra)
+        own, marks = self.split_extra(message.extra)
         before, self._role = self._role, message.role
         if message.name:
-            self.lose("name")
+            self.report_loss("name")
         if self._skip and marks.get("more"):
             self._skip -= 1
             self._role = ""  # nothing goes on after a message that is given back as it was
@@ -161,12 +161,12 @@ class Writer(Draft):
 
     def _text(self, part: rq.Text) -> list[Object]:
         if part.refusal:
-            self.lose("refusal")
+            self.report_loss("refusal")
         rest, _, marks = undressed(part, word=METADATA, protocol=NAME, refusal=part.refusal)
         return [{**rest, "type": "text", "text": part.text, **self._state(marks)}]
 
     def _state(self, marks: Object) -> Object:
-        return said(state="done" if self._done else marks.get("state"))
+        return drop_empty(state="done" if self._done else marks.get("state"))
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
         rest, _, marks = undressed(part, word=METADATA, protocol=NAME, **reasoning_words(part))
@@ -174,7 +174,7 @@ class Writer(Draft):
 
     def _call(self, call: rq.Call) -> list[Object]:
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return []
         self._calls[call.id] = write_call(call, free=call.form == "text" and call.name not in self._custom)
         return [self._calls[call.id]]
@@ -186,7 +186,7 @@ class Writer(Draft):
         part = self._calls[result.call]
         near = self._made[-1]["parts"][-1:] == [part] if result.by == "provider" else result.call in self._step
         if not near:
-            self.lose("moved")
+            self.report_loss("moved")
         report(self, result.extra)
         write_result(result, part, self)
         return []
@@ -194,10 +194,11 @@ class Writer(Draft):
     def _ask(self, ask: rq.Ask) -> bool:
         """Whether the call is known that this is about."""
         part = self._calls.get(ask.call) or next(
-            (part for part in self._calls.values() if pick.table(part, "approval").get("id") == ask.id), None
+            (part for part in self._calls.values() if lenient.get_object(part, "approval").get("id") == ask.id),
+            None,
         )
         if part is None:
-            self.lose("approval")
+            self.report_loss("approval")
             return True
         write_ask(ask, part)
         return True
@@ -211,10 +212,10 @@ class Writer(Draft):
 
     def _source(self, source: rq.Source) -> list[Object]:
         rest = undressed(source, word=METADATA, protocol=NAME)[0]
-        named = {"sourceId": source.id or source.url or source.title, **said(title=source.title)}
+        named = {"sourceId": source.id or source.url or source.title, **drop_empty(title=source.title)}
         if source.url:
             return [{**rest, "type": "source-url", **named, "url": source.url}]
-        file = said(mediaType=source.media or "text/plain", filename=source.filename)
+        file = drop_empty(mediaType=source.media or "text/plain", filename=source.filename)
         return [{**rest, "type": "source-document", **named, "title": source.title, **file}]
 
     def _opaque(self, part: rq.Opaque) -> list[Object]:
@@ -230,7 +231,7 @@ class Writer(Draft):
     }  # fmt: skip
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body that a page posts."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)

@@ -8,12 +8,12 @@ import msgspec
 
 from penstock.codec import Protocol
 from penstock.jsontext import decode_own
-from penstock.pick import as_object
+from penstock.lenient_fields import as_object
 from penstock.protocols.vscode.decode import VSCodeDecoder
 from penstock.protocols.vscode.encode import NAME, VSCodeEncoder
 from penstock.protocols.vscode.wire import KINDS, VERSION
 from penstock.request_profile import Profile
-from penstock.shaping.namespace import PREFIX
+from penstock.transforms.namespace import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

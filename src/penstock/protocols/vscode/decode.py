@@ -13,12 +13,12 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Decoder
-from penstock.parts import TRUNCATED
+from penstock.ledger import TRUNCATED
 from penstock.protocols.vscode import thinking, wire
 from penstock.protocols.vscode.encode import NAME
 from penstock.protocols.vscode.encode_parts import CITATION, RESERVED
 from penstock.protocols.vscode.wire import DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encoded
-from penstock.shaping.namespace import PREFIX, Namespace
+from penstock.transforms.namespace import PREFIX, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,7 +94,7 @@ class VSCodeDecoder(Decoder):
         if self._run != run or self.ledger.find(run) is None:
             self._begin(run)
             (self.ledger.open_refusal if line.refusal else self.ledger.open_text)(run)
-        self.ledger.say(run, line.value)
+        self.ledger.append_text(run, line.value)
 
     def _thinking(self, line: ThinkingPart) -> None:
         if self._thought != line.id:
@@ -106,7 +106,7 @@ class VSCodeDecoder(Decoder):
             form = found[-1].form if found else "full"
             self.ledger.open_reasoning("thinking", item=line.id, form=form)
         self._begin("thinking")
-        self.ledger.say("thinking", line.value)
+        self.ledger.append_text("thinking", line.value)
         if line.metadata is not None:
             extra = found[-1].extra if found else {NAME: line.metadata}
             self.ledger.close("thinking", extra)
@@ -137,7 +137,7 @@ class VSCodeDecoder(Decoder):
             self._files += 1
             key = ("file", self._files)
             self.ledger.open_file(key, mime)
-            self.ledger.say(key, encoded(line.data).decode().strip('"'))
+            self.ledger.append_text(key, encoded(line.data).decode().strip('"'))
             self.ledger.close(key)
 
     def _source(self, line: DataPart) -> None:

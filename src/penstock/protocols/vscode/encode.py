@@ -19,10 +19,10 @@ from penstock.protocols.vscode import encode_parts, wire
 from penstock.protocols.vscode.encode_parts import HOST, Calls, as_object, call_line
 from penstock.protocols.vscode.thinking import Round
 from penstock.protocols.vscode.wire import DataPart, ErrorPart, Part, TextPart, ThinkingPart, encoded
-from penstock.shaping.citations import CitationLinks
-from penstock.shaping.namespace import PREFIX, Namespace
-from penstock.shaping.voices import Voices
 from penstock.text_runs import TextRun, expand_runs, merge_runs
+from penstock.transforms.citations import CitationLinks
+from penstock.transforms.namespace import PREFIX, Namespace
+from penstock.transforms.voices import Voices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -127,7 +127,7 @@ class VSCodeEncoder(Encoder):
 
     def _mute(self, event: Any, loss: str = "choice") -> None:
         """Nothing of the part that opens here is written."""
-        self.lose(loss)
+        self.report_loss(loss)
         self._muted.add(event.index)
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
@@ -145,9 +145,9 @@ class VSCodeEncoder(Encoder):
     def _settle(self) -> None:
         """What comes before either end."""
         if self._links is not None and self._links.linked:
-            self.lose("links")
+            self.report_loss("links")
         if len(self.usages.keys() - {0}) > 1:
-            self.lose("steps")
+            self.report_loss("steps")
         said = wire.usage_line(self.usages)
         if said is not None:
             self.put(said)
@@ -155,7 +155,7 @@ class VSCodeEncoder(Encoder):
     def _finish(self, event: ev.Finish) -> None:
         self._settle()
         if event.others:
-            self.lose("choice")
+            self.report_loss("choice")
         self.put(wire.End(event.reason, event.raw, "" if self.shown else EMPTY[event.reason]))
 
     def _fault(self, event: ev.Fault) -> None:
@@ -168,16 +168,16 @@ class VSCodeEncoder(Encoder):
         if event.choice:
             self._mute(event)
         elif self._texts:
-            self.lose("bounds")
+            self.report_loss("bounds")
         self._texts += not event.choice
         if event.extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
 
     def _text(self, event: ev.TextDelta) -> None:
         if event.index in self._muted:
             return
         if event.logprobs is not None:
-            self.lose("logprobs")
+            self.report_loss("logprobs")
         self._say(event.text)
         if self._reasoning != "text":  # else thoughts may come between its words
             self.template = FrameTemplate(ev.TextDelta, event.index, b"", *_TEXT)
@@ -196,7 +196,7 @@ class VSCodeEncoder(Encoder):
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         if event.extra:
-            self.lose("text-state")
+            self.report_loss("text-state")
 
     # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
 
@@ -205,7 +205,7 @@ class VSCodeEncoder(Encoder):
             self._mute(event)
             return
         if self._reasoning == "drop":
-            self.lose("reasoning")
+            self.report_loss("reasoning")
         self._round.open(event)
         self._tails[event.index] = b',"id":%b}' % encoded(event.item) if event.item else b"}"
 
@@ -229,7 +229,7 @@ class VSCodeEncoder(Encoder):
         if self._round.stateful and self._reasoning == "thinking":
             self.put(ThinkingPart("", self._round.thoughts[event.index].id, self._round.metadata()))
         elif self._round.stateful:
-            self.lose("reasoning-state")
+            self.report_loss("reasoning-state")
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -241,13 +241,13 @@ class VSCodeEncoder(Encoder):
         if event.index in self._muted:
             return
         if "tool-call" not in self._host:
-            self.lose("call")
+            self.report_loss("call")
         elif self._calls.first(event):
             self.shown = True
             given, wrapped = as_object(event)
             for loss in ("order" if self._calls.late(event) else "", wrapped):
                 if loss:
-                    self.lose(loss)
+                    self.report_loss(loss)
             self._deliver(self.names.name(event.id), event.name, given, event.extra)
 
     def _deliver(self, id: str, name: str, given: str, extra: Any) -> None:
@@ -273,23 +273,23 @@ class VSCodeEncoder(Encoder):
         if part is not None and contradicts(part.mime_type, b64encode(part.data[:48]).decode()):
             self.diagnostics.add("media-bytes", f"a file labelled {part.mime_type!r} does not begin like one")
         if event.broken:
-            self.lose("cut-file")
+            self.report_loss("cut-file")
         elif part is not None and "data" in self._host:
             self.put(part)
         elif link:
-            self.lose("file-link")
+            self.report_loss("file-link")
             self._say(f"\n\n{link}\n\n" if self.shown else f"{link}\n\n")
         else:
-            self.lose("file" if part is None else "data")
+            self.report_loss("file" if part is None else "data")
 
     def _source(self, event: ev.Source) -> None:
         if event.of is not None:
-            self.lose("span")
+            self.report_loss("span")
         self._json("source", encode_parts.citation(event), encode_parts.CITATION)
 
     def _data(self, event: ev.Data) -> None:
         if event.id or event.transient:
-            self.lose("data-id")
+            self.report_loss("data-id")
         mime = f"application/vnd.vercel.{encode_parts.mime_word(event.name.removeprefix('data-'))}+json"
         self._json("data", msgspec.Raw(event.json.encode("utf-8", "replace")), mime)
 
@@ -297,13 +297,13 @@ class VSCodeEncoder(Encoder):
         if "data" in self._host:
             self.put(DataPart.json(value, mime))
         else:
-            self.lose(loss)
+            self.report_loss(loss)
 
     def _unknown(self, event: ev.Unknown) -> None:
         if event.protocol == NAME:
             self.out.append((b"", event.data.encode("utf-8", "replace")))
         else:
-            self.lose("unknown")
+            self.report_loss("unknown")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: nothing,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from penstock.option_checks import TEXT_OR_NONE, Option, check_options, one_of, some_of
 from penstock.protocols.vscode.wire import DataPart, encoded
-from penstock.shaping.citations import markdown_link
+from penstock.transforms.citations import markdown_link
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

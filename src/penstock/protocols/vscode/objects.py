@@ -15,8 +15,8 @@ from penstock import events as ev
 from penstock.codec import ILL_SHAPED
 from penstock.errors import PenstockError, StreamFault
 from penstock.jsontext import plain_or_raw
+from penstock.lenient_fields import as_object
 from penstock.markers import RAW
-from penstock.pick import as_object
 from penstock.protocols.vscode import wire
 from penstock.protocols.vscode.encode import VSCodeEncoder
 from penstock.protocols.vscode.wire import DataPart, HostPart, Part, TextPart, ThinkingPart, ToolCallPart
@@ -90,7 +90,7 @@ class PartMaker(VSCodeEncoder):
 
     def _no_line(self, event: ev.Unknown) -> None:
         """An unknown payload never becomes output: not even a space."""
-        self.lose("unknown")
+        self.report_loss("unknown")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         **VSCodeEncoder.table, ev.Finish: _note_finish, ev.Fault: _note_fault,

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, is_json
 from penstock.media import of_url, packed, sniff, unpacked
 from penstock.protocols.vscode.encode_parts import CITATION
 from penstock.protocols.vscode.request_settings import NAME
-from penstock.reading import keep
-from penstock.writing import said, split
+from penstock.request_writer import drop_empty, split_extra
+from penstock.strict_fields import build_extra
 
 if TYPE_CHECKING:
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 KINDS = frozenset({"text", "thinking", "call", "result", "data"})
 CACHE = "cache_control"
@@ -77,24 +78,28 @@ def base64_of(text: str) -> str:
 
 def read_data(part: Object, *, inside: bool = False) -> Any:
     """A data part that is content. `inside` a tool result, JSON stays JSON."""
-    mime = reading.needed(part, "mimeType")
+    mime = strict.require_text(part, "mimeType")
     if "url" in part or "id" in part:
         data, form = "", ""
     else:
         data, form = read_bytes(part)
     text = text_in(data) if _legible(mime) else None
-    rest, mid = reading.rest(part, _DATA), part.get("$mid")
+    rest, mid = strict.unknown_fields(part, _DATA), part.get("$mid")
     if text is None or "name" in part or base64_of(text) != data:  # a name makes a document of it
         made: Any = rq.File(
-            mime, reading.text(part, "url"), data, name=reading.text(part, "name"), id=reading.text(part, "id")
+            mime,
+            strict.get_text(part, "url"),
+            data,
+            name=strict.get_text(part, "name"),
+            id=strict.get_text(part, "id"),
         )
-        made.extra = keep(NAME, rest, form=form, mid=mid)
+        made.extra = build_extra(NAME, rest, form=form, mid=mid)
     elif mime == CITATION and is_json(text):
         made = _source(text, form, rest, mid)
     elif inside and is_json(text) and not mime.startswith("text/"):
-        made = rq.Json(text, extra=keep(NAME, rest, form=form, mid=mid, mime="" if mime == JSON else mime))
+        made = rq.Json(text, extra=build_extra(NAME, rest, form=form, mid=mid, mime="" if mime == JSON else mime))
     else:
-        made = rq.Text(text, extra=keep(NAME, rest, form=form, mid=mid, mime=mime))
+        made = rq.Text(text, extra=build_extra(NAME, rest, form=form, mid=mid, mime=mime))
     return made
 
 
@@ -108,7 +113,7 @@ def write_data(part: Any, marks: Object) -> Object:
     """A file, a value or a text as a data part."""
     if type(part) is rq.File:
         mime, data = part.media, part.data
-        place = {**said(url=part.url, id=part.id), **({"name": part.name} if part.name or _legible(mime) else {})}
+        place = {**drop_empty(url=part.url, id=part.id), **({"name": part.name} if part.name or _legible(mime) else {})}
     else:
         text = part.json if type(part) is rq.Json else part.text
         mime, data, place = marks.get("mime") or JSON, base64_of(text), {}
@@ -120,21 +125,25 @@ def write_data(part: Any, marks: Object) -> Object:
 
 
 def _source(text: str, form: str, rest: Object, mid: Any) -> rq.Source:
-    given = pick.as_object(msgspec.json.decode(text))
-    span = pick.listed(given, "span")
+    given = lenient.as_object(msgspec.json.decode(text))
+    span = lenient.get_list(given, "span")
     whole = [type(place) for place in span] == [int, int]
     made = rq.Source(
-        pick.text(given, "url"), pick.text(given, "title"), span=(span[0], span[1]) if whole else None,
-        quote=pick.text(given, "quote"), id=pick.text(given, "sourceId"), media=pick.text(given, "mediaType"),
-        filename=pick.text(given, "filename"),
-    )  # fmt: skip
-    made.extra = keep(NAME, rest, form=form, mid=mid, raw="" if citation(made) == text else text)
+        lenient.get_text(given, "url"),
+        lenient.get_text(given, "title"),
+        span=(span[0], span[1]) if whole else None,
+        quote=lenient.get_text(given, "quote"),
+        id=lenient.get_text(given, "sourceId"),
+        media=lenient.get_text(given, "mediaType"),
+        filename=lenient.get_text(given, "filename"),
+    )
+    made.extra = build_extra(NAME, rest, form=form, mid=mid, raw="" if citation(made) == text else text)
     return made
 
 
 def citation(source: rq.Source) -> str:
     """A source as the JSON that our encoder writes."""
-    given = said(
+    given = drop_empty(
         type="citation", url=source.url, title=source.title, sourceId=source.id, quote=source.quote, span=source.span,
         mediaType=source.media, filename=source.filename,
     )  # fmt: skip
@@ -143,7 +152,7 @@ def citation(source: rq.Source) -> str:
 
 def write_source(source: rq.Source) -> Object:
     """A source as a data part."""
-    own, marks = split(source.extra, NAME)
+    own, marks = split_extra(source.extra, NAME)
     data = unpacked(base64_of(marks.get("raw") or citation(source)), marks.get("form", ""))
     mid = {"$mid": marks["mid"]} if "mid" in marks else {}
     return {**own, **mid, "kind": "data", "mimeType": CITATION, "data": data}
@@ -170,13 +179,13 @@ DEPTH = 200  # deeper trees are cut: nobody's tool answers with one
 
 def is_tree(value: Any) -> bool:
     """Whether a value is such a tree."""
-    return pick.table(pick.as_object(value), "node").get("type") in (PIECE, TEXT)
+    return lenient.get_object(lenient.as_object(value), "node").get("type") in (PIECE, TEXT)
 
 
 def parts_of(value: Any) -> list[rq.Text | rq.File]:
     """What a tree says."""
     made: list[rq.Text | rq.File] = []
-    _walk(pick.table(pick.as_object(value), "node"), made, 0)
+    _walk(lenient.get_object(lenient.as_object(value), "node"), made, 0)
     return made or [rq.Text("")]
 
 
@@ -184,17 +193,17 @@ def _walk(node: Object, made: list[rq.Text | rq.File], depth: int) -> None:
     if node.get("type") == TEXT:
         _say(node, made)
     elif node.get("ctor") == PICTURE:
-        source = pick.text(pick.table(node, "props"), "src")
+        source = lenient.get_text(lenient.get_object(node, "props"), "src")
         _, url, data = of_url(source, "") if ":" in source[:64] else ("", "", source)
         if source:
             made.append(rq.File(sniff(data) or "image/*", url, data))
     elif depth < DEPTH:
-        for child in pick.rows(node, "children"):
+        for child in lenient.get_objects(node, "children"):
             _walk(child, made, depth + 1)
 
 
 def _say(node: Object, made: list[rq.Text | rq.File]) -> None:
-    text, last = pick.text(node, "text"), made[-1] if made else None
+    text, last = lenient.get_text(node, "text"), made[-1] if made else None
     if type(last) is rq.Text:
         last.text += "\n" + text if node.get("lineBreakBefore") else text
     else:

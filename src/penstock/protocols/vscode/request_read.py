@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock import pick, reading
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.diagnostics import Diagnostics
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
@@ -20,13 +21,13 @@ from penstock.protocols.vscode.request_parts import CACHE, kind_of, ours, read_b
 from penstock.protocols.vscode.request_settings import NAME
 from penstock.protocols.vscode.thinking import note_raw, read_run
 from penstock.protocols.vscode.wire import VERSION
-from penstock.reading import keep
-from penstock.writing import split
+from penstock.request_writer import split_extra
+from penstock.strict_fields import build_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
     from penstock.protocols.vscode.thinking import Thought
 
 ROLES: dict[Any, rq.Role] = {
@@ -44,25 +45,25 @@ _RESULT = frozenset({"kind", "callId", "content", "isError", "$mid"})
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
     notes = Diagnostics("vscode request")
-    version = reading.whole(reading.as_object(body), "version")
+    version = strict.get_integer(strict.as_object(body), "version")
     if version is not None and version > VERSION:
         notes.add("version", f"version {version} of the wire form is newer than this reader")
-    tools = reading.rows(body, "tools", request_settings.read_tool)
+    tools = strict.read_objects(body, "tools", request_settings.read_tool)
     reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"), notes)
-    rows = reading.rows(body, "messages", reader.message, need=True)
+    rows = strict.read_objects(body, "messages", reader.message, need=True)
     asked, own, marks = request_settings.read_settings(body)
     nulls = {key: None for key in body if key in _KNOWN and body[key] is None}
-    streamed = reading.flag(body, "stream")
+    streamed = strict.get_flag(body, "stream")
     return rq.Request(
-        reading.text(body, "model"),
+        strict.get_text(body, "model"),
         restored(reader.named([message for row in rows for message in row])),
         tools,
         request_settings.read_choice(body),
         asked,
         stream=streamed is not False,
-        options=reading.table(body, "providerOptions"),
-        extra=keep(
-            NAME, {**reading.rest(body, _KNOWN), **own}, **marks, also=nulls, bare=reader.bare,
+        options=strict.get_object(body, "providerOptions"),
+        extra=build_extra(
+            NAME, {**strict.unknown_fields(body, _KNOWN), **own}, **marks, also=nulls, bare=reader.bare,
             streamed=streamed is True, version=version or "-", tools=body.get("tools") == [],
         ),
         diagnostics=list(notes),
@@ -92,8 +93,8 @@ class _Reader:
             return apart(rq.Message(ROLES[role]), units)
         own = {key: value for key, value in message.items() if key not in ("role", "content", "name")}
         spelled = {"host": host, "role": role if isinstance(role, str) else "", "text": isinstance(content, str)}
-        extra = keep(NAME, own, **spelled, marker=marker(host))
-        return apart(rq.Message(ROLES[role], [], reading.text(message, "name"), extra), units)
+        extra = build_extra(NAME, own, **spelled, marker=marker(host))
+        return apart(rq.Message(ROLES[role], [], strict.get_text(message, "name"), extra), units)
 
     def _units(self, message: Object) -> tuple[list[list[rq.AnyPart]], list[list[Any]]]:
         """Content in units, the parts that one element became (a run of thinking is one); and what is the host's."""
@@ -101,7 +102,7 @@ class _Reader:
         host: list[list[Any]] = []
         given: list[Thought] = []
         run: list[Object] = []
-        elements = reading.rows(message, "content", lambda part: part, need=True)
+        elements = strict.read_objects(message, "content", lambda part: part, need=True)
         for place, part in enumerate(elements):
             kind = kind_of(part)
             if "kind" in part:
@@ -137,8 +138,8 @@ class _Reader:
     def _text(self, part: Object) -> list[rq.AnyPart]:
         if len(part) == 1 and "value" in part:
             return [rq.Text(part["value"])]
-        made = rq.Text(reading.needed(part, "value"), reading.flag(part, "refusal") or False)
-        made.extra = keep(NAME, reading.rest(part, _TEXT), mid=part.get("$mid"))
+        made = rq.Text(strict.require_text(part, "value"), strict.get_flag(part, "refusal") or False)
+        made.extra = build_extra(NAME, strict.unknown_fields(part, _TEXT), mid=part.get("$mid"))
         return [made]
 
     def _data(self, part: Object) -> list[rq.AnyPart]:
@@ -148,15 +149,15 @@ class _Reader:
         return [*read_tree(part, part.get("value"))]
 
     def _call(self, part: Object) -> list[rq.AnyPart]:
-        made = rq.Call(reading.needed(part, "callId"), reading.needed(part, "name"))
+        made = rq.Call(strict.require_text(part, "callId"), strict.require_text(part, "name"))
         self._names[made.id] = made.name
         given = part.get("input")
         own = {key: value for key, value in part.items() if key not in _CALL or value is None}
-        told = reading.table(part, "extra")
-        state = reading.state(told)
+        told = strict.get_object(part, "extra")
+        state = strict.pick_provider_state(told)
         odd = told if told != state else None
-        made.extra = {**state, **(keep(NAME, own, silent=given is None, state=odd) or {})} or None
-        only = pick.text(pick.as_object(given), "input")
+        made.extra = {**state, **(build_extra(NAME, own, silent=given is None, state=odd) or {})} or None
+        only = lenient.get_text(lenient.as_object(given), "input")
         if made.name in self._custom and given == {"input": only}:
             made.json, made.form = only, "text"
         elif given is not None:
@@ -165,7 +166,7 @@ class _Reader:
 
     def _result(self, part: Object) -> list[rq.AnyPart]:
         content = part.get("content")
-        made = rq.Result(reading.needed(part, "callId"))
+        made = rq.Result(strict.require_text(part, "callId"))
         host: list[list[Any]] = []
         if isinstance(content, str):
             made.content = [rq.Text(content)]
@@ -173,18 +174,22 @@ class _Reader:
             made.content = self._contents(content, host)  # pyright: ignore[reportUnknownArgumentType]
         else:
             raise BadRequest("a list of parts", content, "content")
-        made.failed = reading.flag(part, "isError") or False
-        made.extra = keep(
-            NAME, reading.rest(part, _RESULT), unfailed=part.get("isError") is False, text=isinstance(content, str),
-            host=host, mid=part.get("$mid"),
-        )  # fmt: skip
+        made.failed = strict.get_flag(part, "isError") or False
+        made.extra = build_extra(
+            NAME,
+            strict.unknown_fields(part, _RESULT),
+            unfailed=part.get("isError") is False,
+            text=isinstance(content, str),
+            host=host,
+            mid=part.get("$mid"),
+        )
         return [made]
 
     def _contents(self, content: Sequence[Any], host: list[list[Any]]) -> list[rq.ResultPart]:
         units: list[list[rq.ResultPart]] = []
         for place, part in enumerate(content):
             try:
-                whole = {"value": part} if isinstance(part, str) else reading.as_object(part)
+                whole = {"value": part} if isinstance(part, str) else strict.as_object(part)
                 if kind_of(whole) != "data" or not take(whole, place, units, host):
                     units.append(self._content(whole, string=isinstance(part, str)))
             except BadRequest as error:
@@ -194,7 +199,7 @@ class _Reader:
     def _content(self, part: Object, *, string: bool) -> list[Any]:
         """One thing that a tool gave; what has no shape of its own is a JSON value."""
         if string:
-            return [rq.Text(part["value"], extra=keep(NAME, {}, string=True))]
+            return [rq.Text(part["value"], extra=build_extra(NAME, {}, string=True))]
         kind = kind_of(part)
         self.bare = self.bare and "kind" not in part
         if kind == "data":
@@ -221,7 +226,7 @@ HINTS = {"ephemeral": "5m", "1h": "1h"}  # the host knows the first; the other i
 
 def take(part: Object, place: int, units: Sequence[Sequence[rq.Part]], host: list[list[Any]]) -> bool:
     """Whether a data part is the host's; if so, it is dealt with."""
-    mime = reading.needed(part, "mimeType")
+    mime = strict.require_text(part, "mimeType")
     if "/" in mime and not ours(mime):
         return False
     word = text_in(read_bytes(part)[0]) if mime == CACHE else None
@@ -254,12 +259,12 @@ def apart(message: rq.Message, units: list[list[rq.AnyPart]]) -> list[rq.Message
     if message.role == "assistant":
         rows.reverse()
     made = [rq.Message(role, [part for place in row for part in units[place]]) for role, row in rows if row]
-    own, marks = split(message.extra, NAME)
+    own, marks = split_extra(message.extra, NAME)
     if not others and message.role != "user":
         marks = {**marks, "whose": message.role}
-    made[0].extra, made[0].name = keep(NAME, own, **marks), message.name
+    made[0].extra, made[0].name = build_extra(NAME, own, **marks), message.name
     if len(made) > 1:
-        made[1].extra = keep(NAME, {}, joined=rows[1][1])
+        made[1].extra = build_extra(NAME, {}, joined=rows[1][1])
     return made
 
 

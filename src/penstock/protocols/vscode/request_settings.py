@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.markers import grammar_of, schema_of
-from penstock.reading import keep
-from penstock.writing import add, said, split
+from penstock.request_writer import add_missing, drop_empty, split_extra
+from penstock.strict_fields import build_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.pick import Object
-    from penstock.writing import Draft
+    from penstock.lenient_fields import Object
+    from penstock.request_writer import RequestDraft
 
 NAME = "vscode"
 AUTO, REQUIRED = 1, 2
@@ -28,55 +28,58 @@ _FORMATS: dict[str, rq.FormatKind] = {"text": "text", "json_object": "json", "js
 
 
 def _table(source: Object, key: str) -> Object | None:
-    return reading.table(source, key) or None
+    return strict.get_object(source, key) or None
 
 
 def _format(source: Object, key: str) -> rq.Format | None:
-    return reading.inside(source, key, _form) if source.get(key) is not None else None
+    return strict.read_object(source, key, _form) if source.get(key) is not None else None
 
 
 def _form(given: Object) -> rq.Format:
-    kind = reading.word(given, "type", _FORMATS)
-    about = reading.table(given, "json_schema")
+    kind = strict.get_choice(given, "type", _FORMATS)
+    about = strict.get_object(given, "json_schema")
     return rq.Format(
-        kind, reading.text(about, "name"), _table(about, "schema"), reading.text(about, "description"),
-        reading.flag(about, "strict"),
+        kind, strict.get_text(about, "name"), _table(about, "schema"), strict.get_text(about, "description"),
+        strict.get_flag(about, "strict"),
     )  # fmt: skip
 
 
 # our field → how it is read, and its spellings
 FIELDS: dict[str, tuple[Callable[[Object, str], Any], tuple[str, ...]]] = {
-    "max_output": (reading.whole, (
+    "max_output": (strict.get_integer, (
         "max_tokens", "maxTokens", "max_output_tokens", "maxOutputTokens", "max_completion_tokens",
     )),
-    "temperature": (reading.number, ("temperature",)),
-    "top_p": (reading.number, ("top_p", "topP")),
-    "top_k": (reading.whole, ("top_k", "topK")),
-    "stop": (reading.strings, ("stop", "stop_sequences", "stopSequences")),
-    "seed": (reading.whole, ("seed",)),
-    "frequency_penalty": (reading.number, ("frequency_penalty", "frequencyPenalty")),
-    "presence_penalty": (reading.number, ("presence_penalty", "presencePenalty")),
-    "choices": (reading.whole, ("n",)),
-    "logprobs": (reading.flag, ("logprobs",)),
-    "top_logprobs": (reading.whole, ("top_logprobs",)),
+    "temperature": (strict.get_number, ("temperature",)),
+    "top_p": (strict.get_number, ("top_p", "topP")),
+    "top_k": (strict.get_integer, ("top_k", "topK")),
+    "stop": (strict.get_strings, ("stop", "stop_sequences", "stopSequences")),
+    "seed": (strict.get_integer, ("seed",)),
+    "frequency_penalty": (strict.get_number, ("frequency_penalty", "frequencyPenalty")),
+    "presence_penalty": (strict.get_number, ("presence_penalty", "presencePenalty")),
+    "choices": (strict.get_integer, ("n",)),
+    "logprobs": (strict.get_flag, ("logprobs",)),
+    "top_logprobs": (strict.get_integer, ("top_logprobs",)),
     "format": (_format, ("response_format",)),
-    "parallel_calls": (reading.flag, ("parallel_tool_calls", "parallelToolCalls")),
-    "effort": (reading.text, ("reasoning_effort", EFFORT)),
-    "budget": (reading.whole, ("thinking_budget", "thinkingBudget")),
-    "thoughts": (reading.flag, ("include_thoughts", "includeThoughts")),
-    "verbosity": (reading.text, ("verbosity",)),
-    "tier": (reading.text, ("service_tier",)),
-    "user": (reading.text, ("user",)),
+    "parallel_calls": (strict.get_flag, ("parallel_tool_calls", "parallelToolCalls")),
+    "effort": (strict.get_text, ("reasoning_effort", EFFORT)),
+    "budget": (strict.get_integer, ("thinking_budget", "thinkingBudget")),
+    "thoughts": (strict.get_flag, ("include_thoughts", "includeThoughts")),
+    "verbosity": (strict.get_text, ("verbosity",)),
+    "tier": (strict.get_text, ("service_tier",)),
+    "user": (strict.get_text, ("user",)),
     "metadata": (_table, ("metadata",)),
-    "cache_key": (reading.text, ("prompt_cache_key",)),
-    "store": (reading.flag, ("store",)),
+    "cache_key": (strict.get_text, ("prompt_cache_key",)),
+    "store": (strict.get_flag, ("store",)),
 }  # fmt: skip
 _WORDS = {word: field for field, (_, words) in FIELDS.items() for word in words}
 
 
 def read_settings(body: Object) -> tuple[rq.Settings, Object, Object]:
     """The settings; options and configuration without a word; how the others were spelled."""
-    options, chosen = reading.table(body, "modelOptions"), reading.table(body, "modelConfiguration")
+    options, chosen = (
+        strict.get_object(body, "modelOptions"),
+        strict.get_object(body, "modelConfiguration"),
+    )
     asked, words = rq.Settings(), dict[str, str]()
     for word, value in options.items():
         field = _WORDS.get(word)
@@ -86,14 +89,16 @@ def read_settings(body: Object) -> tuple[rq.Settings, Object, Object]:
         setattr(asked, field, _within("modelOptions", FIELDS[field][0], options, word))
     picked = chosen.get(EFFORT) is not None
     if picked:
-        asked.effort = _within("modelConfiguration", reading.text, chosen, EFFORT)
+        asked.effort = _within("modelConfiguration", strict.get_text, chosen, EFFORT)
     left = {key: value for key, value in options.items() if key not in words.values()}
-    rest = reading.rest(chosen, {EFFORT}) if picked else chosen
+    rest = strict.unknown_fields(chosen, {EFFORT}) if picked else chosen
     unusual = {field: word for field, word in words.items() if word != FIELDS[field][1][0]}
-    marks = said(words=unusual, one=isinstance(options.get(words.get("stop", "")), str), effort=words.get("effort", ""))
+    marks = drop_empty(
+        words=unusual, one=isinstance(options.get(words.get("stop", "")), str), effort=words.get("effort", "")
+    )
     marks["picked"] = picked
     empty = [key for key in ("modelOptions", "modelConfiguration") if key in body and not body[key]]
-    return asked, said(modelOptions=left, modelConfiguration=rest), {**marks, "empty": empty}
+    return asked, drop_empty(modelOptions=left, modelConfiguration=rest), {**marks, "empty": empty}
 
 
 def _within(key: str, read: Callable[[Object, str], Any], source: Object, word: str) -> Any:
@@ -125,9 +130,9 @@ def write_settings(asked: rq.Settings, own: Object, marks: Object) -> Object:
 def _write_format(form: rq.Format) -> Object:
     if form.kind != "schema":
         return {"type": "json_object" if form.kind == "json" else "text"}
-    strict = {} if form.strict is None else {"strict": form.strict}
-    about = said(name=form.name, schema=form.schema, description=form.description)
-    return {"type": "json_schema", "json_schema": {**about, **strict}}
+    strictness = {} if form.strict is None else {"strict": form.strict}
+    about = drop_empty(name=form.name, schema=form.schema, description=form.description)
+    return {"type": "json_schema", "json_schema": {**about, **strictness}}
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -137,34 +142,34 @@ _TOOL = frozenset({"name", "description", "inputSchema", "strict"})
 
 def read_tool(tool: Object) -> rq.Tool:
     """A tool of the host's: always a function, unless its schema shows that it stands for one of free text."""
-    schema = reading.table(tool, "inputSchema")
-    name, description = reading.needed(tool, "name"), reading.text(tool, "description")
-    extra = keep(NAME, reading.rest(tool, _TOOL), also=reading.unsaid(tool, _TOOL))
+    schema = strict.get_object(tool, "inputSchema")
+    name, description = strict.require_text(tool, "name"), strict.get_text(tool, "description")
+    extra = build_extra(NAME, strict.unknown_fields(tool, _TOOL), also=strict.empty_fields(tool, _TOOL))
     grammar = grammar_of(schema)
     if grammar is not None:
         return rq.Tool(name, description, grammar or None, "custom", extra=extra)
     given = schema if isinstance(tool.get("inputSchema"), dict) else None
-    return rq.Tool(name, description, given, strict=reading.flag(tool, "strict"), extra=extra)
+    return rq.Tool(name, description, given, strict=strict.get_flag(tool, "strict"), extra=extra)
 
 
-def write_tool(tool: rq.Tool, draft: Draft) -> list[Object]:
+def write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
     """A tool, if the host can run it."""
-    own, marks = draft.own(tool.extra)
+    own, marks = draft.split_extra(tool.extra)
     if tool.kind in ("provider", "unknown"):
-        draft.lose("tool")
+        draft.report_loss("tool")
         return []
     if tool.namespace:
-        draft.lose("namespace")
+        draft.report_loss("namespace")
     if tool.cache:
-        draft.lose("tool-cache")
-    made = {**own, "name": tool.name, **said(description=tool.description)}
+        draft.report_loss("tool-cache")
+    made = {**own, "name": tool.name, **drop_empty(description=tool.description)}
     if tool.kind == "custom":
-        draft.carry("free-text")
+        draft.report_carried("free-text")
         made["inputSchema"] = schema_of(tool)
     elif tool.schema is not None:
         made["inputSchema"] = tool.schema
     made |= {} if tool.strict is None else {"strict": tool.strict}
-    add(made, marks.get("also"))
+    add_missing(made, marks.get("also"))
     return [made]
 
 
@@ -175,14 +180,14 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
         return None
     if isinstance(mode, bool) or not isinstance(mode, int | str) or mode not in MODES:
         raise BadRequest("1 (automatic) or 2 (required)", mode, "toolMode")
-    return rq.ToolChoice(MODES[mode], extra=keep(NAME, {}, word=mode if isinstance(mode, str) else ""))
+    return rq.ToolChoice(MODES[mode], extra=build_extra(NAME, {}, word=mode if isinstance(mode, str) else ""))
 
 
-def write_choice(choice: rq.ToolChoice | None, draft: Draft) -> Object:
+def write_choice(choice: rq.ToolChoice | None, draft: RequestDraft) -> Object:
     """The field of the tool mode."""
     if choice is None:
         return {}
     if choice.names or choice.mode in ("none", "tool"):
-        draft.lose("choice")
+        draft.report_loss("choice")
     mode = REQUIRED if choice.mode in ("required", "tool") else AUTO
-    return {"toolMode": split(choice.extra, NAME)[1].get("word") or mode}
+    return {"toolMode": split_extra(choice.extra, NAME)[1].get("word") or mode}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.markers import Holds, input_of, stowed
 from penstock.protocols.vscode import request_settings
 from penstock.protocols.vscode.request_parts import CACHE, base64_of, kind_of, write_data, write_source
@@ -18,13 +18,13 @@ from penstock.protocols.vscode.request_read import HINTS, flat, together
 from penstock.protocols.vscode.request_settings import NAME
 from penstock.protocols.vscode.thinking import write_run
 from penstock.protocols.vscode.wire import VERSION
-from penstock.writing import Draft, Losses, add, said, split
+from penstock.request_writer import Losses, RequestDraft, add_missing, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.events import Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 LOSSES: Losses = {
     "approval": "an approval is left out",
@@ -49,7 +49,7 @@ class Quirks(msgspec.Struct, frozen=True):
     kinds: bool | None = None
 
 
-class Writer(Draft):
+class Writer(RequestDraft):
     """One request being written."""
 
     protocol = NAME
@@ -60,25 +60,25 @@ class Writer(Draft):
         self._quirks = quirks
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.own(request.extra)
+        own, marks = self.split_extra(request.extra)
         version = marks.get("version", VERSION)
         body: Object = {} if version == "-" else {"version": version}
         body |= {key: value for key, value in own.items() if key not in ("modelOptions", "modelConfiguration")}
-        body |= said(model=request.model)
+        body |= drop_empty(model=request.model)
         bare = bool(marks.get("bare")) if self._quirks.kinds is None else not self._quirks.kinds
-        messages = self._messages(stowed(request.messages, Holds(NAME), self.carry, self.lose))
+        messages = self._messages(stowed(request.messages, Holds(NAME), self.report_carried, self.report_loss))
         body["messages"] = [_bare(message) for message in messages] if bare else messages
         tools = [made for tool in request.tools for made in request_settings.write_tool(tool, self)]
         if tools or marks.get("tools"):
             body["tools"] = tools
         body |= request_settings.write_choice(request.choice, self)
         body |= request_settings.write_settings(request.settings, own, marks)
-        body |= said(providerOptions=request.options)
+        body |= drop_empty(providerOptions=request.options)
         if not request.stream or marks.get("streamed"):
             body["stream"] = request.stream
         if request.usage is False:
-            self.lose("usage")
-        add(body, marks.get("also"))
+            self.report_loss("usage")
+        add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
@@ -88,7 +88,7 @@ class Writer(Draft):
         units: list[list[Object]] = []
         host: Sequence[Any] = ()
         for message in messages:
-            own, marks = self.own(message.extra)
+            own, marks = self.split_extra(message.extra)
             new = [unit for unit in self._units(message.parts) if unit]
             if made and "joined" in marks:
                 units = together(units, new, marks["joined"])
@@ -102,7 +102,7 @@ class Writer(Draft):
 
     def _head(self, message: rq.Message, own: Object, marks: Object) -> Object:
         role = marks.get("role") or NUMBERS[marks.get("whose") or message.role]
-        return {**own, "role": role, **said(name=message.name)}
+        return {**own, "role": role, **drop_empty(name=message.name)}
 
     def _units(self, parts: Sequence[Any]) -> Iterator[list[Object]]:
         """Elements by unit: a run of reasoning is one, and so is what was one before."""
@@ -110,7 +110,7 @@ class Writer(Draft):
         while place < len(parts):
             part = parts[place]
             run = _run(parts, place)
-            marks = split(getattr(part, "extra", None), NAME)[1]
+            marks = split_extra(getattr(part, "extra", None), NAME)[1]
             if "raw" in marks and isinstance(marks["raw"], list) and marks["run"] == run:
                 made: list[Object] = list(marks["raw"])  # pyright: ignore[reportUnknownArgumentType]
             elif type(part) is rq.Reasoning:
@@ -128,7 +128,7 @@ class Writer(Draft):
             place += run
 
     def _text(self, part: rq.Text) -> list[Any]:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         if "mime" in marks:
             return [{**own, **_mid(marks), **write_data(part, marks)}]
         if marks.get("string"):
@@ -137,12 +137,12 @@ class Writer(Draft):
         return [{**own, **_mid(marks), "kind": "text", "value": part.text, **refusal}]
 
     def _json(self, part: rq.Json) -> list[Object]:
-        own, marks = self.own(part.extra)
+        own, marks = self.split_extra(part.extra)
         return [{**own, **_mid(marks), **write_data(part, marks)}]
 
     def _file(self, part: rq.File) -> list[Object]:
-        self.glance(part)
-        own, marks = self.own(part.extra)
+        self.report_image_detail(part)
+        own, marks = self.split_extra(part.extra)
         return [{**own, **_mid(marks), **write_data(part, marks)}]
 
     def _source(self, part: rq.Source) -> list[Object]:
@@ -150,28 +150,30 @@ class Writer(Draft):
 
     def _call(self, call: rq.Call) -> list[Object]:
         if call.cut:
-            self.lose("cut-call")
+            self.report_loss("cut-call")
             return []
-        own, marks = split(call.extra, NAME)
+        own, marks = split_extra(call.extra, NAME)
         given, carried = input_of(call)
         if carried:
-            self.carry(carried)
+            self.report_carried(carried)
         made: Object = {**own, "kind": "call", "callId": call.id, "name": call.name}
         if call.json or not marks.get("silent"):
             made["input"] = given
         self._report(call.extra)
-        state = reading.state({key: fields for key, fields in (call.extra or {}).items() if key != NAME})
-        return [{**made, **said(extra=marks.get("state") or state)}]
+        state = strict.pick_provider_state({key: fields for key, fields in (call.extra or {}).items() if key != NAME})
+        return [{**made, **drop_empty(extra=marks.get("state") or state)}]
 
     def _report(self, extra: Extra | None) -> None:
         """Say what of others' data is not carried: all that is no state."""
         if extra is not None:
-            self.own({key: reading.rest(fields, reading.STATE.keys()) for key, fields in extra.items()})
+            self.split_extra(
+                {key: strict.unknown_fields(fields, strict.PROVIDER_STATE.keys()) for key, fields in extra.items()}
+            )
 
     def _result(self, result: rq.Result) -> list[Object]:
-        own, marks = self.own(result.extra)
+        own, marks = self.split_extra(result.extra)
         if result.partial:
-            self.lose("partial")
+            self.report_loss("partial")
         content: Any = flat(self._units(result.content), marks.get("host", ()))
         if marks.get("text") and len(content) == 1:
             content = content[0]["value"]
@@ -181,11 +183,11 @@ class Writer(Draft):
     def _opaque(self, part: rq.Opaque) -> list[Object]:
         if part.protocol == NAME:
             return [part.data]
-        self.lose("opaque")
+        self.report_loss("opaque")
         return []
 
     def _ask(self, _: rq.Ask) -> list[Object]:
-        self.lose("approval")
+        self.report_loss("approval")
         return []
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
@@ -203,7 +205,7 @@ def _run(parts: Sequence[Any], place: int) -> int:
     """How many parts from here on are one unit: reasoning with its neighbours, or as many as were one before."""
     part = parts[place]
     if type(part) is not rq.Reasoning:
-        marks = split(getattr(part, "extra", None), NAME)[1]
+        marks = split_extra(getattr(part, "extra", None), NAME)[1]
         return min(int(marks.get("run", 1)), len(parts) - place)
     end = place
     while end < len(parts) and type(parts[end]) is rq.Reasoning:
@@ -230,7 +232,7 @@ def _unnamed(part: Any) -> Any:
     return left
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> Draft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """A request as the body of a thin client's."""
     writer = Writer(quirks or Quirks())
     writer.body = writer.write(request)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import reading
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.events import Extra, ReasoningForm, ReasoningStart
 from penstock.protocols.vscode.request_settings import NAME
@@ -21,7 +21,7 @@ from penstock.protocols.vscode.wire import encoded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 COMPLETE, SIGNATURE, REDACTED, PACKED = "_completeThinking", "signature", "redactedData", "encrypted_content"
 _MARK = "penstock:1:"
@@ -106,16 +106,16 @@ def read_run(run: Sequence[Object], given: list[Thought]) -> tuple[list[rq.Reaso
     `given` are the thoughts that came before in this message; those that are packed in here again are not repeated.
     """
     value = "".join(_said(part) for part in run)
-    id = next((word for part in reversed(run) if (word := reading.text(part, "id"))), "")  # noqa: A001 — as the part calls it
+    id = next((word for part in reversed(run) if (word := strict.get_text(part, "id"))), "")  # noqa: A001 — as the part calls it
     nothing: Object = {}
-    metadata = next((state for part in reversed(run) if (state := reading.table(part, "metadata"))), nothing)
+    metadata = next((state for part in reversed(run) if (state := strict.get_object(part, "metadata"))), nothing)
     if is_packed(metadata):
         thoughts = unpack(metadata)
         known = thoughts[len(given) :] if thoughts[: len(given)] == given else thoughts
         given += known
         if thoughts:
             return [
-                rq.Reasoning(one.text, one.form, item=one.id, extra=reading.state(one.extra or {}) or None)
+                rq.Reasoning(one.text, one.form, item=one.id, extra=strict.pick_provider_state(one.extra or {}) or None)
                 for one in known
             ], True
         return ([rq.Reasoning(value, item=id)] if value else []), False
@@ -125,7 +125,7 @@ def read_run(run: Sequence[Object], given: list[Thought]) -> tuple[list[rq.Reaso
 def _said(part: Object) -> str:
     if not isinstance(part.get("value"), str | list):
         raise BadRequest("a string or a list of strings", part.get("value"), "value")
-    return "".join(reading.strings(part, "value"))
+    return "".join(strict.get_strings(part, "value"))
 
 
 def _foreign(value: str, id: str, metadata: Object) -> list[rq.Reasoning]:
@@ -154,7 +154,7 @@ def write_run(run: Sequence[rq.Reasoning]) -> Object:
 
 
 def _others(extra: Extra | None) -> Extra | None:
-    return reading.state({key: own for key, own in (extra or {}).items() if key != NAME}) or None
+    return strict.pick_provider_state({key: own for key, own in (extra or {}).items() if key != NAME}) or None
 
 
 def note_raw(parts: list[rq.Reasoning], raw: list[Object]) -> None:

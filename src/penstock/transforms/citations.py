@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock.diagnostics import Diagnostics
 from penstock.grammar import FREE, TERMINALS
-from penstock.shaping.given_addresses import GivenAddresses
-from penstock.shaping.prose import Prose
+from penstock.transforms.given_addresses import GivenAddresses
+from penstock.transforms.prose import Prose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

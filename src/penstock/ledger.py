@@ -13,9 +13,8 @@ import msgspec
 
 from penstock import events as ev
 from penstock.input_limits import MAX_CHOICES
-from penstock.jsontext import is_json, plain_or_raw, usable
-from penstock.pages import Page, Part
-from penstock.surrogates import mend
+from penstock.jsontext import is_json, mend, plain_or_raw, usable
+from penstock.ledger_parts import Page, Part
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
@@ -54,11 +53,11 @@ class Ledger(Page):
     @property
     def finishing(self) -> bool:
         """A finish reason is known, its terminal not yet written."""
-        return self._finish is not None and self.inside
+        return self._finish is not None and self.is_open
 
     def end(self) -> None:
         """The protocol's own end mark: write the terminal."""
-        if not self.inside:
+        if not self.is_open:
             return
         if self._finish is None:
             self.diagnostics.add("no-reason", "the stream ended properly but gave no finish reason")
@@ -66,9 +65,9 @@ class Ledger(Page):
 
     def eof(self) -> None:
         """The input ended. Without a finish reason that is a fault, never a success."""
-        if self.inside and self._finish is not None:
+        if self.is_open and self._finish is not None:
             self._finish_now(self._finish)
-        elif self.inside or not self.turns:
+        elif self.is_open or not self.turns:
             self.fault("truncated", TRUNCATED)
 
     def fault(
@@ -90,7 +89,7 @@ class Ledger(Page):
         if self.calls and (reason == "stop" or (reason == "other" and not raw)):
             reason = "calls"
         elif reason == "calls" and not self.calls:
-            reason = "length" if self.cuts else "stop"
+            reason = "length" if self.truncated_calls else "stop"
         unsaid: Reason = "other"
         places = range(1, max(self._others, default=0) + 1)
         others: tuple[Reason, ...] = tuple([self._others.get(place, unsaid) for place in places])
@@ -98,7 +97,7 @@ class Ledger(Page):
 
     def _leave(self, terminal: ev.Finish | ev.Fault) -> None:
         self.out.append(terminal)
-        self.inside, self.ended = False, True
+        self.is_open, self.ended = False, True
 
     # ── the end of a part ─────────────────────────────────────────────────────────────────────────
 
@@ -112,7 +111,7 @@ class Ledger(Page):
             return
         del self._parts[key]
         part.open = False
-        if part.half:
+        if part.pending_surrogate:
             self.out.append(part.delta(part.index, "\ufffd"))
         # What must be echoed next turn belongs to a whole part: a broken one has no next turn.
         self.out.append(part.end(part.index, None if self.breaking else extra or part.extra, self.breaking))
@@ -143,11 +142,11 @@ class Ledger(Page):
             return None
         if not name:
             self.diagnostics.add("call-unnamed", f"call {id!r} has no name: nobody can run it, and it is left out")
-            self.cuts += by == "client" and not choice
+            self.truncated_calls += by == "client" and not choice
             self.unusable += 1
             return self._mute(key, choice)
         if not id:
-            id = f"call_{self.stem}_{choice}_{self._next}"  # noqa: A001 — as the event calls it
+            id = f"call_{self.id_prefix}_{choice}_{self._next}"  # noqa: A001 — as the event calls it
             self.diagnostics.add("call-id", f"a call of {name!r} came without an id and was given one")
         if (choice, id) in self._ids:
             self.diagnostics.add("call-twice", f"call {id!r} came again and is ignored")
@@ -169,7 +168,7 @@ class Ledger(Page):
         part.muted = True
         return part
 
-    def seen(self, id: str, choice: int = 0) -> bool:
+    def has_call(self, id: str, choice: int = 0) -> bool:
         """A call of that id was begun in this turn."""
         return (choice, id) in self._ids
 
@@ -189,13 +188,13 @@ class Ledger(Page):
         if not same:
             self.diagnostics.add("conflict", f"call {id!r}: a later input differs; the one that was delivered stays")
 
-    def add(self, key: Hashable, json: str) -> None:
+    def append_call_input(self, key: Hashable, json: str) -> None:
         """A fragment of an open call's input."""
         part = self._parts.get(key)
         if part is None or not json or part.muted or part.pieces is None:
             return
-        if self.mending:
-            json, part.half = mend(part.half + json)
+        if self.fix_surrogates:
+            json, part.pending_surrogate = mend(part.pending_surrogate + json)
             if not json:
                 return
         if part.pieces and json.lstrip().startswith("{") and self._again(part):
@@ -209,7 +208,7 @@ class Ledger(Page):
         last = (part.pieces or [""])[-1].rstrip()
         if part.form == "text" or not last.endswith("}") or part.checks >= _CHECKS:
             return False
-        if not is_json(part.so_far):
+        if not is_json(part.streamed_text):
             part.checks += 1  # each looks at all of the input: their number is bounded
             return False
         self.diagnostics.add("input-twice", f"call {part.id!r}: more input after it was complete is ignored")
@@ -226,7 +225,7 @@ class Ledger(Page):
         if part is None or part.muted:
             self._parts.pop(key, None)
             return
-        streamed = part.so_far
+        streamed = part.streamed_text
         final = self._final(part, streamed, json) or part.given
         if not final.strip() and part.form == "json" and whole:
             final = streamed + "{}"
@@ -244,7 +243,7 @@ class Ledger(Page):
             ended = (part.index, part.id, part.name, good, part.by, part.form, extra, broken)
             self.out.append(ev.CallEnd(*ended))
         else:
-            self.cuts += part.by == "client" and not part.choice
+            self.truncated_calls += part.by == "client" and not part.choice
             self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input, or one refused")
             cut = (part.index, part.id, part.name, final, part.by, part.form, extra, broken)
             self.out.append(ev.CallCut(*cut))

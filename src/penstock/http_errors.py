@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from penstock.events import Fault
 from penstock.faults import SPENT, classify, is_daily_quota
 from penstock.jsontext import loose
-from penstock.pick import as_object, objects, text
-from penstock.secrecy import hide, hide_values, redact_cut
+from penstock.lenient_fields import as_object, as_objects, get_text
+from penstock.redaction import hide, hide_values, redact_cut
 from penstock.vendor_errors import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 MESSAGE = 4000  # characters of a message that are kept
 _CODE = 200  # and of a code or an id
@@ -46,12 +46,12 @@ def rejection(
     """What a provider said, as a fault. `headers` are looked up in lower case, `protocol` is what the body is in."""
     known = tuple(secrets)
     value = loose(body) if len(body) <= _PARSED and body.strip() else None
-    said = _Said(as_object(value) or as_object(next(iter(objects(value)), None)))
+    said = _Said(as_object(value) or as_object(next(iter(as_objects(value)), None)))
     message = said.message or (value if isinstance(value, str) else "") or _prose(body) or _reason(status)
     message = redact_cut(message, MESSAGE, known)
     words = [one[:_CODE] for one in (*said.words, headers.get("x-amzn-errortype", "").partition(":")[0]) if one]
     request_id = next((headers[name] for name in IDS if headers.get(name)), "") or said.id
-    spent = (SPENT,) if is_daily_quota(objects(said.error.get("details"))) else ()
+    spent = (SPENT,) if is_daily_quota(as_objects(said.error.get("details"))) else ()
     return Fault(
         kind=classify((*spent, *words), message, status), message=message, status=status,
         code=hide(words[0], known) if words else "", request_id=redact_cut(request_id, _CODE, known),
@@ -83,11 +83,11 @@ class _Said:
         self.whole = whole
         self._quotes = quotes  # how many errors this one is quoted in
         inner = whole.get("error", whole.get("errors", whole.get("detail")))
-        error = as_object(inner) or as_object(next(iter(objects(inner)), None))
+        error = as_object(inner) or as_object(next(iter(as_objects(inner)), None))
         self.error = error or whole
         self.message = next(self._messages(inner), "")
         self.words = list(self._words())
-        self.id = text(self.error, "request_id", "requestId") or text(whole, "request_id", "requestId", "id")
+        self.id = get_text(self.error, "request_id", "requestId") or get_text(whole, "request_id", "requestId", "id")
 
     def _messages(self, inner: Any) -> Iterator[str]:
         """What a middleman quotes comes before what he says of it himself."""
@@ -96,9 +96,9 @@ class _Said:
         if as_object(quoted):
             deeper = _Said(as_object(quoted), self._quotes + 1).message
             if deeper:
-                yield f"{text(self.error, 'message')}: {deeper}".removeprefix(": ")
+                yield f"{get_text(self.error, 'message')}: {deeper}".removeprefix(": ")
         for place in (self.error, self.whole):
-            found = text(place, "message", "Message", "msg", "error_description", "detail", "title", "error")
+            found = get_text(place, "message", "Message", "msg", "error_description", "detail", "title", "error")
             if found:
                 yield found
         if isinstance(inner, str) and inner:
@@ -108,10 +108,10 @@ class _Said:
 
     def _words(self) -> Iterator[str]:
         """Most particular first: Google's reasons, inner codes, the code, the status word, the type."""
-        for row in objects(self.error.get("details")):
-            yield text(row, "reason")
-        yield text(as_object(self.error.get("details")), "error_code")  # Anthropic's
-        yield text(as_object(self.error.get("innererror")), "code")
+        for row in as_objects(self.error.get("details")):
+            yield get_text(row, "reason")
+        yield get_text(as_object(self.error.get("details")), "error_code")  # Anthropic's
+        yield get_text(as_object(self.error.get("innererror")), "code")
         for place in (self.error, self.whole):
             for key in ("code", "status", "type", "__type", "error_type"):
                 value = place.get(key)
@@ -119,8 +119,8 @@ class _Said:
                     yield value.rpartition("#")[2]
 
     def delay(self) -> float | None:
-        for row in objects(self.error.get("details")):
-            found = span(text(row, "retryDelay"))
+        for row in as_objects(self.error.get("details")):
+            found = span(get_text(row, "retryDelay"))
             if found is not None:
                 return found
         return None

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock import pick
+from penstock import lenient_fields as lenient
 from penstock.diagnostics import Diagnostics
 from penstock.events import CallForm
 from penstock.jsontext import plain_or_raw
@@ -139,4 +139,4 @@ def _item(end: Any, kind: str) -> dict[str, Any]:
         given: Any = plain_or_raw(end.json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
         given = {}
-    return {"type": kind, "call_id": end.id, "status": status, **pick.as_object(given)}
+    return {"type": kind, "call_id": end.id, "status": status, **lenient.as_object(given)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ENDS = frozenset(end for _, ends in PARTS.values() for end in ends)
 
 
-class Sequence:
+class SerializeParts:
     """Holds back the events of every part but the current one."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ def guess(prefix: bytes, framing: str = "auto", limit: int = LIMIT) -> str:
         raise UnknownProtocol(framing, PARSERS, "framing")
     seen = 0
     for batch in _batches(prefix, framing, limit):
-        name = guess_frames(batch)
+        name = guess_protocol(batch)
         if name:
             return name
         seen += len(batch)
@@ -43,7 +43,7 @@ def guess(prefix: bytes, framing: str = "auto", limit: int = LIMIT) -> str:
     raise Unrecognised(seen, protocols.MODULES)
 
 
-def guess_frames(frames: Iterable[Frame]) -> str | None:
+def guess_protocol(frames: Iterable[Frame]) -> str | None:
     """The protocol of a stream that begins with these frames, if they tell."""
     for label, data in frames:
         payload = loose(data)
@@ -73,7 +73,7 @@ def _looks(name: str, label: str, payload: dict[str, Any]) -> bool:
         return False
 
 
-class Guess:
+class DetectingDecoder:
     """Frames to events of a protocol that shows itself. `protocol` is its name, once known."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
@@ -86,7 +86,7 @@ class Guess:
         if self._decoder is not None:
             return self._decoder.feed(frames)
         self._held += frames
-        self.protocol = guess_frames(frames)
+        self.protocol = guess_protocol(frames)
         if self.protocol is not None:
             self._decoder = protocols.decoder(self.protocol, **self._options)
             held, self._held = self._held, []

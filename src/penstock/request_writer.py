@@ -18,20 +18,20 @@ from penstock.markers import CARRIERS, schema_of
 if TYPE_CHECKING:
     from penstock import request as rq
     from penstock.events import Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 EFFORTS: tuple[tuple[int, str], ...] = ((0, "none"), (1024, "minimal"), (4096, "low"), (16384, "medium"))
 BUDGETS: Mapping[str, int] = {
     "none": 0, "minimal": 1024, "low": 4096, "medium": 10240, "high": 24576, "xhigh": 32768, "max": 65536,
 }  # fmt: skip
-ROOM = 1024  # tokens to answer in, where reasoning is counted against the same limit
-FOREIGN = "fields that only {} understands are left out: {}"
+MIN_ANSWER_TOKENS = 1024  # tokens to answer in, where reasoning is counted against the same limit
+FOREIGN_FIELDS = "fields that only {} understands are left out: {}"
 _NOTHING: Object = {}  # never written to
 _encode = msgspec.json.Encoder().encode
 
 
-class Draft:
+class RequestDraft:
     """A request body and its diagnostics. A loss is a row of the protocol's LOSSES, or it cannot be reported."""
 
     protocol: ClassVar[str]
@@ -41,35 +41,35 @@ class Draft:
         self.body: Object = {}
         self.diagnostics = Diagnostics(f"{self.protocol} request")
 
-    def lose(self, what: str, *names: str) -> None:
+    def report_loss(self, what: str, *names: str) -> None:
         """Say that something did not fit, and what was done instead."""
         name = names[0] if what == "setting" and names else ""  # other names are the client's own words
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}", name)
 
-    def glance(self, file: rq.File) -> None:
+    def report_image_detail(self, file: rq.File) -> None:
         """Report what no protocol but a few can say of an image. Only where its LOSSES have the row."""
         if file.detail not in ("", "auto"):
-            self.lose("detail")
+            self.report_loss("detail")
 
-    def carry(self, what: str) -> None:
+    def report_carried(self, what: str) -> None:
         """Say that something went another way than its own."""
         self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {CARRIERS[what]}")
 
-    def own(self, extra: Extra | None) -> tuple[Object, Object]:
+    def split_extra(self, extra: Extra | None) -> tuple[Object, Object]:
         """This protocol's extra fields and its marks of how things were spelled; the fields of others are reported."""
         if extra is None:
             return _NOTHING, _NOTHING
         for protocol, fields in extra.items():
             names = "" if protocol == self.protocol else ", ".join(key for key in fields if key != "_")
             if names:
-                self.diagnostics.add("loss-extra", f"{self.protocol}: {FOREIGN.format(protocol, names)}")
-        return split(extra, self.protocol)
+                self.diagnostics.add("loss-extra", f"{self.protocol}: {FOREIGN_FIELDS.format(protocol, names)}")
+        return split_extra(extra, self.protocol)
 
-    def foreign(self, extra: Extra) -> bool:
+    def is_foreign(self, extra: Extra) -> bool:
         """Whether all of it is other protocols', which is then reported: a text may be written bare."""
         if self.protocol in extra:
             return False
-        self.own(extra)
+        self.split_extra(extra)
         return True
 
     def encode(self) -> bytes:
@@ -80,7 +80,7 @@ class Draft:
             return _encode(clean(self.body))
 
 
-def split(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
+def split_extra(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
     """A protocol's own extra fields, and its marks of how things were spelled."""
     own = (extra or _NOTHING).get(protocol)
     if not own:
@@ -90,18 +90,18 @@ def split(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
     return {key: value for key, value in own.items() if key != "_"}, own["_"]
 
 
-def said(**fields: Any) -> Object:
+def drop_empty(**fields: Any) -> Object:
     """The fields that say something: not None, not empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
 
 
-def add(body: Object, also: Object | None) -> None:
+def add_missing(body: Object, also: Object | None) -> None:
     """Fields that were written out and said nothing (`reading.unsaid`), where there is still nothing else to say."""
     for key, value in (also or _NOTHING).items():
         body.setdefault(key, value)
 
 
-def insert_at(items: list[Object], places: Iterable[int], inserted: Iterable[list[Object]]) -> None:
+def insert_lists(items: list[Object], places: Iterable[int], inserted: Iterable[list[Object]]) -> None:
     """Insert each list at its place in `items`, one after the other; in one pass where the places ascend."""
     made: list[Object] = []
     taken = 0
@@ -114,7 +114,7 @@ def insert_at(items: list[Object], places: Iterable[int], inserted: Iterable[lis
     items[:] = [*made, *items[taken:]]
 
 
-def salvage(data: Any) -> str:
+def collect_text(data: Any) -> str:
     """The words in something that has no place here: every `text` in it, a line each."""
     found: list[str] = []
     waiting: list[Any] = [data] if isinstance(data, dict | list) else []
@@ -139,68 +139,68 @@ def _worth_a_look(data: Any) -> list[Any]:
     ]
 
 
-def omitted(loss: str) -> Callable[[Any, Any], list[Object]]:
+def omit_with_loss(loss: str) -> Callable[[Any, Any], list[Object]]:
     """What a writer's table does with parts that have no place: it reports them by this row of its losses."""
 
-    def leave(draft: Draft, _: Any) -> list[Object]:
-        draft.lose(loss)
+    def leave(draft: RequestDraft, _: Any) -> list[Object]:
+        draft.report_loss(loss)
         return []
 
     return leave
 
 
-def foreign_state(**around: str) -> Callable[[Any, Any], list[Object]]:
+def write_foreign_state(**around: str) -> Callable[[Any, Any], list[Object]]:
     """What it does with opaque state: its own as it was, of others' the words, with these fields around them."""
 
-    def write(draft: Draft, part: rq.Opaque) -> list[Object]:
+    def write(draft: RequestDraft, part: rq.Opaque) -> list[Object]:
         if part.protocol == draft.protocol:
             return [part.data]
-        draft.lose("opaque")
-        words = salvage(part.data)
+        draft.report_loss("opaque")
+        words = collect_text(part.data)
         return [{**around, "text": words}] if words else []
 
     return write
 
 
-def write_function(draft: Draft, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
+def write_function(draft: RequestDraft, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
     """A tool as a bare function, where there is nothing else; None if another provider runs it."""
     if tool.kind in ("provider", "unknown"):
-        draft.lose("tool", tool.name)
+        draft.report_loss("tool", tool.name)
         return None
     if tool.strict is not None:
-        draft.lose("strict")
+        draft.report_loss("strict")
     if tool.namespace:
-        draft.lose("namespace")
-    made = said(name=tool.name, description=tool.description)
+        draft.report_loss("namespace")
+    made = drop_empty(name=tool.name, description=tool.description)
     if tool.kind == "custom":
-        draft.carry("free-text")
+        draft.report_carried("free-text")
         made["parameters"] = schema_of(tool)
     elif tool.schema is not None:
         made["parameters"] = tool.schema
     made.update({key: value for key, value in own.items() if key != "beside"})
-    add(made, marks.get("also"))
+    add_missing(made, marks.get("also"))
     return made
 
 
-def told(file: rq.File) -> str:
+def describe_file(file: rq.File) -> str:
     """A file that has no place here, as a line of text."""
     name = f"[{file.name or file.media}]"
     return f"{name}({file.url})" if file.url else name
 
 
-def effort_of(budget: int) -> str:
+def effort_for_budget(budget: int) -> str:
     """The effort that a budget of reasoning tokens amounts to."""
     return next((word for limit, word in EFFORTS if budget <= limit), "high")
 
 
-def budget_of(effort: str) -> int:
+def budget_for_effort(effort: str) -> int:
     """The budget of reasoning tokens that an effort amounts to."""
     return BUDGETS.get(effort, BUDGETS["medium"])
 
 
-def budget_inside(effort: str, limit: int | None, least: int) -> int:
+def budget_within_limit(effort: str, limit: int | None, least: int) -> int:
     """The same, where it counts against the output limit and must leave room; 0 if the limit has none to spare."""
-    budget = max(budget_of(effort), least)
+    budget = max(budget_for_effort(effort), least)
     if limit is not None:
-        budget = min(budget, limit - ROOM)
+        budget = min(budget, limit - MIN_ANSWER_TOKENS)
     return budget if budget >= least else 0

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock.input_limits import MAX_COUNT, MAX_PARTS
-from penstock.jsontext import clean
-from penstock.surrogates import mend
+from penstock.jsontext import clean, mend
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -25,8 +24,24 @@ if TYPE_CHECKING:
 class Part:
     """An open part. `pieces` is kept for calls, and for parts opened with `keep=True`."""
 
-    __slots__ = ("by", "checks", "choice", "delta", "end", "extra", "form", "given", "half", "id", "index", "muted",
-                 "name", "open", "pieces", "void")  # fmt: skip
+    __slots__ = (
+        "by",
+        "checks",
+        "choice",
+        "delta",
+        "end",
+        "extra",
+        "form",
+        "given",
+        "id",
+        "index",
+        "muted",
+        "name",
+        "open",
+        "pending_surrogate",
+        "pieces",
+        "void",
+    )
 
     def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
         self.index = index
@@ -35,7 +50,7 @@ class Part:
         self.choice = choice
         self.extra: Extra | None = None
         self.pieces: list[str] | None = None
-        self.half = ""  # a high surrogate waiting for its other half
+        self.pending_surrogate = ""  # a high surrogate waiting for its other half
         self.id = ""
         self.name = ""
         self.by: By = "client"
@@ -51,7 +66,7 @@ class Part:
         return self.delta is ev.CallDelta
 
     @property
-    def so_far(self) -> str:
+    def streamed_text(self) -> str:
         """What was streamed of a part that keeps its pieces."""
         return "".join(self.pieces or ())
 
@@ -62,12 +77,12 @@ class Page:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
         self.out: list[AnyEvent] = []
-        self.mending = False  # switched on by the first payload that holds a lone surrogate
+        self.fix_surrogates = False  # switched on by the first payload that holds a lone surrogate
         self.ended = False
         self.turns = 0
         self.id = ""  # of the turn
         self.seed = ""  # set by whoever makes the request: tells its answer from others that have no id
-        self.inside = False
+        self.is_open = False
         self.last: Part | None = None  # the part that the last delta belongs to
         self._early: list[AnyEvent] = []
         self._reset()
@@ -78,7 +93,7 @@ class Page:
         self._ids: set[tuple[int, str]] = set()
         self._inputs: dict[tuple[int, str], str] = {}  # of calls that were delivered
         self.calls: int = 0  # client calls delivered, of the first choice, whose finish reason they decide
-        self.cuts: int = 0
+        self.truncated_calls: int = 0
         self.unusable: int = 0  # items without a type and calls without a name, which are left out
         self._usage: dict[int, ev.Usage] = {}
         self._finish: tuple[Reason, str, Extra | None] | None = None
@@ -87,27 +102,27 @@ class Page:
         self._cited: set[bytes] = set()
 
     @property
-    def stem(self) -> str:
+    def id_prefix(self) -> str:
         """What ids are made of that the provider does not give. Two answers without an id need a seed to differ."""
         return self.id or self.seed or "turn"
 
     def drain(self) -> list[AnyEvent]:
         """Hand over the events since the last drain."""
         out, self.out = self.out, []
-        return [_encodable(event) for event in out] if self.mending else out
+        return [_encodable(event) for event in out] if self.fix_surrogates else out
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def start(self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None) -> bool:
         """Open a turn. Inside an unfinished one it is ignored; after a finished one it opens the next."""
-        if self.inside:
+        if self.is_open:
             return False
         if self.turns:
             self._reset()
         if created is not None and not 0 <= created <= MAX_COUNT:
             self.diagnostics.add("out-of-range", "a time of creation that is no time is left out")
             created = None
-        self.inside, self.ended, self.id = True, False, id
+        self.is_open, self.ended, self.id = True, False, id
         self.turns += 1
         self.out.append(ev.Start(id, model, created, extra))
         self.out += self._early
@@ -116,7 +131,7 @@ class Page:
 
     def _enter(self, what: str) -> bool:
         """True when events may be written; opens the first turn by itself."""
-        if self.inside:
+        if self.is_open:
             return True
         if self.ended:
             self.diagnostics.add("after-end", f"{what} after the end of the turn is ignored")
@@ -151,7 +166,7 @@ class Page:
     def unknown(self, protocol: str, data: str, name: str = "") -> None:
         """Keep a payload as it is. Before the first turn it waits: it must not open one that has no name."""
         self.diagnostics.add("unknown", f"no canonical word for {name or 'a payload'}")
-        if not self.inside and not self.ended:
+        if not self.is_open and not self.ended:
             self._early.append(ev.Unknown(protocol, data, name))
         elif self._enter("an unknown payload"):
             self.out.append(ev.Unknown(protocol, data, name))
@@ -214,16 +229,16 @@ class Page:
         """The open part of that key."""
         return self._parts.get(key)
 
-    def say(self, key: Hashable, text: str, logprobs: Any = None) -> None:
+    def append_text(self, key: Hashable, text: str, logprobs: Any = None) -> None:
         """A delta of an open part of text, refusal or reasoning. Nothing is written for an empty one."""
         part = self._parts.get(key)
         if part is not None and text and not part.muted:
-            self.tell(part, text, logprobs)
+            self.append_to_part(part, text, logprobs)
 
-    def tell(self, part: Part, text: str, logprobs: Any = None) -> None:
+    def append_to_part(self, part: Part, text: str, logprobs: Any = None) -> None:
         """`say` for whoever holds the open part itself and has something to say."""
-        if self.mending:
-            text, part.half = mend(part.half + text)
+        if self.fix_surrogates:
+            text, part.pending_surrogate = mend(part.pending_surrogate + text)
             if not text:
                 return
         if part.pieces is not None:
@@ -232,20 +247,20 @@ class Page:
         delta = part.delta  # apart from its call, which CPython would take for that of a method
         self.out.append(delta(part.index, text) if logprobs is None else delta(part.index, text, logprobs))
 
-    def settle(self, key: Hashable, whole: str) -> None:
+    def reconcile(self, key: Hashable, whole: str) -> None:
         """A later word on all of a kept part's text: what was not streamed yet is said now, once."""
         part = self._parts.get(key)
         if part is None or part.pieces is None:
             return
-        streamed = part.so_far
+        streamed = part.streamed_text
         if whole.startswith(streamed):
-            self.say(key, whole[len(streamed) :])
+            self.append_text(key, whole[len(streamed) :])
         elif whole:
             self.diagnostics.add("conflict", "the closing text of a part differs from what was streamed; streamed wins")
 
     # ── parts of a single event ───────────────────────────────────────────────────────────────────
 
-    def atom(self, make: Any, *fields: Any) -> int:
+    def add_whole_part(self, make: Any, *fields: Any) -> int:
         """Write a part of one event (`Result`, `Ask`, `Source`, `Opaque`); the ledger numbers it."""
         if not self._enter(f"a {make.__name__}"):
             return -1
@@ -268,7 +283,7 @@ class Page:
             value = repr(citation).encode("utf-8", "surrogatepass")
         if value not in self._cited:
             self._cited.add(value)
-            self.atom(ev.Source, *fields)
+            self.add_whole_part(ev.Source, *fields)
 
     def _is_full(self) -> bool:
         """True if the turn has as many parts as it may have. It ends with a fault: what follows would be lost."""

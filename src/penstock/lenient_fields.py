@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 Object: TypeAlias = dict[str, Any]
 
 
-def text(source: Object, *keys: str) -> str:
+def get_text(source: Object, *keys: str) -> str:
     """The first of these keys that holds a non-empty string."""
     for key in keys:
         value = source.get(key)
@@ -20,28 +20,28 @@ def text(source: Object, *keys: str) -> str:
     return ""
 
 
-def number(source: Object, key: str) -> int | None:
+def get_integer(source: Object, key: str) -> int | None:
     """The integer under a key; true and false are none."""
     value = source.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def as_whole(value: float | None) -> int | None:
+def to_integer(value: float | None) -> int | None:
     """A number as an integer; NaN and infinity, which forgiving readers let through, are none."""
     return int(value) if value is not None and isfinite(value) else None
 
 
-def table(source: Object, key: str) -> Object:
+def get_object(source: Object, key: str) -> Object:
     """The object under a key, or an empty one."""
     return as_object(source.get(key))
 
 
-def rows(source: Object, key: str) -> list[Object]:
+def get_objects(source: Object, key: str) -> list[Object]:
     """The objects in the list under a key; what is not an object is left out."""
-    return objects(source.get(key))
+    return as_objects(source.get(key))
 
 
-def listed(source: Object, key: str) -> list[Any]:
+def get_list(source: Object, key: str) -> list[Any]:
     """The list under a key, or an empty one."""
     value: Any = source.get(key)
     return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
@@ -52,6 +52,6 @@ def as_object(value: Any) -> Object:
     return cast("Object", value) if isinstance(value, dict) else {}
 
 
-def objects(value: Any) -> list[Object]:
+def as_objects(value: Any) -> list[Object]:
     """The objects in a list; nothing if it is no list."""
-    return [as_object(item) for item in listed({"": value}, "") if isinstance(item, dict)]
+    return [as_object(item) for item in get_list({"": value}, "") if isinstance(item, dict)]

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from penstock.events import Extra
-    from penstock.pick import Object
+    from penstock.lenient_fields import Object
 
 T = TypeVar("T")
 
 
-def parse(data: bytes) -> Object:
+def parse_object(data: bytes) -> Object:
     """The object that a body holds; lone surrogates and control characters are mended, anything else is refused."""
     return as_object(parse_value(data)[0])
 
@@ -44,7 +44,7 @@ def parse_value(data: bytes | bytearray | str) -> tuple[Any, bool]:
     return value, False
 
 
-def read_deep(data: bytes | str, read: Callable[[Object], T], error: TooDeep) -> T:
+def read_deep_body(data: bytes | str, read: Callable[[Object], T], error: TooDeep) -> T:
     """Read a body that is too deep only inside the inputs of tool calls, which become text; else raise the error.
 
     A model may once have written such an input. The conversation must stay sendable.
@@ -68,7 +68,7 @@ def as_object(value: Any, step: str = "") -> Object:
     return cast("Object", value)
 
 
-def text(source: Object, key: str) -> str:
+def get_text(source: Object, key: str) -> str:
     """The string under a key; absent and null are empty."""
     value = source.get(key)
     if value is None:
@@ -78,7 +78,7 @@ def text(source: Object, key: str) -> str:
     return value
 
 
-def needed(source: Object, key: str) -> str:
+def require_text(source: Object, key: str) -> str:
     """The string that must stand under a key."""
     value = source.get(key)
     if not isinstance(value, str):
@@ -86,7 +86,7 @@ def needed(source: Object, key: str) -> str:
     return value
 
 
-def word(source: Object, key: str, known: Mapping[str, T]) -> T:
+def get_choice(source: Object, key: str, known: Mapping[str, T]) -> T:
     """What the word under a key means."""
     value = source.get(key)
     if not isinstance(value, str) or value not in known:
@@ -94,7 +94,7 @@ def word(source: Object, key: str, known: Mapping[str, T]) -> T:
     return known[value]
 
 
-def strings(source: Object, key: str) -> list[str]:
+def get_strings(source: Object, key: str) -> list[str]:
     """The strings in the list under a key; one string is a list of one."""
     value = source.get(key)
     if value is None:
@@ -110,7 +110,7 @@ def strings(source: Object, key: str) -> list[str]:
     return list(items)
 
 
-def whole(source: Object, key: str) -> int | None:
+def get_integer(source: Object, key: str) -> int | None:
     """The integer under a key, also when written as 1.0."""
     value = source.get(key)
     if value is None:
@@ -120,7 +120,7 @@ def whole(source: Object, key: str) -> int | None:
     return int(value)
 
 
-def number(source: Object, key: str) -> float | None:
+def get_number(source: Object, key: str) -> float | None:
     """The number under a key."""
     value = source.get(key)
     if value is None:
@@ -130,7 +130,7 @@ def number(source: Object, key: str) -> float | None:
     return value
 
 
-def flag(source: Object, key: str) -> bool | None:
+def get_flag(source: Object, key: str) -> bool | None:
     """The boolean under a key."""
     value = source.get(key)
     if value is not None and not isinstance(value, bool):
@@ -138,7 +138,7 @@ def flag(source: Object, key: str) -> bool | None:
     return value
 
 
-def table(source: Object, key: str) -> Object:
+def get_object(source: Object, key: str) -> Object:
     """The object under a key; absent and null are empty."""
     value = source.get(key)
     if value is None:
@@ -148,7 +148,7 @@ def table(source: Object, key: str) -> Object:
     return cast("Object", value)
 
 
-def inside(source: Object, key: str, read: Callable[[Object], T]) -> T:
+def read_object(source: Object, key: str, read: Callable[[Object], T]) -> T:
     """What `read` makes of the object that must stand under a key; its errors get the key in front."""
     try:
         return read(as_object(source.get(key)))
@@ -156,17 +156,17 @@ def inside(source: Object, key: str, read: Callable[[Object], T]) -> T:
         raise error.at(key) from None
 
 
-def rows(source: Object, key: str, read: Callable[[Object], T], *, need: bool = False) -> list[T]:
+def read_objects(source: Object, key: str, read: Callable[[Object], T], *, need: bool = False) -> list[T]:
     """What `read` makes of each object in the list under a key."""
     value = source.get(key)
     if value is None and not need:
         return []
     if not isinstance(value, list):
         raise BadRequest("a list", value, key)
-    return each(value, read, key)  # pyright: ignore[reportUnknownArgumentType]
+    return read_each(value, read, key)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def each(items: Iterable[Any], read: Callable[[Object], T], key: str) -> list[T]:
+def read_each(items: Iterable[Any], read: Callable[[Object], T], key: str) -> list[T]:
     """What `read` makes of each object; its errors get the key and the place in front."""
     made: list[T] = []
     try:
@@ -179,19 +179,19 @@ def each(items: Iterable[Any], read: Callable[[Object], T], key: str) -> list[T]
     return made
 
 
-def rest(source: Object, known: AbstractSet[str]) -> Object:
+def unknown_fields(source: Object, known: AbstractSet[str]) -> Object:
     """What a reader has no word for."""
     return {key: value for key, value in source.items() if key not in known}
 
 
-def unsaid(source: Object, known: AbstractSet[str]) -> Object:
+def empty_fields(source: Object, known: AbstractSet[str]) -> Object:
     """Known fields that were written out and say nothing: null, or empty. A canonical value cannot tell them apart."""
     return {
         key: value for key, value in source.items() if not value and key in known and value is not False and value != 0
     }
 
 
-def keep(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
+def build_extra(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
     """Extra data of a protocol: fields without a word, and under `_` how something was spelled."""
     marks = {key: value for key, value in spelled.items() if value}
     if marks:
@@ -200,24 +200,26 @@ def keep(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
 
 
 # what providers want back, and of which type; whatever else a client may send in their name is not theirs
-STATE: dict[str, type] = {
+PROVIDER_STATE: dict[str, type] = {
     "caller": dict, "encrypted_content": str, "id": str, "is_error": bool, "minted": bool, "namespace": str,
     "reasoning_details": list, "redacted": str, "redactedContent": str, "server_name": str, "signature": str,
     "thought": bool, "thoughtSignature": str, "toolType": str, "tool_use_id": str, "type": str,
 }  # fmt: skip
 
 
-def state(given: Object) -> Extra:
+def pick_provider_state(given: Object) -> Extra:
     """Extra data that came by way of a client: only fields that are known to be a provider's state, by protocol."""
     found = {protocol: _state(own) for protocol, own in given.items() if isinstance(own, dict)}  # pyright: ignore[reportUnknownArgumentType]
     return {protocol: own for protocol, own in found.items() if own}
 
 
 def _state(own: Object) -> Object:
-    return {key: value for key, value in own.items() if key in STATE and isinstance(value, STATE[key])}
+    return {
+        key: value for key, value in own.items() if key in PROVIDER_STATE and isinstance(value, PROVIDER_STATE[key])
+    }
 
 
-class Pairs:
+class ResultMatcher:
     """Results find their calls where ids are missing: by name and in order, among the calls of the last round.
 
     Told of every call and result in the order they were said. A minted id is one that this side made up.
