@@ -8,12 +8,12 @@ from penstock.protocols.gemini.decode import GeminiDecoder
 from penstock.protocols.gemini.encode import GeminiEncoder
 from penstock.request_profile import FileSupport, IdentifierRule, Profile
 
-KEYS = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "usage_metadata", "prompt_feedback"})
+_CHUNK_KEYS = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "usage_metadata", "prompt_feedback"}
 
 
-def looks(_name: str, payload: dict[str, Any]) -> bool:
-    """Either API's keys, Code Assist's wrapper, or an error as Google writes it."""
-    if KEYS & payload.keys() or payload.get("object") == "interaction":
+def matches_payload(_name: str, payload: dict[str, Any]) -> bool:
+    """True for the keys of either API, Code Assist's wrapper, or an error in Google's format."""
+    if _CHUNK_KEYS & payload.keys() or payload.get("object") == "interaction":
         return True
     if str(payload.get("event_type", "")).startswith(("interaction.", "step.")):
         return True
@@ -30,7 +30,7 @@ def looks(_name: str, payload: dict[str, Any]) -> bool:
 UNKNOWN_SIGNATURE = "skip_thought_signature_validator"
 PROTOCOL = Protocol(
     "gemini",
-    looks,
+    matches_payload,
     GeminiDecoder,
     GeminiEncoder,
     writes="sse+json",

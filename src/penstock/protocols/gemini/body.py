@@ -1,10 +1,8 @@
-"""What the encoder remembers of one candidate: its text, its sources, and who is speaking.
-
-Sources become grounding metadata, from code points of a part to bytes of the answer: the other side of `spans`.
-"""
+"""JSON objects of a response: parts of calls, grounding, finish and usage, errors, and the non-stream body."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,9 +11,9 @@ from msgspec.structs import replace
 from penstock import provider_tools
 from penstock.jsontext import GrowingText, decode_own, encode, grow, is_object, plain_or_raw
 from penstock.lenient_fields import as_object
-from penstock.protocols.gemini.decode_calls import TRACES
-from penstock.protocols.gemini.decode_metadata import REASONS, reason_of
-from penstock.protocols.gemini.wire import owned, said
+from penstock.protocols.gemini.decode_calls import METADATA_ONLY
+from penstock.protocols.gemini.decode_metadata import FINISH_REASONS, to_reason
+from penstock.protocols.gemini.wire import NAME, drop_none, gemini_fields
 from penstock.vendor_errors import VendorError, message_of, provider_object, refused_by, vendor_error
 
 if TYPE_CHECKING:
@@ -26,181 +24,248 @@ if TYPE_CHECKING:
     from penstock.framing import Frame
     from penstock.vendor_errors import ErrorTable
 
-Cited: TypeAlias = dict[tuple[int, int, int], dict[int, None]]  # a part and a stretch of it → the numbers of sources
+# ── the non-stream body ───────────────────────────────────────────────────────────────────────────
 
 
-class Slot:
-    """An open part: its candidate, and what it has gathered if it leaves whole or has to wait."""
+def fold_body(frames: Sequence[Frame]) -> bytes:
+    """Merges the encoder's frames into one response, so that stream and body cannot differ."""
+    body: dict[str, Any] = {}
+    candidates: dict[int, dict[str, Any]] = {}
+    for _, data in frames:
+        chunk = as_object(decode_own(data))
+        if "error" in chunk:
+            return data
+        for candidate in chunk.pop("candidates", ()):
+            parts = candidate.pop("content", {}).get("parts", ())
+            merged = candidates.setdefault(candidate["index"], {"content": {"parts": [], "role": "model"}})
+            merged.update(candidate)
+            for part in parts:
+                _append_part(merged["content"]["parts"], part)
+        body.update(chunk)
+    if candidates:
+        body = {"candidates": [candidates[index] for index in sorted(candidates)], **body}
+    return encode(body)
 
-    __slots__ = ("candidate", "choice", "data", "done", "held", "media", "url")
 
-    def __init__(self, choice: int, candidate: Candidate, media: str = "", url: str = "") -> None:
-        self.choice = choice
-        self.candidate = candidate
-        self.media = media
-        self.url = url
-        self.data: list[str] = []
-        self.held: list[bytes] | None = None  # parts that wait, while another part of the candidate is speaking
-        self.done = False
+def _append_part(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    """Appends text to the previous text part until that is signed. An empty text only adds a signature."""
+    last = parts[-1] if parts else {}
+    both_text = isinstance(part.get("text"), str) and isinstance(last.get("text"), str | GrowingText)
+    if both_text and part.get("thought") == last.get("thought") and "thoughtSignature" not in last:
+        grow(last, "text", part["text"])
+        last.update({key: value for key, value in part.items() if key != "text"})
+    elif part != {"text": ""}:
+        parts.append(part)
 
 
-class Candidate:
-    """Text is kept, because bytes are counted when all is said."""
+# ── parts of calls ────────────────────────────────────────────────────────────────────────────────
 
-    __slots__ = ("_sources", "parts", "pieces", "queries", "refused")
 
-    def __init__(self) -> None:
-        self.parts: set[int] = set()  # those that are text
-        self.pieces: list[tuple[int, str]] = []  # part, text: one entry for each delta
-        self.queries: list[str] = []  # of searches that another provider made
-        self.refused = False
-        self._sources: list[Source] = []
+def function_call_part(event: ev.CallEnd) -> dict[str, Any]:
+    """Returns the part of a call that the client runs."""
+    args = {"input": event.json} if event.form == "text" else _to_object(event.json)
+    call = {"id": event.id, "name": event.name, "args": args}
+    return drop_none(functionCall=call, thoughtSignature=gemini_fields(event.extra).get("thoughtSignature"))
+
+
+def provider_run_part(id: str, json: str, own: dict[str, Any], field: str) -> dict[str, Any] | None:
+    """Returns the part in which Google's tool run came; {} if only metadata showed it; None for another provider's.
+
+    Google pairs runs without an id by their order, so an id that we made up is not written.
+    """
+    kind = own.get("part")
+    if kind is None or kind == METADATA_ONLY:
+        return None if kind is None else {}
+    inner = {"toolType": own["toolType"], field: _to_object(json)} if "toolType" in own else _to_object(json)
+    given_id = {} if own.get("minted") or not id else {"id": id}
+    return drop_none(**{kind: {**given_id, **inner}}, thoughtSignature=own.get("thoughtSignature"))
+
+
+def program_part(event: ev.CallEnd) -> dict[str, Any]:
+    """Returns the part of a program that another provider ran."""
+    return {"executableCode": {"language": "PYTHON", "code": provider_tools.program(event.json)}}
+
+
+def program_output_part(event: ev.Result) -> dict[str, Any]:
+    """Returns the part of that program's output."""
+    outcome = "OUTCOME_FAILED" if event.failed else "OUTCOME_OK"
+    return {"codeExecutionResult": {"outcome": outcome, "output": provider_tools.output(event.json)}}
+
+
+def _to_object(text: str) -> Any:
+    """Parses arguments, which must be an object: another value becomes the argument `input`."""
+    value = plain_or_raw(text)
+    return value if is_object(value) else {"input": value}
+
+
+# ── candidates and grounding ──────────────────────────────────────────────────────────────────────
+
+_Citations: TypeAlias = dict[tuple[int, int, int], dict[int, None]]  # part, start, end → numbers of sources
+
+
+@dataclass(slots=True)
+class CandidateState:
+    """The text and sources of one candidate. Text is kept because supports count its bytes at the end."""
+
+    text_parts: set[int] = field(default_factory=set[int])
+    texts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])  # part, text of one delta
+    queries: list[str] = field(default_factory=list[str])  # of searches that another provider ran
+    refused: bool = False
+    sources: list[Source] = field(default_factory=list["Source"])
 
     def add_text(self, part: int, text: str) -> None:
-        """More of a text."""
-        self.pieces.append((part, text))
-
-    def add(self, source: Source) -> None:
-        self._sources.append(source)
+        self.texts.append((part, text))
 
     @property
-    def moved(self) -> bool:
-        """A source is not where it was: texts that touch are one here, and only text can be cited."""
-        return any(source.of is not None and self.parts != {source.of} for source in self._sources)
+    def has_moved_sources(self) -> bool:
+        """True if a source cites a part that is not the only text; adjacent texts become one here."""
+        return any(source.of is not None and self.text_parts != {source.of} for source in self.sources)
 
-    def metadata(self) -> dict[str, Any] | None:
-        """Each source once as a chunk; a support for every stretch of text that rests on one."""
+    def grounding(self) -> dict[str, Any] | None:
+        """Builds grounding metadata: one chunk per source and one support per cited range of text."""
         searched = {"webSearchQueries": self.queries} if self.queries else {}
-        if not self._sources:
+        if not self.sources:
             return searched or None
         numbers: dict[tuple[str, str, str], int] = {}
-        cited: Cited = {}
-        texts = self._texts()
-        for source in self._sources:
+        citations: _Citations = {}
+        texts = self._texts_by_part()
+        for source in self.sources:
             key = (source.url, source.title, "" if source.url else source.quote)
             number = numbers.setdefault(key, len(numbers))
             if source.of is not None:
-                stretch = range(len(texts.get(source.of, "")))[slice(*(source.span or (0, None)))]
-                if stretch:
-                    cited.setdefault((source.of, stretch.start, stretch.stop), {})[number] = None
-        made: dict[str, Any] = {**searched, "groundingChunks": [_chunk(*key) for key in numbers]}
-        supports = list(_supports(texts, cited))
+                span = range(len(texts.get(source.of, "")))[slice(*(source.span or (0, None)))]
+                if span:
+                    citations.setdefault((source.of, span.start, span.stop), {})[number] = None
+        metadata: dict[str, Any] = {**searched, "groundingChunks": [_grounding_chunk(*key) for key in numbers]}
+        supports = list(_grounding_supports(texts, citations))
         if supports:
-            made["groundingSupports"] = supports
-        return made
+            metadata["groundingSupports"] = supports
+        return metadata
 
-    def _texts(self) -> dict[int, str]:
-        """The text of every part."""
-        pieces: dict[int, list[str]] = {}
-        for part, text in self.pieces:
-            pieces.setdefault(part, []).append(text)
-        return {part: "".join(pieces[part]) for part in sorted(pieces)}
+    def _texts_by_part(self) -> dict[int, str]:
+        fragments: dict[int, list[str]] = {}
+        for part, text in self.texts:
+            fragments.setdefault(part, []).append(text)
+        return {part: "".join(fragments[part]) for part in sorted(fragments)}
 
 
-def _supports(texts: dict[int, str], cited: Cited) -> Iterator[dict[str, Any]]:
-    """A support for every stretch that is cited. Its place is counted in bytes of the whole answer."""
-    before: dict[int, int] = {}
+@dataclass(slots=True)
+class OpenPart:
+    """An open part: its candidate, and the data of a part that is written at its end."""
+
+    choice: int
+    candidate: CandidateState
+    media: str = ""
+    url: str = ""
+    data: list[str] = field(default_factory=list[str])
+    waiting: list[bytes] | None = None  # parts that wait until an earlier part of the candidate ends
+    done: bool = False
+
+
+def _grounding_supports(texts: dict[int, str], citations: _Citations) -> Iterator[dict[str, Any]]:
+    """Yields a support for every cited range. Ranges count bytes of the candidate's whole text."""
+    starts: dict[int, int] = {}
     total = 0
     for part, text in texts.items():
-        before[part] = total
+        starts[part] = total
         total += len(text.encode())
-    wanted: dict[int, set[int]] = {}
-    for part, first, last in cited:
-        wanted.setdefault(part, set()).update((first, last))
-    places = {part: _byte_places(texts[part], found) for part, found in wanted.items()}
-    for (part, first, last), numbers in cited.items():
-        start, end = (before[part] + places[part][place] for place in (first, last))
+    offsets: dict[int, set[int]] = {}
+    for part, first, last in citations:
+        offsets.setdefault(part, set()).update((first, last))
+    byte_offsets = {part: _byte_offsets(texts[part], found) for part, found in offsets.items()}
+    for (part, first, last), numbers in citations.items():
+        start, end = (starts[part] + byte_offsets[part][offset] for offset in (first, last))
         segment = {"startIndex": start, "endIndex": end, "text": texts[part][first:last]}
         yield {"segment": segment, "groundingChunkIndices": list(numbers)}
 
 
-def _byte_places(text: str, places: set[int]) -> dict[int, int]:
-    """Places in a text, from characters to bytes of UTF-8. The text is gone through once for all of them."""
-    made: dict[int, int] = {}
-    at = size = 0
-    for place in sorted(places):
-        size += len(text[at:place].encode())
-        made[place], at = size, place
-    return made
+def _byte_offsets(text: str, offsets: set[int]) -> dict[int, int]:
+    """Converts character offsets to UTF-8 byte offsets in one pass over the text."""
+    converted: dict[int, int] = {}
+    position = size = 0
+    for offset in sorted(offsets):
+        size += len(text[position:offset].encode())
+        converted[offset], position = size, offset
+    return converted
 
 
-def _chunk(url: str, title: str, quote: str) -> dict[str, Any]:
+def _grounding_chunk(url: str, title: str, quote: str) -> dict[str, Any]:
     if url:
-        return {"web": said(uri=url, title=title or None)}
-    return {"retrievedContext": said(title=title or None, text=quote or None)}
+        return {"web": drop_none(uri=url, title=title or None)}
+    return {"retrievedContext": drop_none(title=title or None, text=quote or None)}
 
 
-WORDS: dict[Reason, str] = {
-    "stop": "STOP", "length": "MAX_TOKENS", "calls": "STOP", "filter": "SAFETY", "refusal": "SAFETY", "pause": "STOP",
+# ── finish and usage ──────────────────────────────────────────────────────────────────────────────
+
+_FINISH_NAMES: dict[Reason, str] = {
+    **dict.fromkeys(("stop", "calls", "pause"), "STOP"),
+    **dict.fromkeys(("filter", "refusal"), "SAFETY"),
+    "length": "MAX_TOKENS",
     "other": "OTHER",
-}  # fmt: skip
-NOTES = (
-    "finishMessage", "safetyRatings", "citationMetadata", "groundingMetadata", "urlContextMetadata", "avgLogprobs",
-    "logprobsResult", "tokenCount",
-)  # fmt: skip
-COUNTS = frozenset({"promptTokenCount", "candidatesTokenCount", "totalTokenCount"})
-LATEST = 253_402_300_800  # the year 10000
+}
+_METADATA_FIELDS = """finishMessage safetyRatings citationMetadata groundingMetadata urlContextMetadata avgLogprobs
+    logprobsResult tokenCount"""
+_USAGE_FIELDS = frozenset({"promptTokenCount", "candidatesTokenCount", "totalTokenCount"})
+_YEAR_10000 = 253_402_300_800
 
 
-def time(seconds: int | None) -> str | None:
-    """Seconds as Google's APIs write times; what is no time of theirs is none."""
-    if seconds is None or not 0 <= seconds < LATEST:
+def format_time(seconds: int | None) -> str | None:
+    """Formats seconds as Google's APIs do; None if they cannot express that time."""
+    if seconds is None or not 0 <= seconds < _YEAR_10000:
         return None
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def candidates(event: ev.Finish, said_by: dict[int, Candidate]) -> list[dict[str, Any]]:
-    """The end of every choice."""
-    own = owned(event.extra)
-    notes = {one["index"]: one for one in own.get("others", ())}
-    ends = [_candidate(0, event.reason, event.raw, own, said_by)]
+def finish_candidates(event: ev.Finish, states: dict[int, CandidateState]) -> list[dict[str, Any]]:
+    """Builds the last candidate object of every choice."""
+    own = gemini_fields(event.extra)
+    metadata = {one["index"]: one for one in own.get("others", ())}
+    finished = [_finish_candidate(0, event.reason, event.raw, own, states)]
     for choice, reason in enumerate(event.others, 1):
-        note = notes.get(choice, {})
-        ends.append(_candidate(choice, reason, note.get("finishReason", ""), note, said_by))
-    return ends
+        other = metadata.get(choice, {})
+        finished.append(_finish_candidate(choice, reason, other.get("finishReason", ""), other, states))
+    return finished
 
 
-def so_far(said_by: dict[int, Candidate], spent: dict[str, Any] | None) -> dict[str, Any]:
-    """What there is to say before an error."""
-    found = [
-        {"index": choice, "groundingMetadata": one.metadata()} for choice, one in said_by.items() if one.metadata()
-    ]
-    return said(candidates=found or None, usageMetadata=spent)
+def payload_before_error(states: dict[int, CandidateState], usage: dict[str, Any] | None) -> dict[str, Any]:
+    """Builds the grounding and usage so far, which precede an error."""
+    found = [{"index": choice, "groundingMetadata": one.grounding()} for choice, one in states.items()]
+    return drop_none(candidates=[one for one in found if one["groundingMetadata"]] or None, usageMetadata=usage)
 
 
-def _candidate(
-    choice: int, reason: Reason, raw: str, own: dict[str, Any], said_by: dict[int, Candidate]
-) -> dict[str, Any]:  # fmt: skip
-    """The empty text is there because some readers insist on a part; Gemini sends it, too."""
-    end: dict[str, Any] = {
+def _finish_candidate(
+    choice: int, reason: Reason, raw: str, own: dict[str, Any], states: dict[int, CandidateState]
+) -> dict[str, Any]:
+    """Builds one candidate. It has an empty text as Gemini's, because some clients require a part."""
+    finished: dict[str, Any] = {
         "content": {"parts": [{"text": ""}], "role": "model"},
-        "finishReason": _word(reason, raw, own),
+        "finishReason": _finish_name(reason, raw, own),
+        "index": choice,
     }
-    end["index"] = choice
-    candidate = said_by.get(choice)
-    if candidate is not None and candidate.refused and reason == "stop":
-        end["finishReason"] = WORDS["refusal"]
-    if "groundingMetadata" not in own and "citationMetadata" not in own and candidate is not None:
-        grounding = candidate.metadata()
+    state = states.get(choice)
+    if state is not None and state.refused and reason == "stop":
+        finished["finishReason"] = _FINISH_NAMES["refusal"]
+    if "groundingMetadata" not in own and "citationMetadata" not in own and state is not None:
+        grounding = state.grounding()
         if grounding:
-            end["groundingMetadata"] = grounding
-    end.update({key: own[key] for key in NOTES if key in own})
-    return end
+            finished["groundingMetadata"] = grounding
+    finished.update({key: own[key] for key in _METADATA_FIELDS.split() if key in own})
+    return finished
 
 
-def _word(reason: Reason, raw: str, own: dict[str, Any]) -> str:
-    """Gemini's own word, known or not, if it means the same; a stop with calls is a stop here."""
-    meant = reason_of(raw) if raw in REASONS or own.get("finishReason") == raw else None
-    return raw if meant == reason or (meant == "stop" and reason == "calls") else WORDS[reason]
+def _finish_name(reason: Reason, raw: str, own: dict[str, Any]) -> str:
+    """Returns Gemini's original finish reason if it means the same; a stop with calls is STOP."""
+    meaning = to_reason(raw) if raw in FINISH_REASONS or own.get("finishReason") == raw else None
+    return raw if meaning == reason or (meaning == "stop" and reason == "calls") else _FINISH_NAMES[reason]
 
 
-def usage(event: ev.Usage) -> dict[str, Any]:
-    """The provider's own object, or one made of our counts: thoughts stand beside the candidates' tokens."""
-    own = owned(event.extra)
-    if COUNTS & own.keys():
+def usage_metadata(event: ev.Usage) -> dict[str, Any]:
+    """Returns Gemini's original object, or builds one, in which candidates' tokens exclude thoughts."""
+    own = gemini_fields(event.extra)
+    if _USAGE_FIELDS & own.keys():
         return own
     thoughts = event.reasoning if event.output is None else min(event.reasoning or 0, event.output)
-    return said(
+    return drop_none(
         promptTokenCount=event.input,
         cachedContentTokenCount=event.cached,
         candidatesTokenCount=None if event.output is None else event.output - (thoughts or 0),
@@ -209,141 +274,57 @@ def usage(event: ev.Usage) -> dict[str, Any]:
     )
 
 
-def function_call(event: ev.CallEnd) -> dict[str, Any]:
-    """A call for the client to run."""
-    own = owned(event.extra)
-    args = {"input": event.json} if event.form == "text" else _object(event.json)
-    call = {"id": event.id, "name": event.name, "args": args}
-    return said(functionCall=call, thoughtSignature=own.get("thoughtSignature"))
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────
+# Statuses: https://ai.google.dev/gemini-api/docs/troubleshooting
+# The size limit as reported: https://github.com/MaKTaiL/gemini-srt-translator/issues/63
+# A wrong key is a 400 with the reason API_KEY_INVALID. Gemini CLI gives up on the reason QUOTA_EXHAUSTED and waits for
+# every other RESOURCE_EXHAUSTED:
+# https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts
+# Gemini answers a filtered prompt with 200 and a blockReason. No public source shows an error for it; ours is a 400.
 
-
-def run(event: ev.CallEnd) -> dict[str, Any] | None:
-    """A call that Google ran: its part, an empty one where there is nothing to write, None where there is none."""
-    own = owned(event.extra)
-    return _part(event.id, event.json, own, "args")
-
-
-def result(event: ev.Result) -> dict[str, Any] | None:
-    """What such a run gave, in the same way."""
-    own = owned(event.extra)
-    return _part(event.call, event.json, own, "response")
-
-
-def program(event: ev.CallEnd) -> dict[str, Any]:
-    """A program that another provider ran."""
-    return {"executableCode": {"language": "PYTHON", "code": provider_tools.program(event.json)}}
-
-
-def program_output(event: ev.Result) -> dict[str, Any]:
-    """What it wrote."""
-    outcome = "OUTCOME_FAILED" if event.failed else "OUTCOME_OK"
-    return {"codeExecutionResult": {"outcome": outcome, "output": provider_tools.output(event.json)}}
-
-
-def _part(id: str, json: str, own: dict[str, Any], field: str) -> dict[str, Any] | None:
-    kind = own.get("part")
-    if kind is None or kind == TRACES:
-        return None if kind is None else {}
-    inner = {"toolType": own["toolType"], field: _object(json)} if "toolType" in own else _object(json)
-    return said(**{kind: {**_id(id, own), **inner}}, thoughtSignature=own.get("thoughtSignature"))
-
-
-def _object(text: str) -> Any:
-    """Arguments must be an object: any other value becomes the argument `input`."""
-    value = plain_or_raw(text)
-    return value if is_object(value) else {"input": value}
-
-
-def _id(id: str, own: dict[str, Any]) -> dict[str, str]:
-    """Runs are paired by order where Gemini gave no id: a minted one would be news to it when they come back."""
-    return {} if own.get("minted") or not id else {"id": id}
-
-
-NAME = "gemini"
-RETRY = "type.googleapis.com/google.rpc.RetryInfo"
-_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
-_INVALID, _EXHAUSTED = "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"
-_FAILED = VendorError(status=500, type="INTERNAL")
+_RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
+_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+_INVALID_KEY = {"@type": _ERROR_INFO, "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
+_QUOTA_SPENT = {"@type": _ERROR_INFO, "reason": "QUOTA_EXHAUSTED", "domain": "cloudcode-pa.googleapis.com"}
+_INVALID = VendorError(status=400, type="INVALID_ARGUMENT")
+_EXHAUSTED = VendorError(status=429, type="RESOURCE_EXHAUSTED")
+_INTERNAL = VendorError(status=500, type="INTERNAL")
+_QUOTA_MESSAGE = "You exceeded your current quota, please check your plan and billing details"
+_TOO_LARGE = "The input token count exceeds the maximum number of tokens allowed"
+_OVERFLOW = "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."
+_KEY_MESSAGE = "API key not valid. Please pass a valid API key"
 ERRORS: ErrorTable = {
-    "auth": VendorError(
-        status=400, type=_INVALID, opening="API key not valid. Please pass a valid API key",
-        details=({"@type": _INFO, "reason": "API_KEY_INVALID", "domain": "googleapis.com"},),
-    ),
+    "auth": replace(_INVALID, opening=_KEY_MESSAGE, details=(_INVALID_KEY,)),
     "permission": VendorError(status=403, type="PERMISSION_DENIED"),
-    "quota": VendorError(
-        status=429, type=_EXHAUSTED,
-        opening="You exceeded your current quota, please check your plan and billing details",
-        details=({"@type": _INFO, "reason": "QUOTA_EXHAUSTED", "domain": "cloudcode-pa.googleapis.com"},),
-    ),
+    "quota": replace(_EXHAUSTED, opening=_QUOTA_MESSAGE, details=(_QUOTA_SPENT,)),
     "not-found": VendorError(status=404, type="NOT_FOUND"),
-    "invalid": VendorError(status=400, type=_INVALID),
-    "too-large": VendorError(
-        status=400, type=_INVALID, opening="The input token count exceeds the maximum number of tokens allowed",
-        overflow="The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit}).",
-    ),
-    "body-size": VendorError(status=400, type=_INVALID, opening="Request payload size exceeds the limit"),
-    "rate-limit": VendorError(status=429, type=_EXHAUSTED),
-    "filter": VendorError(status=400, type=_INVALID),
+    "invalid": _INVALID,
+    "too-large": replace(_INVALID, opening=_TOO_LARGE, overflow=_OVERFLOW),
+    "body-size": replace(_INVALID, opening="Request payload size exceeds the limit"),
+    "rate-limit": _EXHAUSTED,
+    "filter": _INVALID,
     "overloaded": VendorError(status=503, type="UNAVAILABLE"),
     "timeout": VendorError(status=504, type="DEADLINE_EXCEEDED"),
     "cancelled": VendorError(status=499, type="CANCELLED"),
     "network": VendorError(status=502, type="UNAVAILABLE"),
-    "server": _FAILED, "other": _FAILED, "truncated": replace(_FAILED, status=502),
-    "malformed": replace(_FAILED, status=502), "grammar": replace(_FAILED, status=502),
-}  # fmt: skip
-# What Google's APIs answer to the statuses of a gateway that are none of the table's.
-_STATUSES: dict[int, str] = {401: "UNAUTHENTICATED", 501: "UNIMPLEMENTED"}
+    **dict.fromkeys(("server", "other"), _INTERNAL),
+    **dict.fromkeys(("truncated", "malformed", "grammar"), replace(_INTERNAL, status=502)),
+}
+_STATUS_TYPES: dict[int, str] = {401: "UNAUTHENTICATED", 501: "UNIMPLEMENTED"}  # of a gateway's own refusals
 
 
 def error_body(fault: Fault) -> dict[str, Any]:
-    """The body of an HTTP error, which is also the payload of an error in a stream."""
-    quoted = provider_object(fault, NAME)
-    if isinstance(quoted.get("code"), int) and isinstance(quoted.get("status"), str):  # Interactions has other words
-        return {"error": quoted}
+    """Builds the body of an HTTP error, which is also the payload of an error in a stream."""
+    original = provider_object(fault, NAME)
+    if isinstance(original.get("code"), int) and isinstance(original.get("status"), str):  # not of the Interactions API
+        return {"error": original}
     row = vendor_error(ERRORS, fault)
-    own = fault.status if refused_by(fault) == "gateway" else None  # the status that a gateway's refusal has
-    status = own or row.status
-    word = _STATUSES.get(status, row.type)
-    error: dict[str, Any] = {"code": status, "message": message_of(fault, row), "status": word}
+    status = (fault.status if refused_by(fault) == "gateway" else None) or row.status
+    type_ = _STATUS_TYPES.get(status, row.type)
+    error: dict[str, Any] = {"code": status, "message": message_of(fault, row), "status": type_}
     details = [dict(one) for one in row.details] if status == row.status else []
     if fault.retry_after is not None:
-        details.append({"@type": RETRY, "retryDelay": f"{fault.retry_after:g}s"})
+        details.append({"@type": _RETRY_INFO, "retryDelay": f"{fault.retry_after:g}s"})
     if details:
         error["details"] = details
     return {"error": error}
-
-
-def fold_body(frames: Sequence[Frame]) -> bytes:
-    """Fold the encoder's own frames, so that stream and body cannot disagree."""
-    whole: dict[str, Any] = {}
-    candidates: dict[int, dict[str, Any]] = {}
-    for _, data in frames:
-        chunk = as_object(decode_own(data))
-        if "error" in chunk:
-            return data
-        for candidate in chunk.pop("candidates", ()):
-            _grow(candidates, candidate)
-        whole.update(chunk)
-    if candidates:
-        whole = {"candidates": [candidates[index] for index in sorted(candidates)], **whole}
-    return encode(whole)
-
-
-def _grow(candidates: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
-    parts = more.pop("content", {}).get("parts", ())
-    candidate = candidates.setdefault(more["index"], {"content": {"parts": [], "role": "model"}})
-    candidate.update(more)
-    for part in parts:
-        _add(candidate["content"]["parts"], part)
-
-
-def _add(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    """Text goes on in the part before it until that is signed; an empty one only signs."""
-    last = parts[-1] if parts else {}
-    both = isinstance(part.get("text"), str) and isinstance(last.get("text"), str | GrowingText)
-    goes_on = both and part.get("thought") == last.get("thought")
-    if goes_on and "thoughtSignature" not in last:
-        grow(last, "text", part["text"])
-        last.update({key: value for key, value in part.items() if key != "text"})
-    elif part != {"text": ""}:
-        parts.append(part)

@@ -1,7 +1,7 @@
-"""Events → generateContent chunks, as the official SDKs read them; array framing is the writer's affair.
+"""Events → generateContent chunks, as the official SDKs read them. The array framing is done by the writer.
 
-Text leaves as it comes, a call when it is whole, a signature behind its part on an empty one, as Gemini itself does.
-The last chunk brings finish reason, usage and grounding; a fault ends the stream with an error object.
+Text is written as it comes, a call when it is complete, and a signature after its part on an empty one, as Gemini does.
+The last chunk has the finish reason, usage and grounding. A fault ends the stream with an error object.
 """
 
 from __future__ import annotations
@@ -19,10 +19,21 @@ from penstock.fold import total
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.framing import ERROR
 from penstock.lenient_fields import as_object
-from penstock.protocols.gemini import body
-from penstock.protocols.gemini.body import Candidate, Slot, error_body
-from penstock.protocols.gemini.decode_metadata import REASONS
-from penstock.protocols.gemini.wire import NAME, owned, said
+from penstock.protocols.gemini.body import (
+    CandidateState,
+    OpenPart,
+    error_body,
+    finish_candidates,
+    format_time,
+    function_call_part,
+    payload_before_error,
+    program_output_part,
+    program_part,
+    provider_run_part,
+    usage_metadata,
+)
+from penstock.protocols.gemini.decode_metadata import FINISH_REASONS
+from penstock.protocols.gemini.wire import NAME, drop_none, gemini_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +64,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class GeminiEncoder(Encoder):
-    """State: the tail of every chunk, the slots of open parts, text and sources per choice, the usage so far."""
+    """State: the tail of every chunk, the open parts, text and sources per candidate, the usage so far."""
 
     protocol = NAME
     losses = LOSSES
@@ -61,43 +72,39 @@ class GeminiEncoder(Encoder):
     def __init__(self, *, id: str = "response", model: str = "unknown") -> None:
         super().__init__()
         self._id, self._model = id, model
+        self._turns = 0
         self._tail = b"}"
-        self._slots: dict[int, Slot] = {}
-        self._choices: dict[int, Candidate] = {}
-        self._choice_of: dict[int, int] = {}
-        # Open texts and thoughts by choice. Only the first one is written: nothing would mark where another begins.
-        self._open_slots: dict[int, list[Slot]] = {}
-        self._waiting: OrderedDict[int, bytes] = OrderedDict()  # a dict is slow to give its first row after many
+        self._reset()
+
+    def _reset(self) -> None:
+        self._parts: dict[int, OpenPart] = {}
+        self._candidates: dict[int, CandidateState] = {}
+        self._choice_of: dict[int, int] = {}  # part → choice
+        # Open texts and thoughts by choice. Only the first is written at once, because nothing marks a new part.
+        self._open_parts: dict[int, list[OpenPart]] = {}
+        self._open_calls: OrderedDict[int, bytes] = (
+            OrderedDict()
+        )  # a dict finds its first row slowly after many deletions
         self._usage: dict[str, Any] | None = None
         self._steps: dict[int, ev.Usage] = {}
-        self._silent = True
+        self._is_empty = True
         self._called = False
-        self._mapped: dict[str, str] = {}  # another provider's runs that are written: call → kind
-        self._turns = 0
+        self._foreign_runs: dict[str, str] = {}  # other providers' runs that are written: call → kind
 
     def _send(self, choice: int, part: bytes) -> None:
-        self._silent = False
-        self.out.append((
-            b"",
-            b'{"candidates":[{"content":{"parts":[%b],"role":"model"},"index":%d}]%b' % (part, choice, self._tail),
-        ))  # fmt: skip
-
-    def _part(self, choice: int, **part: Any) -> None:
-        """A whole part, without the fields that say nothing."""
-        self._send(choice, _encode(said(**part)))
+        self._is_empty = False
+        frame = b'{"candidates":[{"content":{"parts":[%b],"role":"model"},"index":%d}]%b' % (part, choice, self._tail)
+        self.out.append((b"", frame))
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
-        self._slots, self._choices, self._choice_of, self._open_slots = {}, {}, {}, {}
-        self._waiting.clear()
-        self._usage, self._steps, self._silent, self._called = None, {}, True, False
-        self._mapped = {}
+        self._reset()
         self.template = NO_TEMPLATE
         self._turns += 1
-        again = f"-{self._turns}" if self._turns > 1 else ""  # another id is what tells a reader of another answer
-        name = {"modelVersion": event.model or self._model, "responseId": event.id or self._id + again}
-        head = {**said(createTime=body.time(event.created)), **owned(event.extra), **name}
+        suffix = f"-{self._turns}" if self._turns > 1 else ""  # clients recognise another turn by its id
+        names = {"modelVersion": event.model or self._model, "responseId": event.id or self._id + suffix}
+        head = {**drop_none(createTime=format_time(event.created)), **gemini_fields(event.extra), **names}
         self._tail = b"," + _encode(head)[1:]
 
     def _usage_event(self, event: ev.Usage) -> None:
@@ -107,212 +114,211 @@ class GeminiEncoder(Encoder):
             return
         if event.written is not None:
             self.report_loss("written")
-        self._usage = body.usage(event)
+        self._usage = usage_metadata(event)
 
-    def _spent(self) -> dict[str, Any] | None:
-        return body.usage(total(self._steps.values())) if self._usage is None and self._steps else self._usage
+    def _total_usage(self) -> dict[str, Any] | None:
+        return usage_metadata(total(self._steps.values())) if self._usage is None and self._steps else self._usage
 
     def _finish(self, event: ev.Finish) -> None:
-        if event.reason == "pause" and event.raw not in REASONS:
+        if event.reason == "pause" and event.raw not in FINISH_REASONS:
             self.report_loss("pause")
         if event.reason == "refusal":
             self.report_loss("refusal")
         if event.reason == "stop" and self._called:
             self.report_loss("reason")
-        own = owned(event.extra)
+        own = gemini_fields(event.extra)
         payload: dict[str, Any] = {}
-        blocked = "blockReason" in own.get("promptFeedback", {}) and self._silent
-        if "groundingMetadata" not in own and any(one.moved for one in self._choices.values()):
+        blocked = "blockReason" in own.get("promptFeedback", {}) and self._is_empty
+        if "groundingMetadata" not in own and any(one.has_moved_sources for one in self._candidates.values()):
             self.report_loss("span")
         if not blocked:
-            payload["candidates"] = body.candidates(event, self._choices)
+            payload["candidates"] = finish_candidates(event, self._candidates)
         if "promptFeedback" in own:
             payload["promptFeedback"] = own["promptFeedback"]
-        if self._spent() is not None:
-            payload["usageMetadata"] = self._spent()
+        usage = self._total_usage()
+        if usage is not None:
+            payload["usageMetadata"] = usage
         self.out.append((b"", _encode(payload)[:-1] + self._tail))
 
     def _fault(self, event: ev.Fault) -> None:
-        """What was found and spent so far is said before, because readers stop at the error."""
-        if any(self._waiting.values()):
+        """Writes grounding and usage first, because clients stop reading at the error."""
+        if any(self._open_calls.values()):
             self.report_loss("cut-call")
-        payload = body.so_far(self._choices, self._spent())
+        payload = payload_before_error(self._candidates, self._total_usage())
         if payload:
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
-        elif self._silent:
+        elif self._is_empty:
             self.report_loss("nameless")
         self.out.append((ERROR, _encode(error_body(event))))
 
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
 
-    def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
-        candidate = self._choices.get(event.choice)
-        if candidate is None:
-            candidate = self._choices[event.choice] = Candidate()
-        slot = self._slots[event.index] = Slot(event.choice, candidate)
+    def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> OpenPart:
+        candidate = self._candidates.setdefault(event.choice, CandidateState())
+        part = self._parts[event.index] = OpenPart(event.choice, candidate)
         self._choice_of[event.index] = event.choice
-        open_slots = self._open_slots.setdefault(event.choice, [])
-        slot.held = [] if open_slots else None
-        open_slots.append(slot)
+        open_parts = self._open_parts.setdefault(event.choice, [])
+        part.waiting = [] if open_parts else None
+        open_parts.append(part)
+        return part
 
-    def _speak(self, slot: Slot, part: bytes) -> None:
-        if slot.held is None:
-            self._send(slot.choice, part)
+    def _write_part(self, part: OpenPart, data: bytes) -> None:
+        if part.waiting is None:
+            self._send(part.choice, data)
         else:
-            slot.held.append(part)
+            part.waiting.append(data)
 
-    def _hush(self, slot: Slot) -> None:
-        """The part has ended: whoever waited for it may speak."""
-        slot.done = True
-        open_slots = self._open_slots[slot.choice]
-        while open_slots and open_slots[0].done:
-            del open_slots[0]
-            if open_slots:
-                held, open_slots[0].held = open_slots[0].held or (), None
-                for part in held:
-                    self._send(slot.choice, part)
+    def _close(self, part: OpenPart) -> None:
+        """Ends a part and writes the parts that waited for it."""
+        part.done = True
+        open_parts = self._open_parts[part.choice]
+        while open_parts and open_parts[0].done:
+            del open_parts[0]
+            if open_parts:
+                waiting, open_parts[0].waiting = open_parts[0].waiting or (), None
+                for data in waiting:
+                    self._send(part.choice, data)
 
     def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
-        self._open(event)
-        self._slots[event.index].candidate.parts.add(event.index)
-        self._foreign(event.extra, "text-state")
+        self._open(event).candidate.text_parts.add(event.index)
+        self._report_foreign(event.extra, "text-state")
 
     def _refusal_start(self, event: ev.RefusalStart) -> None:
         self.report_loss("refusal")
         self._text_start(event)
-        self._slots[event.index].candidate.refused = True
+        self._parts[event.index].candidate.refused = True
 
-    def _foreign(self, extra: Extra | None, what: str) -> None:
-        if extra and not owned(extra):
-            self.report_loss(what)
+    def _report_foreign(self, extra: Extra | None, loss: str) -> None:
+        if extra and not gemini_fields(extra):
+            self.report_loss(loss)
 
     def _text(self, event: ev.TextDelta) -> None:
         if event.logprobs is not None:
             self.report_loss("logprobs")
-        self._words(event)
+        self._text_delta(event)
 
-    def _words(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
-        slot = self._slots[event.index]
-        slot.candidate.add_text(event.index, event.text)
-        self._speak(slot, b'{"text":%b}' % _encode(event.text))
-        self._set_template(event, b'{"text":%b}', partial(slot.candidate.add_text, event.index))
+    def _text_delta(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
+        part = self._parts[event.index]
+        part.candidate.add_text(event.index, event.text)
+        self._write_part(part, b'{"text":%b}' % _encode(event.text))
+        self._set_template(event, b'{"text":%b}', partial(part.candidate.add_text, event.index))
 
     def _reasoning(self, event: ev.ReasoningDelta) -> None:
-        self._speak(self._slots[event.index], b'{"text":%b,"thought":true}' % _encode(event.text))
+        self._write_part(self._parts[event.index], b'{"text":%b,"thought":true}' % _encode(event.text))
         self._set_template(event, b'{"text":%b,"thought":true}')
 
-    def _set_template(self, event: Any, part: bytes, keep: Callable[[str], None] | None = None) -> None:
-        """More of that part is written in the same way, unless it waits for another."""
-        slot = self._slots[event.index]
-        if slot.held is None:
-            before, after = part.split(b"%b")
+    def _set_template(self, event: Any, format: bytes, keep: Callable[[str], None] | None = None) -> None:
+        """Sets the template for the next deltas of the part, unless it waits for another part."""
+        part = self._parts[event.index]
+        if part.waiting is None:
+            before, after = format.split(b"%b")
             head = b'{"candidates":[{"content":{"parts":[%b' % before
-            tail = b'%b],"role":"model"},"index":%d}]%b' % (after, slot.choice, self._tail)
+            tail = b'%b],"role":"model"},"index":%d}]%b' % (after, part.choice, self._tail)
             self.template = FrameTemplate(type(event), event.index, b"", head, tail, keep)
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
-        self._foreign(event.extra, "text-state")
-        self._sign(event, thought=None)
+        self._report_foreign(event.extra, "text-state")
+        self._write_signature(event, thought=None)
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
-        own = owned(event.extra)
-        slot = self._slots[event.index]
-        self._foreign(event.extra, "opaque")
-        redacted = slot.media == "redacted"
-        self._sign(event, thought=own.get("thought") if redacted else True)
+        self._report_foreign(event.extra, "opaque")
+        redacted = self._parts[event.index].media == "redacted"
+        self._write_signature(event, thought=gemini_fields(event.extra).get("thought") if redacted else True)
 
-    def _sign(self, event: Any, *, thought: bool | None) -> None:
-        slot = self._slots.pop(event.index)
-        signature = owned(event.extra).get("thoughtSignature")
+    def _write_signature(self, event: Any, *, thought: bool | None) -> None:
+        part = self._parts.pop(event.index)
+        signature = gemini_fields(event.extra).get("thoughtSignature")
         if signature and not event.broken:
-            self._speak(slot, _encode(said(text="", thought=thought, thoughtSignature=signature)))
-        self._hush(slot)
+            self._write_part(part, _encode(drop_none(text="", thought=thought, thoughtSignature=signature)))
+        self._close(part)
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> None:
-        self._open(event)
-        self._slots[event.index].media = event.form
-        self._foreign(event.extra, "opaque")
+        self._open(event).media = event.form
+        self._report_foreign(event.extra, "opaque")
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call_start(self, event: ev.CallStart) -> None:
         self._choice_of[event.index] = event.choice
         if event.by == "client":
-            self._waiting[event.index] = b""
+            self._open_calls[event.index] = b""
 
     def _call_end(self, event: ev.CallEnd) -> None:
-        """A call is one part, which says by itself that the call is whole: one that was broken off has none."""
+        """Writes a call as one part. A broken call is not written, because a part means that the call is complete."""
         if event.broken:
-            self._cut(event)
+            self._call_cut(event)
             return
         if event.by == "provider":
-            self._run(event)
+            self._provider_call(event)
             return
         if event.form == "text" or not event.json.lstrip().startswith("{"):
             self.report_loss("text-call")
-        self._waiting[event.index] = _encode(body.function_call(event))
-        self._release()
+        self._open_calls[event.index] = _encode(function_call_part(event))
+        self._write_ended_calls()
 
-    def _release(self) -> None:
-        """Calls leave in the order they were begun, because those without an id are answered in order."""
-        while self._waiting:
-            index, part = next(iter(self._waiting.items()))
+    def _write_ended_calls(self) -> None:
+        """Writes calls in the order they began, because results without an id answer calls in order."""
+        while self._open_calls:
+            index, part = next(iter(self._open_calls.items()))
             if not part:
                 break
             self._send(self._choice_of[index], part)
             self._called = self._called or not self._choice_of[index]
-            self._waiting.popitem(last=False)
+            self._open_calls.popitem(last=False)
 
-    def _run(self, event: ev.CallEnd) -> None:
-        choice, part, kind = self._choice_of[event.index], body.run(event), provider_tools.KINDS.get(event.name)
+    def _provider_call(self, event: ev.CallEnd) -> None:
+        choice, kind = self._choice_of[event.index], provider_tools.KINDS.get(event.name)
+        part = provider_run_part(event.id, event.json, gemini_fields(event.extra), "args")
         if part is None and kind in ("search", "program"):
             self.report_loss("provider-run")
-            self._mapped[event.id] = kind
+            self._foreign_runs[event.id] = kind
             if kind == "search":
-                self._choices.setdefault(choice, Candidate()).queries += provider_tools.queries(event.json)
-            part = body.program(event) if kind == "program" else {}
-        self._ran(choice, part)
+                candidate = self._candidates.setdefault(choice, CandidateState())
+                candidate.queries += provider_tools.queries(event.json)
+            part = program_part(event) if kind == "program" else {}
+        self._write_provider_part(choice, part)
 
     def _result(self, event: ev.Result) -> None:
-        part, kind = body.result(event), self._mapped.get(event.call)
+        own, kind = gemini_fields(event.extra), self._foreign_runs.get(event.call)
+        part = provider_run_part(event.call, event.json, own, "response")
         if part is None and kind is not None:
-            part = body.program_output(event) if kind == "program" else {}
-        self._ran(owned(event.extra).get("choice", 0), part)
+            part = program_output_part(event) if kind == "program" else {}
+        self._write_provider_part(own.get("choice", 0), part)
 
-    def _ran(self, choice: int, part: dict[str, Any] | None) -> None:
+    def _write_provider_part(self, choice: int, part: dict[str, Any] | None) -> None:
         if part is None:
             self.report_loss("provider-call")
         elif part:
             self._send(choice, _encode(part))
 
-    def _cut(self, event: ev.CallCut | ev.CallEnd) -> None:
+    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         self.report_loss("cut-call" if event.by == "client" else "provider-call")
-        self._waiting.pop(event.index, None)
+        self._open_calls.pop(event.index, None)
         if not event.broken:
-            self._release()
+            self._write_ended_calls()
 
-    # ── everything else ───────────────────────────────────────────────────────────────────────────
+    # ── files, sources, opaque parts ──────────────────────────────────────────────────────────────
 
     def _file_start(self, event: ev.FileStart) -> None:
-        self._slots[event.index] = Slot(event.choice, Candidate(), event.media, event.url)
+        self._parts[event.index] = OpenPart(event.choice, CandidateState(), event.media, event.url)
 
     def _file_delta(self, event: ev.FileDelta) -> None:
-        self._slots[event.index].data.append(event.data)
+        self._parts[event.index].data.append(event.data)
 
     def _file_end(self, event: ev.FileEnd) -> None:
-        slot, own = self._slots.pop(event.index), owned(event.extra)
+        part, own = self._parts.pop(event.index), gemini_fields(event.extra)
         if event.broken:
             self.report_loss("cut-file")
             return
-        more = {"thought": own.get("thought"), "thoughtSignature": own.get("thoughtSignature")}
-        if slot.url:
-            self._part(slot.choice, fileData={"mimeType": slot.media, "fileUri": slot.url}, **more)
-        else:
-            self._part(slot.choice, inlineData={"mimeType": slot.media, "data": "".join(slot.data)}, **more)
+        file: dict[str, Any] = {"inlineData": {"mimeType": part.media, "data": "".join(part.data)}}
+        if part.url:
+            file = {"fileData": {"mimeType": part.media, "fileUri": part.url}}
+        signature = own.get("thoughtSignature")
+        self._send(part.choice, _encode(drop_none(**file, thought=own.get("thought"), thoughtSignature=signature)))
 
     def _source(self, event: ev.Source) -> None:
         choice = self._choice_of.get(event.of, 0) if event.of is not None else 0
-        self._choices.setdefault(choice, Candidate()).add(event)
+        self._candidates.setdefault(choice, CandidateState()).sources.append(event)
 
     def _opaque(self, event: ev.Opaque) -> None:
         part = as_object(event.data) if event.protocol == NAME else {}
@@ -324,9 +330,9 @@ class GeminiEncoder(Encoder):
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: nothing,
         ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
-        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _words, ev.RefusalEnd: _text_end,
+        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _text_delta, ev.RefusalEnd: _text_end,
         ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: nothing, ev.CallEnd: _call_end, ev.CallCut: _cut,
+        ev.CallStart: _call_start, ev.CallDelta: nothing, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
         ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
         ev.Result: _result, ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: _opaque,
         ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: verbatim,

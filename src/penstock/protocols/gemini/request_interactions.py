@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock import request as rq
-from penstock import strict_fields as strict
+from penstock import strict_fields
+from penstock.carrying import input_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
 from penstock.lenient_fields import as_object
-from penstock.markers import input_of
 from penstock.protocols.gemini.request_settings import LEVELS
 from penstock.protocols.gemini.wire import NAME
 from penstock.request_writer import add_missing, split_extra
@@ -41,11 +41,11 @@ def is_interaction(body: Object) -> bool:
 
 def read_interaction(body: Object) -> rq.Request:
     """A request from its parsed body."""
-    system = strict.get_text(body, "system_instruction")
+    system = strict_fields.get_text(body, "system_instruction")
     messages, shape = _read_input(body.get("input"))
     if system:
         messages.insert(0, rq.Message("system", [rq.Text(system)]))
-    config = strict.get_object(body, "generation_config")
+    config = strict_fields.get_object(body, "generation_config")
     also = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         also["stream"] = False
@@ -54,12 +54,12 @@ def read_interaction(body: Object) -> rq.Request:
     if odd:
         own["generation_config"] = odd
     return rq.Request(
-        strict.get_text(body, "model"),
+        strict_fields.get_text(body, "model"),
         messages,
-        strict.read_objects(body, "tools", _read_tool),
+        strict_fields.read_objects(body, "tools", _read_tool),
         _choice(config.get("tool_choice")),
-        _settings(config, strict.get_flag(body, "store")),
-        stream=strict.get_flag(body, "stream") or False,
+        _settings(config, strict_fields.get_flag(body, "store")),
+        stream=strict_fields.get_flag(body, "stream") or False,
         extra=build_extra(NAME, own, interaction=shape, also=also, level=config.get("thinking_level")),
     )
 
@@ -73,26 +73,28 @@ def _is_odd(key: str, value: Any) -> bool:
 
 
 def _settings(config: Object, store: bool | None) -> rq.Settings:  # noqa: FBT001 — as it was said
-    level = strict.get_text(config, "thinking_level")
+    level = strict_fields.get_text(config, "thinking_level")
     return rq.Settings(
-        max_output=strict.get_integer(config, "max_output_tokens"),
-        temperature=strict.get_number(config, "temperature"),
-        top_p=strict.get_number(config, "top_p"),
-        stop=strict.get_strings(config, "stop_sequences"),
-        seed=strict.get_integer(config, "seed"),
+        max_output=strict_fields.get_integer(config, "max_output_tokens"),
+        temperature=strict_fields.get_number(config, "temperature"),
+        top_p=strict_fields.get_number(config, "top_p"),
+        stop=strict_fields.get_strings(config, "stop_sequences"),
+        seed=strict_fields.get_integer(config, "seed"),
         effort=level if level in LEVELS else "",
-        thoughts=SUMMARIES.get(strict.get_text(config, "thinking_summaries")),
+        thoughts=SUMMARIES.get(strict_fields.get_text(config, "thinking_summaries")),
         store=store,
     )
 
 
 def _read_tool(tool: Object) -> rq.Tool:
-    kind = strict.get_text(tool, "type")
+    kind = strict_fields.get_text(tool, "type")
     if kind != "function":
-        return rq.Tool(strict.get_text(tool, "name") or kind, kind="provider", extra={NAME: {"tool": tool}})
-    schema = strict.get_object(tool, "parameters") if tool.get("parameters") is not None else None
+        return rq.Tool(strict_fields.get_text(tool, "name") or kind, kind="provider", extra={NAME: {"tool": tool}})
+    schema = strict_fields.get_object(tool, "parameters") if tool.get("parameters") is not None else None
     extra = build_extra(NAME, unknown_fields(tool, {"type", "name", "description", "parameters"}))
-    return rq.Tool(strict.require_text(tool, "name"), strict.get_text(tool, "description"), schema, extra=extra)
+    return rq.Tool(
+        strict_fields.require_text(tool, "name"), strict_fields.get_text(tool, "description"), schema, extra=extra
+    )
 
 
 def _choice(given: Any) -> rq.ToolChoice | None:
@@ -114,9 +116,9 @@ def _read_input(given: Any) -> tuple[list[rq.Message], str]:
         raise BadRequest("a string or a list", given, "input")
     kinds = {str(as_object(one).get("type")) for one in given}  # pyright: ignore[reportUnknownVariableType]
     if kinds and kinds <= _CONTENTS.keys():
-        return [rq.Message("user", strict.read_each(given, _read_content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
+        return [rq.Message("user", strict_fields.read_each(given, _read_content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
     messages: list[rq.Message] = []
-    for role, parts in strict.read_each(given, _step, "input"):  # pyright: ignore[reportUnknownArgumentType]
+    for role, parts in strict_fields.read_each(given, _step, "input"):  # pyright: ignore[reportUnknownArgumentType]
         if messages and messages[-1].role == role != "user":
             messages[-1].parts += parts
         else:
@@ -130,7 +132,7 @@ def _step(step: Object) -> tuple[rq.Role, list[rq.AnyPart]]:
         for part in said:
             _mark(part, turn="text" if isinstance(step.get("content"), str) else "contents")
         return "user" if step["role"] == "user" else "assistant", said
-    kind = strict.get_text(step, "type")
+    kind = strict_fields.get_text(step, "type")
     if kind == "user_input":
         return "user", _contents(step)
     read = _STEP_READERS.get(kind)
@@ -146,7 +148,7 @@ def _mark(part: rq.AnyPart, **marks: Any) -> None:
 
 
 def _contents(step: Object) -> list[rq.AnyPart]:
-    return strict.read_objects(step, "content", _read_content)
+    return strict_fields.read_objects(step, "content", _read_content)
 
 
 def _said(step: Object) -> list[rq.AnyPart]:
@@ -158,16 +160,16 @@ def _said(step: Object) -> list[rq.AnyPart]:
 
 
 def _read_thought(step: Object) -> list[rq.AnyPart]:
-    words = "".join(strict.read_objects(step, "summary", lambda piece: strict.get_text(piece, "text")))
+    words = "".join(strict_fields.read_objects(step, "summary", lambda piece: strict_fields.get_text(piece, "text")))
     own = unknown_fields(step, {"type", "summary"})
     extra = build_extra(NAME, own, pieces=step.get("summary"))
     return [rq.Reasoning(words, "summary" if words else "redacted", extra=extra)]
 
 
 def _read_call(step: Object) -> list[rq.AnyPart]:
-    id, name = strict.require_text(step, "id"), strict.require_text(step, "name")  # noqa: A001 — as the part calls it
+    id, name = strict_fields.require_text(step, "id"), strict_fields.require_text(step, "name")  # noqa: A001 — as the part calls it
     extra = build_extra(NAME, unknown_fields(step, {"type", "id", "name", "arguments"}))
-    return [rq.Call(id, name, as_json(strict.get_object(step, "arguments")), extra=extra)]
+    return [rq.Call(id, name, as_json(strict_fields.get_object(step, "arguments")), extra=extra)]
 
 
 def _read_result(step: Object) -> list[rq.AnyPart]:
@@ -176,26 +178,26 @@ def _read_result(step: Object) -> list[rq.AnyPart]:
     if isinstance(given, str):
         content = [rq.Text(given)]
     elif isinstance(given, list):
-        content = cast("list[rq.ResultPart]", strict.read_each(given, _read_content, "result"))  # pyright: ignore[reportUnknownArgumentType]
+        content = cast("list[rq.ResultPart]", strict_fields.read_each(given, _read_content, "result"))  # pyright: ignore[reportUnknownArgumentType]
     else:
         content = [] if given is None else [rq.Json(as_json(given))]
-    failed = strict.get_flag(step, "is_error")
+    failed = strict_fields.get_flag(step, "is_error")
     own = unknown_fields(step, {"type", "call_id", "name", "result", "is_error"})
     extra = build_extra(NAME, own, listed=isinstance(given, list), said=failed is False)
-    name = strict.get_text(step, "name")
-    return [rq.Result(strict.require_text(step, "call_id"), name, content, failed or False, extra=extra)]
+    name = strict_fields.get_text(step, "name")
+    return [rq.Result(strict_fields.require_text(step, "call_id"), name, content, failed or False, extra=extra)]
 
 
 def _read_content(content: Object) -> rq.AnyPart:
-    kind = strict.get_text(content, "type")
+    kind = strict_fields.get_text(content, "type")
     if kind == "text":
         return rq.Text(
-            strict.require_text(content, "text"),
+            strict_fields.require_text(content, "text"),
             extra=build_extra(NAME, unknown_fields(content, {"type", "text"})),
         )
     if kind not in _CONTENTS:
         return rq.Opaque(NAME, kind, content)
-    media, url, data = (strict.get_text(content, key) for key in ("mime_type", "uri", "data"))
+    media, url, data = (strict_fields.get_text(content, key) for key in ("mime_type", "uri", "data"))
     usual = media.partition("/")[0] == kind or (kind == "document" and media.startswith("application/"))
     extra = build_extra(NAME, unknown_fields(content, {"type", "mime_type", "uri", "data"}), kind="" if usual else kind)
     return rq.File(media or f"{kind}/*", url, data, extra=extra)

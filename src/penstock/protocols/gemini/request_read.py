@@ -10,19 +10,19 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from penstock import request as rq
-from penstock import strict_fields as strict
+from penstock import strict_fields
+from penstock.carrying import json_of, restored
+from penstock.carrying.free import free_calls
+from penstock.carrying.systems import told_apart
 from penstock.diagnostics import Diagnostic
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
-from penstock.markers import json_of, restored
-from penstock.markers.extract import free_calls
-from penstock.markers.marks import told_apart
 from penstock.media import sniff
-from penstock.protocols.gemini.decode_calls import CODE, tool_name
+from penstock.protocols.gemini.decode_calls import CODE_EXECUTION, tool_name
 from penstock.protocols.gemini.request_interactions import is_interaction, read_interaction
 from penstock.protocols.gemini.request_settings import read_settings
 from penstock.protocols.gemini.request_tools import read_choice, read_response, read_tools
-from penstock.protocols.gemini.wire import NAME, SEAL, keys
+from penstock.protocols.gemini.wire import NAME, SYSTEM_SEAL, camel_keys
 from penstock.strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ _CONTENT = frozenset({"role", "parts"})
 
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body. The model is named in the URL; some bodies say it again."""
-    strict.as_object(body)
+    strict_fields.as_object(body)
     if is_interaction(body):
         return read_interaction(body)
-    outer, body = _unwrapped(keys(body))
+    outer, body = _unwrapped(camel_keys(body))
     parts = Parts()
     tools = read_tools(body)
     messages = [*_system(body.get("systemInstruction"), parts), *_contents(body.get("contents"), parts)]
     free_calls(messages, tools)
-    config = strict.get_object(body, "toolConfig")
+    config = strict_fields.get_object(body, "toolConfig")
     settings, more, marks = _settings(body)
-    choice, beside = read_choice(keys(config))
-    model = strict.get_text(body, "model") or strict.get_text(outer, "model")
+    choice, beside = read_choice(camel_keys(config))
+    model = strict_fields.get_text(body, "model") or strict_fields.get_text(outer, "model")
     extra = build_extra(
         NAME,
         {**unknown_fields(body, _REQUEST), **_if(generationConfig=more, toolConfig=beside)},
@@ -67,7 +67,7 @@ def read_request(body: Object) -> rq.Request:
 def _settings(body: Object) -> tuple[rq.Settings, Object, Object]:
     if body.get("generationConfig") is None:
         return rq.Settings(), {}, {}
-    return strict.read_object(body, "generationConfig", read_settings)
+    return strict_fields.read_object(body, "generationConfig", read_settings)
 
 
 def _if(**fields: Object) -> Object:
@@ -79,7 +79,7 @@ def _unwrapped(body: Object) -> tuple[Object, Object]:
     inner = body.get("request")
     if not isinstance(inner, dict) or "contents" in body:
         return {}, body
-    return unknown_fields(body, {"request"}), keys(cast("Object", inner))
+    return unknown_fields(body, {"request"}), camel_keys(cast("Object", inner))
 
 
 def _system(given: Any, parts: Parts) -> list[rq.Message]:
@@ -88,7 +88,7 @@ def _system(given: Any, parts: Parts) -> list[rq.Message]:
         return []
     if isinstance(given, str):
         return [rq.Message("system", [rq.Text(given)], extra=build_extra(NAME, {}, bare=True))]
-    content = keys(strict.as_object(given, "systemInstruction"))
+    content = camel_keys(strict_fields.as_object(given, "systemInstruction"))
     try:
         said = _parts(content, parts)
     except BadRequest as error:
@@ -103,15 +103,15 @@ def _contents(given: Any, parts: Parts) -> list[rq.Message]:
     if not isinstance(given, list):
         raise BadRequest("a list", given, "contents")
     reader = _Contents(parts)
-    rows = strict.read_each(given, reader.read, "contents")  # pyright: ignore[reportUnknownArgumentType]
+    rows = strict_fields.read_each(given, reader.read, "contents")  # pyright: ignore[reportUnknownArgumentType]
     return [message for row in rows for message in row]
 
 
 def _parts(content: Object, parts: Parts) -> list[rq.AnyPart]:
     given = content.get("parts")
     if isinstance(given, dict):
-        return strict.read_each([given], parts.read, "parts")
-    return strict.read_objects(content, "parts", parts.read)
+        return strict_fields.read_each([given], parts.read, "parts")
+    return strict_fields.read_objects(content, "parts", parts.read)
 
 
 class _Contents:
@@ -125,7 +125,7 @@ class _Contents:
 
     def read(self, content: Object) -> list[rq.Message]:
         """One content: two messages where function responses and other parts share it."""
-        content = keys(content)
+        content = camel_keys(content)
         role = content.get("role")
         if not isinstance(role, str | None) or role not in ROLES:
             raise BadRequest("user, model or function", role, "role")
@@ -152,7 +152,7 @@ class _Contents:
             return _answers(role, said, results, build_extra(NAME, unknown, **marks, apart=again))
         if role == "assistant":
             return [rq.Message(role, said, extra=extra)]
-        first, *more = told_apart(said, SEAL)
+        first, *more = told_apart(said, SYSTEM_SEAL)
         return [rq.Message(*first, extra=extra), *(rq.Message(*row) for row in more)]
 
 
@@ -191,13 +191,13 @@ class Parts:
     def read(self, part: Object) -> rq.AnyPart:
         """A part of any kind."""
         self._number += 1
-        part = keys(part)
+        part = camel_keys(part)
         if len(part) == 1 and type(part.get("text")) is str:
             return rq.Text(part["text"], extra=None if part["text"] else build_extra(NAME, {}, empty=True))
         kind = next((key for key in part if key in self.kinds and part[key] is not None), "")
         if kind:
-            return strict.read_object(
-                part, kind, lambda said: self.kinds[kind](self, keys(said), unknown_fields(part, {kind}))
+            return strict_fields.read_object(
+                part, kind, lambda said: self.kinds[kind](self, camel_keys(said), unknown_fields(part, {kind}))
             )
         if part.get("text") is not None:
             return _text(part)
@@ -212,8 +212,8 @@ class Parts:
 
     def _call(self, said: Object, around: Object) -> rq.Call:
         given, name, args = (
-            strict.get_text(said, "id"),
-            strict.require_text(said, "name"),
+            strict_fields.get_text(said, "id"),
+            strict_fields.require_text(said, "name"),
             _object(said, "args"),
         )
         id = self.pairs.call(given, name, self._mint())  # noqa: A001 — as the part calls it
@@ -221,12 +221,12 @@ class Parts:
         return rq.Call(id, name, _json(args), extra=build_extra(NAME, more, minted=not given, bare=args is None))
 
     def _result(self, said: Object, around: Object) -> rq.Result:
-        given, name = strict.get_text(said, "id"), strict.require_text(said, "name")
+        given, name = strict_fields.get_text(said, "id"), strict_fields.require_text(said, "name")
         call = self.pairs.result(given, name)
         if not call:
             self.diagnostics.append(Diagnostic("no-call", f"a result of {name!r} belongs to no call", "gemini request"))
         id = call or given or self._mint()  # noqa: A001 — as the part calls it
-        files = strict.read_objects(said, "parts", _inner_part)
+        files = strict_fields.read_objects(said, "parts", _inner_part)
         content, failed, marks = read_response(_object(said, "response"), files)
         more = {**around, **_more("functionResponse", unknown_fields(said, {"id", "name", "response", "parts"}))}
         extra = build_extra(NAME, more, minted=not given, id=given if given != id else "", **marks)
@@ -235,30 +235,30 @@ class Parts:
     # ── what Google ran ───────────────────────────────────────────────────────────────────────────
 
     def _code(self, said: Object, around: Object) -> rq.Call:
-        return self._ran(CODE, said, unknown_fields(said, {"id"}), {**around, "part": "executableCode"})
+        return self._ran(CODE_EXECUTION, said, unknown_fields(said, {"id"}), {**around, "part": "executableCode"})
 
     def _tool(self, said: Object, around: Object) -> rq.Call:
-        kind = strict.get_text(said, "toolType")
+        kind = strict_fields.get_text(said, "toolType")
         own = {**around, "part": "toolCall", "toolType": kind}
-        return self._ran(tool_name(kind), said, strict.get_object(said, "args"), own)
+        return self._ran(tool_name(kind), said, strict_fields.get_object(said, "args"), own)
 
     def _ran(self, name: str, said: Object, given: Object, own: Object) -> rq.Call:
-        id = self.runs.call(strict.get_text(said, "id"), name, f"run_{self._content}_{self._number}")  # noqa: A001 — so
+        id = self.runs.call(strict_fields.get_text(said, "id"), name, f"run_{self._content}_{self._number}")  # noqa: A001 — so
         return rq.Call(id, name, as_json(given), "provider", extra={NAME: {**own, **_minted(said.get("id"))}})
 
     def _code_result(self, said: Object, around: Object) -> rq.Result:
         found = unknown_fields(said, {"id"})
-        made = self._found(CODE, said, found, {**around, "part": "codeExecutionResult"})
+        made = self._found(CODE_EXECUTION, said, found, {**around, "part": "codeExecutionResult"})
         made.failed = said.get("outcome") not in ("OUTCOME_OK", 1)
         return made
 
     def _tool_result(self, said: Object, around: Object) -> rq.Result:
-        kind = strict.get_text(said, "toolType")
+        kind = strict_fields.get_text(said, "toolType")
         own = {**around, "part": "toolResponse", "toolType": kind}
-        return self._found(tool_name(kind), said, strict.get_object(said, "response"), own)
+        return self._found(tool_name(kind), said, strict_fields.get_object(said, "response"), own)
 
     def _found(self, name: str, said: Object, found: Object, own: Object) -> rq.Result:
-        call = self.runs.result(strict.get_text(said, "id"), name)
+        call = self.runs.result(strict_fields.get_text(said, "id"), name)
         extra = {NAME: {**own, **_minted(said.get("id"))}}
         return rq.Result(call, name, [rq.Json(as_json(found))], by="provider", extra=extra)
 
@@ -275,8 +275,8 @@ class Parts:
 
 
 def _text(part: Object) -> rq.Text | rq.Reasoning:
-    text = strict.get_text(part, "text")
-    if strict.get_flag(part, "thought"):
+    text = strict_fields.get_text(part, "text")
+    if strict_fields.get_flag(part, "thought"):
         return rq.Reasoning(text, extra=build_extra(NAME, unknown_fields(part, {"text", "thought"})))
     if not text and part.get("thoughtSignature"):
         return rq.Reasoning(form="redacted", extra=build_extra(NAME, unknown_fields(part, {"text"})))
@@ -285,47 +285,47 @@ def _text(part: Object) -> rq.Text | rq.Reasoning:
 
 def read_blob(said: Object, around: Object) -> rq.File:
     """A file by its bytes."""
-    data = strict.get_text(said, "data")
+    data = strict_fields.get_text(said, "data")
     web = ("-" in data or "_" in data) and _WEB_DATA.fullmatch(data) is not None
     if web:
         data = data.translate(_WEB)
         data += "=" * (-len(data) % 4)
-    media = strict.get_text(said, "mimeType") or sniff(data) or _BYTES
+    media = strict_fields.get_text(said, "mimeType") or sniff(data) or _BYTES
     extra = build_extra(
         NAME, {**around, **_more("inlineData", unknown_fields(said, {"mimeType", "data", "displayName"}))}, web=web
     )
-    return rq.File(media, data=data, name=strict.get_text(said, "displayName"), extra=extra)
+    return rq.File(media, data=data, name=strict_fields.get_text(said, "displayName"), extra=extra)
 
 
 def read_link(said: Object, around: Object) -> rq.File:
     """A file by its address."""
-    media = strict.get_text(said, "mimeType")
+    media = strict_fields.get_text(said, "mimeType")
     more = {**around, **_more("fileData", unknown_fields(said, {"mimeType", "fileUri", "displayName"}))}
     extra = build_extra(NAME, more, untyped=not media)
     return rq.File(
         media or _BYTES,
-        strict.require_text(said, "fileUri"),
-        name=strict.get_text(said, "displayName"),
+        strict_fields.require_text(said, "fileUri"),
+        name=strict_fields.get_text(said, "displayName"),
         extra=extra,
     )
 
 
 def _inner_part(part: Object) -> rq.File | rq.Opaque:
     """A part of a function's response."""
-    part = keys(part)
+    part = camel_keys(part)
     if part.get("inlineData") is not None:
-        return strict.read_object(
-            part, "inlineData", lambda said: read_blob(keys(said), unknown_fields(part, {"inlineData"}))
+        return strict_fields.read_object(
+            part, "inlineData", lambda said: read_blob(camel_keys(said), unknown_fields(part, {"inlineData"}))
         )
     if part.get("fileData") is not None:
-        return strict.read_object(
-            part, "fileData", lambda said: read_link(keys(said), unknown_fields(part, {"fileData"}))
+        return strict_fields.read_object(
+            part, "fileData", lambda said: read_link(camel_keys(said), unknown_fields(part, {"fileData"}))
         )
     return rq.Opaque(NAME, "part", part)
 
 
 def _object(source: Object, key: str) -> Object | None:
-    return None if source.get(key) is None else strict.get_object(source, key)
+    return None if source.get(key) is None else strict_fields.get_object(source, key)
 
 
 def _json(args: Object | None) -> str:

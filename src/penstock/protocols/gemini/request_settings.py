@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import request as rq
-from penstock import strict_fields as strict
+from penstock import strict_fields
 from penstock.lenient_fields import as_object, get_list, get_object, get_text
-from penstock.protocols.gemini.wire import keys
+from penstock.protocols.gemini.wire import camel_keys
 from penstock.request_writer import add_missing, budget_for_effort
 from penstock.strict_fields import empty_fields, unknown_fields
 
@@ -32,7 +32,7 @@ def to_json(schema: Object, depth: int = 0) -> Object:
     """A schema as JSON Schema; itself if it is that already."""
     if depth > _DEEPEST:
         return schema
-    made = _renamed(keys(schema))
+    made = _renamed(camel_keys(schema))
     for key in (*_NAMED, *_LISTED, *_SINGLE):
         if key in made:
             below = _below(key, made[key], depth + 1)
@@ -197,10 +197,10 @@ _CONFIG = _FORMAT | {
 
 def read_settings(given: Object) -> tuple[rq.Settings, Object, Object]:
     """The settings, what has no word among them, and how some were spelled."""
-    config = keys(given)
+    config = camel_keys(given)
     thought: _Thought = (None, "", None, {})
     if config.get("thinkingConfig") is not None:
-        thought = strict.read_object(config, "thinkingConfig", _thought)
+        thought = strict_fields.read_object(config, "thinkingConfig", _thought)
     budget, level, thoughts, thinking = thought
     form, marks = _read_format(config)
     effort = level.lower() if level.lower() in LEVELS else ""
@@ -211,17 +211,17 @@ def read_settings(given: Object) -> tuple[rq.Settings, Object, Object]:
         more["thinkingConfig"] = odd
     marks |= {"level": level if effort and level != effort.upper() else "", "config": empty_fields(config, _CONFIG)}
     settings = rq.Settings(
-        max_output=strict.get_integer(config, "maxOutputTokens"),
-        temperature=strict.get_number(config, "temperature"),
-        top_p=strict.get_number(config, "topP"),
-        top_k=strict.get_integer(config, "topK"),
-        stop=strict.get_strings(config, "stopSequences"),
-        seed=strict.get_integer(config, "seed"),
-        frequency_penalty=strict.get_number(config, "frequencyPenalty"),
-        presence_penalty=strict.get_number(config, "presencePenalty"),
-        choices=strict.get_integer(config, "candidateCount"),
-        logprobs=strict.get_flag(config, "responseLogprobs"),
-        top_logprobs=strict.get_integer(config, "logprobs"),
+        max_output=strict_fields.get_integer(config, "maxOutputTokens"),
+        temperature=strict_fields.get_number(config, "temperature"),
+        top_p=strict_fields.get_number(config, "topP"),
+        top_k=strict_fields.get_integer(config, "topK"),
+        stop=strict_fields.get_strings(config, "stopSequences"),
+        seed=strict_fields.get_integer(config, "seed"),
+        frequency_penalty=strict_fields.get_number(config, "frequencyPenalty"),
+        presence_penalty=strict_fields.get_number(config, "presencePenalty"),
+        choices=strict_fields.get_integer(config, "candidateCount"),
+        logprobs=strict_fields.get_flag(config, "responseLogprobs"),
+        top_logprobs=strict_fields.get_integer(config, "logprobs"),
         format=form,
         effort=effort,
         budget=budget if _is_budget(budget) else None,
@@ -231,9 +231,9 @@ def read_settings(given: Object) -> tuple[rq.Settings, Object, Object]:
 
 
 def _thought(given: Object) -> _Thought:
-    said = keys(given)
-    budget, level = strict.get_integer(said, "thinkingBudget"), strict.get_text(said, "thinkingLevel")
-    return budget, level, strict.get_flag(said, "includeThoughts"), said
+    said = camel_keys(given)
+    budget, level = strict_fields.get_integer(said, "thinkingBudget"), strict_fields.get_text(said, "thinkingLevel")
+    return budget, level, strict_fields.get_flag(said, "includeThoughts"), said
 
 
 def _is_budget(budget: int | None) -> bool:
@@ -247,7 +247,7 @@ def _asks(config: Object) -> bool:
 
 def _read_format(config: Object) -> tuple[rq.Format | None, Object]:
     """The form of the answer, and how its schema was spelled. Forms without a word stay as they are."""
-    mime = strict.get_text(config, "responseMimeType")
+    mime = strict_fields.get_text(config, "responseMimeType")
     subset = config.get("responseJsonSchema") is None
     schema = config.get("responseSchema" if subset else "responseJsonSchema")
     if mime == "text/plain" and schema is None:
@@ -256,7 +256,7 @@ def _read_format(config: Object) -> tuple[rq.Format | None, Object]:
         return None, {}
     if schema is None:
         return rq.Format("json"), {}
-    given = strict.get_object(config, "responseSchema" if subset else "responseJsonSchema")
+    given = strict_fields.get_object(config, "responseSchema" if subset else "responseJsonSchema")
     made = to_json(given) if subset else given
     marks: Object = {"schema": (True if made is given else given) if subset else None, "untyped": not mime}
     return rq.Format("schema", schema=made), marks

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from penstock import request as rq
-from penstock import strict_fields as strict
+from penstock import strict_fields
+from penstock.carrying import grammar_of, schema_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
-from penstock.markers import grammar_of, schema_of
 from penstock.protocols.gemini.request_settings import to_json, to_subset
-from penstock.protocols.gemini.wire import NAME, keys
+from penstock.protocols.gemini.wire import NAME, camel_keys
 from penstock.strict_fields import build_extra, unknown_fields
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 def read_tools(body: Object) -> list[rq.Tool]:
     """All tools: functions of the client's, and Google's own."""
     reader = _Tools()
-    return [tool for row in strict.read_objects(body, "tools", reader.read) for tool in row]
+    return [tool for row in strict_fields.read_objects(body, "tools", reader.read) for tool in row]
 
 
 class _Tools:
@@ -46,7 +46,7 @@ class _Tools:
 
     def read(self, given: Object) -> list[rq.Tool]:
         """One object of the list: functions, or one of Google's tools, or several of those under their keys."""
-        given = keys(given)
+        given = camel_keys(given)
         said = [key for key, value in given.items() if value is not None]
         self._count += 1
         again = _DECLARATIONS in said and self._functions
@@ -55,7 +55,7 @@ class _Tools:
         made: list[rq.Tool] = []
         for key in said:
             if key == _DECLARATIONS:
-                made += strict.read_objects(given, key, lambda one: _read_function(keys(one), group))
+                made += strict_fields.read_objects(given, key, lambda one: _read_function(camel_keys(one), group))
             else:
                 extra = build_extra(NAME, {"tool": {key: given[key]}}, group=group)
                 made.append(rq.Tool(_HUMP.sub("_", key).lower(), kind="provider", extra=extra))
@@ -66,11 +66,11 @@ def _read_function(said: Object, group: int) -> rq.Tool:
     unknown = unknown_fields(said, _TOOL) if said.keys() - _TOOL else {}
     schema, subset = _schema(said)
     free = None if schema is None else grammar_of(schema)
-    description = strict.get_text(said, "description")
+    description = strict_fields.get_text(said, "description")
     empty = "description" in said and not description
     marks = {"group": group, "parameters": subset, "empty": empty}
     extra = build_extra(NAME, unknown, **marks) if unknown or any(marks.values()) else None
-    name = strict.require_text(said, "name")
+    name = strict_fields.require_text(said, "name")
     if free is not None:
         return rq.Tool(name, description, free or None, kind="custom", extra=extra)
     return rq.Tool(name, description, schema, extra=extra)
@@ -79,10 +79,10 @@ def _read_function(said: Object, group: int) -> rq.Tool:
 def _schema(said: Object) -> tuple[Object | None, Any]:
     """The schema, and what it was if it was said in Gemini's own way."""
     if said.get("parametersJsonSchema") is not None:
-        return strict.get_object(said, "parametersJsonSchema"), None
+        return strict_fields.get_object(said, "parametersJsonSchema"), None
     if said.get("parameters") is None:
         return None, None
-    given = strict.get_object(said, "parameters")
+    given = strict_fields.get_object(said, "parameters")
     schema = to_json(given)
     return schema, True if schema is given else given
 
@@ -93,7 +93,7 @@ def read_choice(config: Object) -> tuple[rq.ToolChoice | None, Object]:
     if config.get("functionCallingConfig") is None:
         return None, beside
     try:
-        return strict.read_object(config, "functionCallingConfig", lambda said: _choice(keys(said))), beside
+        return strict_fields.read_object(config, "functionCallingConfig", lambda said: _choice(camel_keys(said))), beside
     except BadRequest as error:
         raise error.at("toolConfig") from None
 
@@ -102,7 +102,7 @@ def _choice(said: Object) -> rq.ToolChoice:
     word = said.get("mode")
     if not isinstance(word, str | int | None) or word not in MODES:
         raise BadRequest("AUTO, ANY, NONE or VALIDATED", word, "mode")
-    names = strict.get_strings(said, "allowedFunctionNames")
+    names = strict_fields.get_strings(said, "allowedFunctionNames")
     mode = MODES[word]
     if mode == "required" and len(names) == 1:
         mode = "tool"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
+from penstock.carrying import EMPTY, Holds, input_of, stowed
+from penstock.carrying.systems import said_by_user
 from penstock.jsontext import plain_or_raw
-from penstock.markers import EMPTY, Holds, input_of, stowed
-from penstock.markers.marks import said_by_user
 from penstock.media import sniff
-from penstock.protocols.gemini.decode_calls import TRACES
+from penstock.protocols.gemini.decode_calls import METADATA_ONLY
 from penstock.protocols.gemini.request_interactions import write_interaction
 from penstock.protocols.gemini.request_settings import write_settings
 from penstock.protocols.gemini.request_tools import write_choice, write_response, write_tools
-from penstock.protocols.gemini.wire import NAME, SEAL
+from penstock.protocols.gemini.wire import NAME, SYSTEM_SEAL
 from penstock.request_writer import (
     Losses,
     RequestDraft,
@@ -166,7 +166,7 @@ class PartWriter(RequestDraft):
     def _ran(self, id: str, json: str, own: Object, field: str) -> list[Object]:
         """What Google ran, in the part it came in."""
         kind = own.get("part")
-        if kind in (None, TRACES):
+        if kind in (None, METADATA_ONLY):
             self.report_loss("traces")
             return []
         given = plain_or_raw(json or "{}")
@@ -391,7 +391,7 @@ class Writer(PartWriter):
         """What the system says inside the conversation; sealed, so that it can be told from what users write."""
         if self.quirks.metadata:
             self.report_carried("mid-system")
-            return said_by_user(parts, SEAL)
+            return said_by_user(parts, SYSTEM_SEAL)
         self.report_loss("mid-system")
         return said_by_user(parts)
 

@@ -1,7 +1,7 @@
-"""Gemini as sent: the chunks of generateContent, one of which is the whole body of a non-stream answer, and payloads of
-the Interactions API, which share the top level because nothing but their keys tells them apart.
+"""Gemini payloads as sent: chunks of generateContent (a non-stream body is one chunk) and Interactions events.
 
-Everything may be missing or null. Only what is read is declared; what is echoed stays an object.
+Both APIs share the type `Chunk`, because only the keys tell them apart. Every field may be missing or null. Only fields
+that are read are declared; echoed fields stay plain objects. Helpers for extra data and snake case follow below.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ from penstock.jsontext import as_json, fit, loose
 if TYPE_CHECKING:
     from penstock.events import Extra
 
+NAME = "gemini"
+SYSTEM_SEAL: Extra = {
+    NAME: {"partMetadata": {"penstock": "system"}}
+}  # marks parts that we wrote; text cannot contain it
+
 # ── generateContent ───────────────────────────────────────────────────────────────────────────────
 
 
 class PartialArg(Struct, rename="camel", gc=False):
-    """One value of a call's arguments, or the next piece of a string."""
+    """One value of a call's arguments, or the next fragment of a string."""
 
     json_path: str | None = None
     string_value: str | None = None
@@ -63,7 +68,7 @@ class CodeExecutionResult(Struct, gc=False):
 
 
 class ToolCall(Struct, rename="camel", gc=False):
-    """A tool of Google's own at work: `tool_type` says which."""
+    """A call of a tool that Google runs; `tool_type` names the tool."""
 
     id: str | None = None
     tool_type: str | None = None
@@ -96,7 +101,7 @@ class Content(Struct, gc=False):
 class Candidate(Struct, rename="camel", gc=False):
     index: int | None = None
     content: Content | None = None
-    finish_reason: str | int | None = None  # a number where protobuf enums were not spelled out
+    finish_reason: str | int | None = None  # a number if protobuf enums were sent without names
     finish_message: Any = None
     safety_ratings: Any = None
     citation_metadata: dict[str, Any] | None = None
@@ -115,7 +120,7 @@ class Error(Struct, gc=False):
 
 
 class Chunk(Struct, rename="camel", gc=False):
-    """One payload of either API, or an error in its place."""
+    """One payload of either API, or an error object."""
 
     candidates: list[Candidate] | None = None
     usage_metadata: dict[str, Any] | None = None
@@ -125,17 +130,17 @@ class Chunk(Struct, rename="camel", gc=False):
     prompt_feedback: dict[str, Any] | None = None
     error: Error | str | None = None
     response: Chunk | None = None  # Code Assist wraps every payload
-    # the same in snake case, as some proxies spell it: only to notice that all of the payload is
+    # Snake-case keys, as some proxies send them. They only show that the whole payload uses snake case.
     snake_usage: Any = field(default=None, name="usage_metadata")
     snake_model: Any = field(default=None, name="model_version")
     snake_id: Any = field(default=None, name="response_id")
-    # Interactions: an event ...
+    # Interactions API: an event
     event_type: str | None = field(default=None, name="event_type")
     interaction: Interaction | None = None
     index: int | None = None
     step: Step | None = None
     delta: StepDelta | None = None
-    # ... or a whole interaction
+    # Interactions API: a complete interaction
     object: str | None = None
     id: str | None = None
     model: str | None = None
@@ -148,7 +153,7 @@ class Chunk(Struct, rename="camel", gc=False):
 
 
 class Usage(Struct, rename="camel", gc=False):
-    """Thoughts are not among the candidates' tokens, and what tools read is not among the prompt's."""
+    """`candidates_token_count` excludes thoughts; `prompt_token_count` excludes what tools read."""
 
     prompt_token_count: int | None = None
     candidates_token_count: int | None = None
@@ -162,7 +167,7 @@ class Usage(Struct, rename="camel", gc=False):
 
 
 class Origin(Struct, rename="camel", gc=False):
-    """Where a grounding chunk comes from: every kind's fields in one shape."""
+    """The source of a grounding chunk. One type has the fields of every kind of source."""
 
     uri: str | None = None
     source_uri: str | None = None
@@ -180,7 +185,7 @@ class GroundingChunk(Struct, rename="camel", gc=False):
 
 
 class Segment(Struct, rename="camel", gc=False):
-    """A stretch of the answer, in UTF-8 bytes; zero is left out."""
+    """A range of the answer in UTF-8 bytes. Protobuf omits zero."""
 
     start_index: int | None = None
     end_index: int | None = None
@@ -208,8 +213,8 @@ class Citation(Struct, rename="camel", gc=False):
 
 
 class CitationMetadata(Struct, rename="camel", gc=False):
-    citations: list[Citation] | None = None  # Vertex
-    citation_sources: list[Citation] | None = None  # the Gemini API
+    citations: list[Citation] | None = None  # Vertex AI
+    citation_sources: list[Citation] | None = None  # Gemini API
 
 
 class UrlMetadata(Struct, rename="camel", gc=False):
@@ -246,7 +251,7 @@ class Annotation(Struct, gc=False):
 
 
 class Step(Struct, gc=False):
-    """A step as it begins, or whole. `arguments` and `result` hold what a tool was given and gave."""
+    """The start of a step, or a complete step. `arguments` and `result` are a tool's input and output."""
 
     type: str | None = None
     id: str | None = None
@@ -263,7 +268,7 @@ class Step(Struct, gc=False):
 
 
 class StepDelta(Struct, gc=False):
-    """Every kind of delta in one shape; `type` says which fields count."""
+    """All kinds of delta; `type` says which fields are set."""
 
     type: str | None = None
     text: str | None = None
@@ -298,91 +303,97 @@ class InteractionUsage(Struct, gc=False):
     total_cached_tokens: int | None = None
 
 
-NAME = "gemini"
-SEAL: Extra = {NAME: {"partMetadata": {"penstock": "system"}}}  # on marks that we have written: no text can hold it
+# ── extra data ────────────────────────────────────────────────────────────────────────────────────
 
 
-def own(**fields: Any) -> Extra | None:
-    """Extra data of this protocol, without the fields that say nothing."""
-    told = {key: value for key, value in fields.items() if value is not None and value is not False}
-    return {NAME: told} if told else None
+def gemini_extra(**fields: Any) -> Extra | None:
+    """Builds this protocol's extra data from the fields that are neither None nor False."""
+    present = {key: value for key, value in fields.items() if value is not None and value is not False}
+    return {NAME: present} if present else None
 
 
-def said(**fields: Any) -> dict[str, Any]:
-    """An object without the fields that are unknown."""
-    return {key: value for key, value in fields.items() if value is not None}
-
-
-def owned(extra: Extra | None) -> dict[str, Any]:
-    """This protocol's corner of an event's extra data."""
+def gemini_fields(extra: Extra | None) -> dict[str, Any]:
+    """Returns this protocol's fields of an event's extra data."""
     return extra.get(NAME, {}) if extra else {}
 
 
-def shaped(value: dict[str, Any], shape: Any) -> Any:
-    """An object that is kept as it was, read as a Struct; what does not fit is left out of the Struct alone."""
+def drop_none(**fields: Any) -> dict[str, Any]:
+    """Builds an object from the fields that are not None."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def convert_leniently(value: dict[str, Any], struct: Any) -> Any:
+    """Converts an object to a Struct; fields of a wrong type get their default."""
     try:
-        return msgspec.convert(value, shape, strict=False)
+        return msgspec.convert(value, struct, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError):
         pass
     try:
-        return fit(msgspec.json.decode(as_json(value)), shape)[0]
+        return fit(msgspec.json.decode(as_json(value)), struct)[0]
     except msgspec.ValidationError:
-        return shape()
+        return struct()
 
 
-_HUMP = re.compile(r"_([a-z0-9])")
-_DATA = frozenset({"args", "response", "custom_metadata", "part_metadata"})  # the keys below are the application's
-_KNOWN = frozenset({"thought", "thoughtSignature", "thought_signature", "text"})
-_QUIET = frozenset({"thought", "thought_signature", "text"})
+# ── snake case and times ──────────────────────────────────────────────────────────────────────────
+
+_UNDERSCORE = re.compile(r"_([a-z0-9])")
+_APPLICATION_DATA = frozenset({"args", "response", "custom_metadata", "part_metadata"})  # keys below belong to the user
+_TEXT_KEYS = frozenset({"thought", "thoughtSignature", "thought_signature", "text"})
 
 
-def camel(value: Any) -> Any:
-    """The value with its keys in camel case."""
-    if isinstance(value, list):
-        return [camel(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        return {_HUMP.sub(lambda match: match[1].upper(), str(key)): _inner(key, one) for key, one in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return value
-
-
-def keys(source: dict[str, Any]) -> dict[str, Any]:
-    """The object with its own keys in camel case, whatever is below them; itself where they are."""
+def camel_keys(source: dict[str, Any]) -> dict[str, Any]:
+    """Returns the object with its top-level keys in camel case; the same object if they already are."""
     for key in source:
         if "_" in key:
-            return {_HUMP.sub(lambda match: match[1].upper(), name): value for name, value in source.items()}
+            return {_UNDERSCORE.sub(lambda match: match[1].upper(), name): value for name, value in source.items()}
     return source
 
 
-def _inner(key: str, value: Any) -> Any:
-    if key not in _DATA or (isinstance(value, dict) and "candidates" in value):  # Code Assist's `response` is no tool's
-        return camel(value)
-    return value  # pyright: ignore[reportUnknownVariableType]
+def deep_camel_keys(value: Any) -> Any:
+    """Returns the value with the keys of all levels in camel case, except inside the application's own data."""
+    if isinstance(value, list):
+        return [deep_camel_keys(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        return camel_keys(
+            {
+                str(key): one if key in _APPLICATION_DATA and not _is_wrapped_chunk(one) else deep_camel_keys(one)  # pyright: ignore[reportUnknownArgumentType]
+                for key, one in value.items()  # pyright: ignore[reportUnknownVariableType]
+            }
+        )
+    return value
 
 
-def camel_chunk(data: bytes) -> Chunk:
-    """A payload read once more, in camel case."""
+def _is_wrapped_chunk(value: Any) -> bool:
+    """True for the `response` that Code Assist wraps around a chunk; other responses belong to a tool."""
+    return isinstance(value, dict) and "candidates" in value
+
+
+def reread_chunk(data: bytes) -> Chunk:
+    """Parses a snake-case payload."""
     try:
-        chunk: Chunk = fit(camel(loose(data)), Chunk)[0]
+        chunk: Chunk = fit(deep_camel_keys(loose(data)), Chunk)[0]
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
         return Chunk()
     return chunk
 
 
-def camel_part(data: bytes, candidate: int, number: int) -> tuple[dict[str, Any], Part | None]:
-    """A part read once more: as it was sent, less the keys that say nothing, and in camel case if that says more."""
+def reread_part(data: bytes, candidate: int, number: int) -> tuple[dict[str, Any], Part | None]:
+    """Parses one part again. Returns it as sent if it has unknown keys, and as a Struct if snake case explains them."""
     try:
         body: Any = loose(data)
         raw: dict[str, Any] = body.get("response", body)["candidates"][candidate]["content"]["parts"][number]
-        told = {key: value for key, value in raw.items() if key not in _KNOWN and value is not None}
-        part: Part = fit(camel(raw), Part)[0]
+        has_other_keys = any(key not in _TEXT_KEYS and value is not None for key, value in raw.items())
+        part: Part = fit(deep_camel_keys(raw), Part)[0]
     except (LookupError, TypeError, AttributeError, UnicodeEncodeError, msgspec.ValidationError, RecursionError):
         return {}, None
-    said = any(getattr(part, name) is not None for name in Part.__struct_fields__ if name not in _QUIET)
-    return (raw if told else {}), part if said and told else None
+    if not has_other_keys:
+        return {}, None
+    known = any(getattr(part, name) is not None for name in Part.__struct_fields__ if name not in _TEXT_KEYS)
+    return raw, part if known else None
 
 
-def created(time: str | None) -> int | None:
-    """Seconds of a time such as `2025-06-01T10:00:00.123456Z`."""
+def parse_time(time: str | None) -> int | None:
+    """Converts a time such as `2025-06-01T10:00:00.123456Z` to seconds."""
     try:
         return int(datetime.fromisoformat(time).timestamp()) if time else None
     except (ValueError, OverflowError):
