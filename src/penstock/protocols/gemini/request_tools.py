@@ -1,4 +1,8 @@
-"""Tools and tool choice of a generateContent request → canonical. `write_tools.py` is the way back."""
+"""Tools, tool choice and function responses ↔ canonical tools, tool choice and result content.
+
+`output` and `error` are Google's keys for the output and the error of a function. Without them the whole object is the
+output. Several parts are a list of objects with a `type`, under the one key `content`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from penstock import request as rq
-from penstock import strict_fields
+from penstock import strict_fields as strict
 from penstock.carrying import grammar_of, schema_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
-from penstock.protocols.gemini.request_settings import to_json, to_subset
+from penstock.protocols.gemini.request_settings import to_json_schema, write_schema
 from penstock.protocols.gemini.wire import NAME, camel_keys
 from penstock.strict_fields import build_extra, unknown_fields
 
@@ -20,267 +24,262 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.lenient_fields import Object
-    from penstock.protocols.gemini.request_write import PartWriter
+    from penstock.request_writer import RequestDraft
 
-MODES: dict[Any, rq.ChoiceMode] = {
-    "AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto", "MODE_UNSPECIFIED": "auto", None: "auto",
-    0: "auto", 1: "auto", 2: "required", 3: "none", 4: "auto",
-}  # fmt: skip
+_MODES: dict[Any, rq.ChoiceMode] = {
+    **dict.fromkeys(("AUTO", "VALIDATED", "MODE_UNSPECIFIED", None, 0, 1, 4), "auto"),
+    **dict.fromkeys(("ANY", 2), "required"),
+    **dict.fromkeys(("NONE", 3), "none"),
+}
+_MODE_NAMES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "tool": "ANY"}
 _DECLARATIONS = "functionDeclarations"
-_TOOL = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
-_HUMP = re.compile(r"(?<!^)(?=[A-Z])")
+_FUNCTION = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+# ── reading tools ─────────────────────────────────────────────────────────────────────────────────
 
 
 def read_tools(body: Object) -> list[rq.Tool]:
-    """All tools: functions of the client's, and Google's own."""
-    reader = _Tools()
-    return [tool for row in strict_fields.read_objects(body, "tools", reader.read) for tool in row]
+    """Reads the client's functions and Google's own tools."""
+    reader = _ToolReader()
+    return [tool for row in strict.read_objects(body, "tools", reader.read) for tool in row]
 
 
-class _Tools:
-    """State: how many objects there were, and whether one of them had functions."""
+class _ToolReader:
+    """State: the number of objects so far, and whether one of them had functions."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._functions = False
+        self._has_functions = False
 
-    def read(self, given: Object) -> list[rq.Tool]:
-        """One object of the list: functions, or one of Google's tools, or several of those under their keys."""
-        given = camel_keys(given)
-        said = [key for key, value in given.items() if value is not None]
+    def read(self, group: Object) -> list[rq.Tool]:
+        """Reads one object of the list: functions, and Google's tools by their keys."""
+        group = camel_keys(group)
+        keys = [key for key, value in group.items() if value is not None]
         self._count += 1
-        again = _DECLARATIONS in said and self._functions
-        self._functions = self._functions or _DECLARATIONS in said
-        group = self._count if again or len(said) > 1 else 0
-        made: list[rq.Tool] = []
-        for key in said:
+        second_functions = _DECLARATIONS in keys and self._has_functions
+        self._has_functions = self._has_functions or _DECLARATIONS in keys
+        number = self._count if second_functions or len(keys) > 1 else 0
+        tools: list[rq.Tool] = []
+        for key in keys:
             if key == _DECLARATIONS:
-                made += strict_fields.read_objects(given, key, lambda one: _read_function(camel_keys(one), group))
+                tools += strict.read_objects(group, key, lambda one: _read_function(camel_keys(one), number))
             else:
-                extra = build_extra(NAME, {"tool": {key: given[key]}}, group=group)
-                made.append(rq.Tool(_HUMP.sub("_", key).lower(), kind="provider", extra=extra))
-        return made
+                extra = build_extra(NAME, {"tool": {key: group[key]}}, group=number)
+                tools.append(rq.Tool(_WORD_START.sub("_", key).lower(), kind="provider", extra=extra))
+        return tools
 
 
-def _read_function(said: Object, group: int) -> rq.Tool:
-    unknown = unknown_fields(said, _TOOL) if said.keys() - _TOOL else {}
-    schema, subset = _schema(said)
-    free = None if schema is None else grammar_of(schema)
-    description = strict_fields.get_text(said, "description")
-    empty = "description" in said and not description
-    marks = {"group": group, "parameters": subset, "empty": empty}
+def _read_function(function: Object, group: int) -> rq.Tool:
+    unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
+    schema, original = _read_parameters(function)
+    grammar = None if schema is None else grammar_of(schema)
+    description = strict.get_text(function, "description")
+    marks = {"group": group, "parameters": original, "empty": "description" in function and not description}
     extra = build_extra(NAME, unknown, **marks) if unknown or any(marks.values()) else None
-    name = strict_fields.require_text(said, "name")
-    if free is not None:
-        return rq.Tool(name, description, free or None, kind="custom", extra=extra)
+    name = strict.require_text(function, "name")
+    if grammar is not None:
+        return rq.Tool(name, description, grammar or None, kind="custom", extra=extra)
     return rq.Tool(name, description, schema, extra=extra)
 
 
-def _schema(said: Object) -> tuple[Object | None, Any]:
-    """The schema, and what it was if it was said in Gemini's own way."""
-    if said.get("parametersJsonSchema") is not None:
-        return strict_fields.get_object(said, "parametersJsonSchema"), None
-    if said.get("parameters") is None:
+def _read_parameters(function: Object) -> tuple[Object | None, Any]:
+    """Returns the JSON Schema, and the original if it is in the subset dialect (True if both are equal)."""
+    if function.get("parametersJsonSchema") is not None:
+        return strict.get_object(function, "parametersJsonSchema"), None
+    if function.get("parameters") is None:
         return None, None
-    given = strict_fields.get_object(said, "parameters")
-    schema = to_json(given)
+    given = strict.get_object(function, "parameters")
+    schema = to_json_schema(given)
     return schema, True if schema is given else given
 
 
 def read_choice(config: Object) -> tuple[rq.ToolChoice | None, Object]:
-    """Which functions may or must be called, and what else the tools' settings say."""
-    beside = unknown_fields(config, {"functionCallingConfig"})
+    """Returns the tool choice, and the other fields of `toolConfig`."""
+    others = unknown_fields(config, {"functionCallingConfig"})
     if config.get("functionCallingConfig") is None:
-        return None, beside
+        return None, others
     try:
-        return strict_fields.read_object(config, "functionCallingConfig", lambda said: _choice(camel_keys(said))), beside
+        return strict.read_object(config, "functionCallingConfig", _read_mode), others
     except BadRequest as error:
         raise error.at("toolConfig") from None
 
 
-def _choice(said: Object) -> rq.ToolChoice:
-    word = said.get("mode")
-    if not isinstance(word, str | int | None) or word not in MODES:
-        raise BadRequest("AUTO, ANY, NONE or VALIDATED", word, "mode")
-    names = strict_fields.get_strings(said, "allowedFunctionNames")
-    mode = MODES[word]
+def _read_mode(config: Object) -> rq.ToolChoice:
+    config = camel_keys(config)
+    given = config.get("mode")
+    if not isinstance(given, str | int | None) or given not in _MODES:
+        raise BadRequest("AUTO, ANY, NONE or VALIDATED", given, "mode")
+    names = strict.get_strings(config, "allowedFunctionNames")
+    mode = _MODES[given]
     if mode == "required" and len(names) == 1:
         mode = "tool"
-    usual = "VALIDATED" if mode == "auto" and names else {"auto": "AUTO", "none": "NONE"}.get(mode, "ANY")
-    marks = {"word": [word]} if word != usual else {}
-    return rq.ToolChoice(
-        mode, names, extra=build_extra(NAME, unknown_fields(said, {"mode", "allowedFunctionNames"}), **marks)
-    )
+    marks = {"word": [given]} if given != _mode_name(mode, names) else {}
+    unknown = unknown_fields(config, {"mode", "allowedFunctionNames"})
+    return rq.ToolChoice(mode, names, extra=build_extra(NAME, unknown, **marks))
 
 
-_WORDS = {"auto": "AUTO", "none": "NONE", "required": "ANY", "tool": "ANY"}
+def _mode_name(mode: str, names: list[str]) -> str:
+    """Names that may be called, but need not be, have the mode VALIDATED."""
+    return "VALIDATED" if mode == "auto" and names else _MODE_NAMES[mode]
 
 
-def write_tools(tools: Iterable[rq.Tool], draft: PartWriter) -> list[Object]:
-    """Functions in one object, each of Google's tools in its own, unless they were grouped otherwise."""
-    made: list[Object] = []
+# ── writing tools ─────────────────────────────────────────────────────────────────────────────────
+
+
+def write_tools(tools: Iterable[rq.Tool], draft: RequestDraft, *, subset: bool) -> list[Object]:
+    """Writes functions in one object and each of Google's tools in its own, unless they were read in other groups."""
+    written: list[Object] = []
     groups: dict[int | str, Object] = {}
     for tool in tools:
         own, marks = draft.split_extra(tool.extra)
         if tool.cache:
             draft.report_loss("cache")
-        function = tool.kind in ("function", "custom")
-        if not function and "tool" not in own:
+        is_function = tool.kind in ("function", "custom")
+        if not is_function and "tool" not in own:
             draft.report_loss("tool")
             continue
-        key = marks.get("group") or ("functions" if function else f"tool {len(made)}")
+        key = marks.get("group") or ("functions" if is_function else f"tool {len(written)}")
         if key not in groups:
             groups[key] = {}
-            made.append(groups[key])
-        if function:
-            groups[key].setdefault("functionDeclarations", []).append(_write_function(tool, own, marks, draft))
+            written.append(groups[key])
+        if is_function:
+            function = _write_function(tool, own, marks, draft, subset=subset)
+            groups[key].setdefault(_DECLARATIONS, []).append(function)
         else:
             groups[key].update(own["tool"])
-    return made
+    return written
 
 
-def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: PartWriter) -> Object:
+def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: RequestDraft, *, subset: bool) -> Object:
     if tool.strict is not None:
         draft.report_loss("strict")
     if tool.namespace:
         draft.report_loss("namespace")
-    made: Object = {"name": tool.name}
+    function: Object = {"name": tool.name}
     if tool.description or marks.get("empty"):
-        made["description"] = tool.description
+        function["description"] = tool.description
     if tool.kind == "custom":
         draft.report_carried("free-text")
-        made.update(_write_parameters(schema_of(tool), marks, draft))
-    elif tool.schema is not None:
-        made.update(_write_parameters(tool.schema, marks, draft))
-    return {**made, **own}
+    schema = schema_of(tool) if tool.kind == "custom" else tool.schema
+    if schema is not None:
+        keys = ("parameters", "parametersJsonSchema")
+        function.update(write_schema(schema, marks.get("parameters"), keys, draft, subset=subset))
+    return {**function, **own}
 
 
-def _write_parameters(schema: Object, marks: Object, draft: PartWriter) -> Object:
-    was = marks.get("parameters")
-    if was is True:
-        return {"parameters": schema}
-    if was and to_json(was) == schema:
-        return {"parameters": was}
-    whole = (
-        schema if "type" in schema or not schema.keys().isdisjoint(("$ref", "anyOf")) else {"type": "object", **schema}
-    )
-    if draft.quirks.schemas == "subset":
-        return {"parameters": to_subset(whole, lambda: draft.report_loss("schema"))}
-    return {"parametersJsonSchema": whole}
-
-
-def write_choice(choice: rq.ToolChoice, draft: PartWriter) -> Object:
-    """A mode, and the names it is about. Names that only may be called are a mode of their own."""
+def write_choice(choice: rq.ToolChoice, draft: RequestDraft) -> Object:
+    """Writes a mode and its names, as they were spelled if they mean the same."""
     own, marks = draft.split_extra(choice.extra)
-    made: Object = {"mode": "VALIDATED" if choice.mode == "auto" and choice.names else _WORDS[choice.mode]}
-    if "word" in marks and _WORDS[MODES[marks["word"][0]]] == _WORDS[choice.mode]:
-        made = {"mode": marks["word"][0]} if marks["word"][0] is not None else {}
+    config: Object = {"mode": _mode_name(choice.mode, choice.names)}
+    if "word" in marks:
+        spelled = marks["word"][0]
+        if _MODE_NAMES[_MODES[spelled]] == _MODE_NAMES[choice.mode]:
+            config = {"mode": spelled} if spelled is not None else {}
     if choice.names:
-        made["allowedFunctionNames"] = choice.names
-    return {**made, **own}
+        config["allowedFunctionNames"] = choice.names
+    return {**config, **own}
 
 
-OUTPUT, ERROR, CONTENT = "output", "error", "content"
-_OWN = frozenset({OUTPUT, ERROR, CONTENT})
-_FIELDS = {"text": str, "json": object, "file": int}
+# ── function responses ────────────────────────────────────────────────────────────────────────────
+
+_OUTPUT, _ERROR, _CONTENT = "output", "error", "content"
+_ITEM_TYPES = {"text": str, "json": object, "file": int}
 
 
 def read_response(
     response: Object | None, files: Sequence[rq.File | rq.Opaque]
 ) -> tuple[list[rq.ResultPart], bool, Object]:
-    """The content, whether it is that of a failure, and how it was spelled."""
+    """Returns the content, whether the function failed, and marks of how it was spelled."""
     if not response:
         return list(files), False, {"bare": response is None}
-    word = next(iter(response)) if len(response) == 1 else ""
-    failed = word == ERROR
-    value: Any = response[word] if word in (OUTPUT, ERROR) else response
-    items = _listed(value, len(files)) if word in (ERROR, CONTENT) else None
+    key = next(iter(response)) if len(response) == 1 else ""
+    failed = key == _ERROR
+    value: Any = response[key] if key in (_OUTPUT, _ERROR) else response
+    items = _get_items(value, len(files)) if key in (_ERROR, _CONTENT) else None
     if items is not None:
-        return _content(items, files), failed, {"listed": True}
+        return _read_items(items, files), failed, {"listed": True}
     content = [rq.Text(value) if isinstance(value, str) else rq.Json(as_json(value))]
-    return [*content, *files], failed, {"wrapped": word == OUTPUT and _stands_alone(value)}
+    return [*content, *files], failed, {"wrapped": key == _OUTPUT and _is_plain_output(value)}
 
 
-def _listed(value: Any, files: int) -> list[Object] | None:
-    """The items of a list that this module could have written."""
-    items = cast("Object", value).get(CONTENT) if isinstance(value, dict) and len(cast("Object", value)) == 1 else None
+def _get_items(value: Any, files: int) -> list[Object] | None:
+    """Returns the items of a list that this module could have written; None for any other value."""
+    items = cast("Object", value).get(_CONTENT) if isinstance(value, dict) and len(cast("Object", value)) == 1 else None
     if not isinstance(items, list):
         return None
-    fine = all(_item(item, files) for item in items)  # pyright: ignore[reportUnknownVariableType]
-    return cast("list[Object]", items) if fine else None
+    valid = all(_is_item(item, files) for item in items)  # pyright: ignore[reportUnknownVariableType]
+    return cast("list[Object]", items) if valid else None
 
 
-def _item(item: Any, files: int) -> bool:
+def _is_item(item: Any, files: int) -> bool:
     if not isinstance(item, dict) or len(cast("Object", item)) != 2:  # noqa: PLR2004 — a type and a value
         return False
     kind = cast("Object", item).get("type")
-    if not isinstance(kind, str) or kind not in _FIELDS or kind not in item:
+    if not isinstance(kind, str) or kind not in _ITEM_TYPES or kind not in item:
         return False
     value = cast("Object", item)[kind]
-    if not isinstance(value, _FIELDS[kind]) or isinstance(value, bool):
+    if not isinstance(value, _ITEM_TYPES[kind]) or isinstance(value, bool):
         return kind == "json"
     return kind != "file" or 0 <= cast("int", value) < files
 
 
-def _content(items: list[Object], files: Sequence[rq.File | rq.Opaque]) -> list[rq.ResultPart]:
-    """The items in order, files in their places; files that no item speaks of come last."""
+def _read_items(items: list[Object], files: Sequence[rq.File | rq.Opaque]) -> list[rq.ResultPart]:
+    """Reads the items in order. Files that no item refers to come last."""
     content: list[rq.ResultPart] = []
-    left = dict(enumerate(files))
+    others = dict(enumerate(files))
     for item in items:
         if item["type"] == "text":
             content.append(rq.Text(item["text"]))
         elif item["type"] == "json":
             content.append(rq.Json(as_json(item["json"])))
-        elif item["file"] in left:
-            content.append(left.pop(item["file"]))
-    return [*content, *left.values()]
+        elif item["file"] in others:
+            content.append(others.pop(item["file"]))
+    return [*content, *others.values()]
 
 
 def write_response(content: Sequence[rq.ResultPart], failed: bool, marks: Object) -> Object | None:  # noqa: FBT001
-    """The response for texts, values and files; what is no text and no value travels beside it."""
-    said = [part for part in content if isinstance(part, rq.Text | rq.Json)]
-    if not said and not failed and not marks.get("listed"):
+    """Writes texts and JSON values. Files are written beside the response; items refer to them by number."""
+    values = [part for part in content if isinstance(part, rq.Text | rq.Json)]
+    if not values and not failed and not marks.get("listed"):
         return None if marks.get("bare") else {}
-    if len(said) != 1 or content[0] is not said[0] or marks.get("listed"):
-        return _outer({CONTENT: _items(content)}, failed)
-    only = said[0]
+    if len(values) != 1 or content[0] is not values[0] or marks.get("listed"):
+        return _write_items(content, failed=failed)
+    only, key = values[0], _ERROR if failed else _OUTPUT
     if isinstance(only, rq.Text):
-        return {ERROR if failed else OUTPUT: only.text}
-    value = _value(only)
-    if isinstance(value, str) or (failed and _listed(value, len(content)) is not None):
-        return _outer({CONTENT: _items([only])}, failed)
-    if failed or marks.get("wrapped") or not _stands_alone(value):
-        return {ERROR if failed else OUTPUT: value}
+        return {key: only.text}
+    value = _parse(only)
+    if isinstance(value, str) or (failed and _get_items(value, len(content)) is not None):
+        return _write_items([only], failed=failed)
+    if failed or marks.get("wrapped") or not _is_plain_output(value):
+        return {key: value}
     return cast("Object", value)
 
 
-def _outer(value: Any, failed: bool) -> Object:  # noqa: FBT001
-    return {ERROR: value} if failed else value
-
-
-def _value(part: rq.Json) -> Any:
+def _parse(part: rq.Json) -> Any:
     try:
         return plain_or_raw(part.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return part.json
 
 
-def _stands_alone(value: Any) -> bool:
-    """Whether a value can be the whole response, and be read as such."""
+def _is_plain_output(value: Any) -> bool:
+    """True if a value can be the whole response and is read back as such."""
     if not isinstance(value, dict) or not value:
         return False
-    return len(cast("Object", value)) > 1 or next(iter(cast("Object", value))) not in _OWN
+    return len(cast("Object", value)) > 1 or next(iter(cast("Object", value))) not in (_OUTPUT, _ERROR, _CONTENT)
 
 
-def _items(content: Sequence[rq.ResultPart]) -> list[Object]:
-    made: list[Object] = []
+def _write_items(content: Sequence[rq.ResultPart], *, failed: bool) -> Object:
+    items: list[Object] = []
     files = 0
     for part in content:
         if isinstance(part, rq.Text):
-            made.append({"type": "text", "text": part.text})
+            items.append({"type": "text", "text": part.text})
         elif isinstance(part, rq.Json):
-            made.append({"type": "json", "json": _value(part)})
+            items.append({"type": "json", "json": _parse(part)})
         else:
-            made.append({"type": "file", "file": files})
+            items.append({"type": "file", "file": files})
             files += 1
-    return made
+    return {_ERROR: {_CONTENT: items}} if failed else {_CONTENT: items}
