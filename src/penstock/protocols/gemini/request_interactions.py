@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import request as rq
 from penstock import strict_fields as strict
-from penstock.carrying import input_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
 from penstock.lenient_fields import as_object
+from penstock.markers import input_of
 from penstock.protocols.gemini.request_settings import LEVELS
 from penstock.protocols.gemini.wire import NAME
 from penstock.request_writer import add_missing, split_extra

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from penstock import request as rq
 from penstock import strict_fields as strict
-from penstock.carrying import json_of, restored
-from penstock.carrying.free import free_calls
-from penstock.carrying.systems import told_apart
 from penstock.diagnostics import Diagnostic
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
+from penstock.markers import json_of, restored
+from penstock.markers.extract import free_calls
+from penstock.markers.marks import told_apart
 from penstock.media import sniff
 from penstock.protocols.gemini.decode_calls import CODE_EXECUTION, tool_name
 from penstock.protocols.gemini.request_interactions import is_interaction, read_interaction

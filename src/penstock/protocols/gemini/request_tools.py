@@ -13,9 +13,9 @@ import msgspec
 
 from penstock import request as rq
 from penstock import strict_fields as strict
-from penstock.carrying import grammar_of, schema_of
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, plain_or_raw
+from penstock.markers import grammar_of, schema_of
 from penstock.protocols.gemini.request_settings import to_json_schema, write_schema
 from penstock.protocols.gemini.wire import NAME, camel_keys
 from penstock.strict_fields import build_extra, unknown_fields

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.carrying import EMPTY, Holds, input_of, stowed
-from penstock.carrying.systems import said_by_user
 from penstock.jsontext import plain_or_raw
+from penstock.markers import EMPTY, Holds, input_of, stowed
+from penstock.markers.marks import said_by_user
 from penstock.media import sniff
 from penstock.protocols.gemini.decode_calls import METADATA_ONLY
 from penstock.protocols.gemini.request_interactions import write_interaction
@@ -68,7 +68,11 @@ LACKS: Losses = {  # only with some `Quirks`
 }
 _MEDIA_TYPES = {
     **{name: f"image/{name}" for name in ("png", "jpeg", "webp", "gif", "heic")},
-    "jpg": "image/jpeg", "pdf": "application/pdf", "mp4": "video/mp4", "mp3": "audio/mpeg", "wav": "audio/wav",
+    "jpg": "image/jpeg",
+    "pdf": "application/pdf",
+    "mp4": "video/mp4",
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
 }
 _DEFAULT_MEDIA = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4"}
 _TO_URL_SAFE = str.maketrans("+/", "-_")
