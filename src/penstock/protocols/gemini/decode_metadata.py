@@ -41,7 +41,7 @@ _NUMBERED_REASONS = """STOP MAX_TOKENS SAFETY RECITATION OTHER LANGUAGE BLOCKLIS
 _FINISH_REASON_NUMBERS = ("", *_NUMBERED_REASONS.split())
 BLOCK_REASONS = ("", "SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY")
 _CATEGORIES = ["HATE_SPEECH", "DANGEROUS_CONTENT", "HARASSMENT", "SEXUALLY_EXPLICIT", "CIVIC_INTEGRITY"]
-_LEVELS = dict(enumerate(("NEGLIGIBLE", "LOW", "MEDIUM", "HIGH"), 1))
+_LEVELS: dict[int, str] = dict(enumerate(("NEGLIGIBLE", "LOW", "MEDIUM", "HIGH"), 1))
 _RATING_NUMBERS: dict[str, dict[int, str]] = {
     "category": {
         # Vertex AI counts from 1, the Gemini API from 7; its lower numbers are the categories of PaLM.
@@ -290,7 +290,8 @@ class GroundingDecoder:
     def report_tool_runs(self, calls: CallDecoder) -> None:
         """Reports a search that only the metadata shows as a tool run, unless the stream already had it."""
         metadata: wire.GroundingMetadata = self._read("groundingMetadata", wire.GroundingMetadata)
-        chunks: Any = (self.metadata.get("groundingMetadata") or {}).get("groundingChunks") or []
+        raw: dict[str, Any] = self.metadata.get("groundingMetadata") or {}
+        chunks: Any = raw.get("groundingChunks") or []
         for name, given in (
             ("google_search", metadata.web_search_queries),
             ("google_image_search", metadata.image_search_queries),

@@ -247,7 +247,8 @@ def _write_config(request: rq.Request) -> Object:
 def _write_tool(tool: rq.Tool, draft: RequestDraft) -> Object:
     own, _ = draft.split_extra(tool.extra)
     if "tool" in own:
-        return own["tool"]
+        original: Object = own["tool"]
+        return original
     function: Object = {"type": "function", "name": tool.name}
     if tool.description:
         function["description"] = tool.description

@@ -281,6 +281,7 @@ def _read_text(part: Object) -> rq.Text | rq.Reasoning:
 
 def _read_blob(blob: Object, around: Object) -> rq.File:
     """Reads a file that is sent as Base64."""
+    blob = camel_keys(blob)
     data = strict.get_text(blob, "data")
     url_safe = ("-" in data or "_" in data) and _URL_SAFE.fullmatch(data) is not None
     if url_safe:
@@ -294,6 +295,7 @@ def _read_blob(blob: Object, around: Object) -> rq.File:
 
 def _read_link(link: Object, around: Object) -> rq.File:
     """Reads a file that is sent as a URL."""
+    link = camel_keys(link)
     media, url = strict.get_text(link, "mimeType"), strict.require_text(link, "fileUri")
     fields = {**around, **_nested("fileData", unknown_fields(link, {"mimeType", "fileUri", "displayName"}))}
     extra = build_extra(NAME, fields, untyped=not media)
@@ -303,12 +305,12 @@ def _read_link(link: Object, around: Object) -> rq.File:
 def _read_result_part(part: Object) -> rq.File | rq.Opaque:
     """Reads a part of a function response."""
     part = camel_keys(part)
-    for key, read in (("inlineData", _read_blob), ("fileData", _read_link)):
-        if part.get(key) is not None:
-            around = unknown_fields(part, {key})
-            return strict.read_object(
-                part, key, lambda inner, read=read, around=around: read(camel_keys(inner), around)
-            )
+    if part.get("inlineData") is not None:
+        return strict.read_object(
+            part, "inlineData", lambda blob: _read_blob(blob, unknown_fields(part, {"inlineData"}))
+        )
+    if part.get("fileData") is not None:
+        return strict.read_object(part, "fileData", lambda link: _read_link(link, unknown_fields(part, {"fileData"})))
     return rq.Opaque(NAME, "part", part)
 
 

@@ -1,7 +1,4 @@
-"""Canonical requests → generateContent requests. The URL names the model and whether to stream.
-
-`Quirks` has the differences between APIs of this protocol.
-"""
+"""Canonical requests → generateContent requests. The URL names the model and whether to stream."""
 
 from __future__ import annotations
 
@@ -218,8 +215,8 @@ class GeminiRequestWriter(RequestDraft):
 
     def _write_message(self, message: rq.Message, own: Object, marks: Object, contents: list[Object]) -> None:
         self._write_results(contents)
-        given = self._seal_system(message.parts) if message.role == "system" else message.parts
-        parts = [one for part in given for one in self._write_part(part)]
+        sealed = self._seal_system(message.parts) if message.role == "system" else message.parts
+        parts = [one for part in sealed for one in self._write_part(part)]
         if not parts:
             if message.role != "user":
                 self.report_loss("empty")
@@ -291,9 +288,9 @@ class GeminiRequestWriter(RequestDraft):
 
     def _write_provider_run(self, id: str, json: str, own: Object, field: str) -> list[Object]:
         """Writes a tool run of Google in the part it came in; reports a run that has no such part."""
-        kind, value = own.get("part"), plain_or_raw(json or "{}")
-        has_part = kind not in (None, METADATA_ONLY) and ("toolType" in own or hasattr(value, "keys"))
-        if not has_part:
+        kind: str = own.get("part") or METADATA_ONLY
+        value: Any = None if kind == METADATA_ONLY else plain_or_raw(json or "{}")
+        if kind == METADATA_ONLY or ("toolType" not in own and not hasattr(value, "keys")):
             self.report_loss("traces")
             return []
         inner: Any = {"toolType": own["toolType"], field: value} if "toolType" in own else value
