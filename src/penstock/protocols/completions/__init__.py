@@ -1,4 +1,4 @@
-"""OpenAI's legacy text completions, which filling in the middle still uses."""
+"""OpenAI's legacy text completions, which fill-in-the-middle still uses."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from penstock.protocols.completions.decode import CompletionsDecoder
 from penstock.protocols.completions.encode import CompletionsEncoder
 
 
-def looks(_: str, payload: dict[str, Any]) -> bool:
-    """Choices of bare text."""
+def matches_payload(_: str, payload: dict[str, Any]) -> bool:
+    """True for choices with `text` and without `delta` or `message`."""
     if payload.get("object") == "text_completion":
         return True
     choices = lenient.get_objects(payload, "choices")
@@ -19,7 +19,7 @@ def looks(_: str, payload: dict[str, Any]) -> bool:
 
 PROTOCOL = Protocol(
     "completions",
-    looks,
+    matches_payload,
     CompletionsDecoder,
     CompletionsEncoder,
     body=fold_body,

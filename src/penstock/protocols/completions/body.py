@@ -1,4 +1,4 @@
-"""The chunks of an encoded stream as one completion: what a client gets that did not ask for a stream."""
+"""The body of a non-stream completion, and error bodies."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import openai_errors
 from penstock.jsontext import decode_own, encode, grow
 from penstock.lenient_fields import as_object
+from penstock.protocols.completions.wire import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
     from penstock.events import Fault
     from penstock.framing import Frame
 
+ERRORS = openai_errors.errors_with_prompt("prompt")
+
 
 def fold_body(frames: Sequence[Frame]) -> bytes:
-    """Fold the encoder's own frames, so that stream and body cannot disagree."""
-    whole: dict[str, Any] = {}
+    """Merges the encoder's frames into one completion, so that stream and body cannot differ."""
+    body: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     for _, data in frames:
         if data == b"[DONE]":
@@ -26,30 +29,26 @@ def fold_body(frames: Sequence[Frame]) -> bytes:
         if "error" in chunk:
             return data
         if "choices" not in chunk:
-            continue  # an unknown payload, which a body has no place for
+            continue  # an unknown payload, which a body cannot contain
         for choice in chunk.pop("choices"):
-            _grow(choices, choice)
-        whole.update(chunk)
-    usage = whole.pop("usage", None)
-    whole["choices"] = [choices[index] for index in sorted(choices)]
-    return encode(whole if usage is None else {**whole, "usage": usage})
+            _merge_choice(choices, choice)
+        body.update(chunk)
+    usage = body.pop("usage", None)
+    body["choices"] = [choices[index] for index in sorted(choices)]
+    return encode(body if usage is None else {**body, "usage": usage})
 
 
-def _grow(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
+def _merge_choice(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
     choice = choices.setdefault(more["index"], {**more, "text": "", "logprobs": None})
     grow(choice, "text", more["text"])
     choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
     if more["logprobs"]:
-        said: dict[str, list[Any]] = choice["logprobs"] or {}
+        lists: dict[str, list[Any]] = choice["logprobs"] or {}
         for key, values in more["logprobs"].items():
-            said.setdefault(key, []).extend(values)
-        choice["logprobs"] = {key: said[key] for key in more["logprobs"]}
-
-
-NAME = "completions"
-ERRORS = openai_errors.errors_with_prompt("prompt")
+            lists.setdefault(key, []).extend(values)
+        choice["logprobs"] = {key: lists[key] for key in more["logprobs"]}
 
 
 def error_body(fault: Fault) -> dict[str, Any]:
-    """The body of an HTTP error, which is also the payload of an error in a stream."""
+    """Builds the body of an HTTP error, which is also the payload of an error in a stream."""
     return {"error": openai_errors.error_object(fault, NAME, ERRORS)}

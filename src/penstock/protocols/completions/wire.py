@@ -1,4 +1,4 @@
-"""Legacy text completions as sent: chunks, and whole completions, which have the same shape."""
+"""Legacy text completions as sent: chunks, which have the same type as non-stream bodies, and log probabilities."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from penstock import lenient_fields as lenient
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+NAME = "completions"
+
 
 class Logprobs(Struct, gc=False):
-    """Lists side by side, a place for each token."""
+    """Parallel lists with one item per token."""
 
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
@@ -27,11 +29,11 @@ class Choice(Struct, gc=False):
     text: str | None = None
     logprobs: dict[str, Any] | None = None
     finish_reason: str | None = None
-    stop_reason: Any = None  # what stopped it (vLLM): a string or a token id
+    stop_reason: Any = None  # vLLM: the string or token id that stopped the text
 
 
 class Chunk(Struct, gc=False):
-    """One payload, or a whole completion, or an error object in either's place."""
+    """A chunk, a complete completion, or an error object."""
 
     id: str | None = None
     model: str | None = None
@@ -40,8 +42,8 @@ class Chunk(Struct, gc=False):
     usage: dict[str, Any] | None = None
     system_fingerprint: str | None = None
     error: dict[str, Any] | str | None = None
-    object: str | None = None  # `error` where the fields below are one (vLLM)
-    type: str | None = None  # of an error; also the keep-alives of some gateways
+    object: str | None = None  # vLLM: `error` if the fields below describe one
+    type: str | None = None  # of an error, or of some gateways' keep-alives
     message: Any = None
     code: Any = None
 
@@ -61,33 +63,31 @@ class Usage(Struct, gc=False):
     completion_tokens_details: CompletionDetails | None = None
 
 
-def read(raw: dict[str, Any]) -> dict[str, Any] | None:
-    """The lists of a choice as one of objects; some servers send that already. None if it is neither."""
+def read_logprobs(raw: dict[str, Any]) -> dict[str, Any] | None:
+    """Converts parallel lists to a list of objects, which some servers already send. None if it is neither."""
     if "content" in raw:
         return raw
     try:
-        said = msgspec.convert(raw, Logprobs, strict=False)
+        lists = msgspec.convert(raw, Logprobs, strict=False)
     except msgspec.ValidationError:
         return None
-    rows = zip_longest(said.tokens or (), said.token_logprobs or (), said.top_logprobs or ())
-    return {"content": [_token(token or "", value, top) for token, value, top in rows]}
+    rows = zip_longest(lists.tokens or (), lists.token_logprobs or (), lists.top_logprobs or ())
+    return {"content": [_token_object(token or "", logprob, top) for token, logprob, top in rows]}
 
 
-def _token(token: str, value: float | None, top: Mapping[str, float] | None) -> dict[str, Any]:
-    best = [{"token": other, "logprob": chance, "bytes": None} for other, chance in (top or {}).items()]
-    return {"token": token, "logprob": value, "bytes": None, "top_logprobs": best}
+def _token_object(token: str, logprob: float | None, top: Mapping[str, float] | None) -> dict[str, Any]:
+    others = [{"token": other, "logprob": value, "bytes": None} for other, value in (top or {}).items()]
+    return {"token": token, "logprob": logprob, "bytes": None, "top_logprobs": others}
 
 
-def write(said: Any, offset: int) -> tuple[dict[str, Any], int]:
-    """The objects as lists, counting places from an offset; and where the next one begins."""
+def write_logprobs(logprobs: Any, offset: int) -> tuple[dict[str, Any], int]:
+    """Converts a list of objects to parallel lists. Returns them and the text offset of the next token."""
     lists: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-    for row in lenient.get_objects(lenient.as_object(said), "content"):
-        token = lenient.get_text(row, "token")
+    for row in lenient.get_objects(lenient.as_object(logprobs), "content"):
+        token, top = lenient.get_text(row, "token"), lenient.get_objects(row, "top_logprobs")
         lists["tokens"].append(token)
         lists["token_logprobs"].append(row.get("logprob"))
-        lists["top_logprobs"].append(
-            {lenient.get_text(one, "token"): one.get("logprob") for one in lenient.get_objects(row, "top_logprobs")}
-        )
+        lists["top_logprobs"].append({lenient.get_text(one, "token"): one.get("logprob") for one in top})
         lists["text_offset"].append(offset)
         offset += len(token)
     return dict(lists), offset

@@ -1,4 +1,4 @@
-"""Ollama's own chat and generate. Read only: clients of other protocols are many, and Ollama speaks theirs too."""
+"""Ollama's own chat and generate APIs. Read only, because Ollama also serves protocols that clients already use."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from penstock.protocols.ollama.decode import OllamaDecoder
 from penstock.request_profile import USER_FILES, Profile
 
 
-def looks(_: str, payload: dict[str, Any]) -> bool:
-    """A line has a model, says whether it is the last, and holds a message or a response."""
+def matches_payload(_: str, payload: dict[str, Any]) -> bool:
+    """True for a line with a model, `done`, and a message or a response."""
     return "model" in payload and isinstance(payload.get("done"), bool) and bool({"message", "response"} & set(payload))
 
 
 PROTOCOL = Protocol(
     "ollama",
-    looks,
+    matches_payload,
     OllamaDecoder,
     reads="ndjson",
     snake_case=True,

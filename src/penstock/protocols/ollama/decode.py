@@ -1,7 +1,7 @@
-"""Ollama chat and generate → events. Leans on the ledger for the grammar and on `<think>` tags' own reader.
+"""Ollama chat and generate → events.
 
-A line says what is new of text, thinking and calls; calls come whole. There are no marks between parts, so one ends
-when another kind begins. `done` is the end of the answer.
+A line has the new text, thinking and complete calls. Parts have no marks; one ends when another kind begins. `done`
+ends the answer. `<think>` tags in the text become reasoning.
 """
 
 from __future__ import annotations
@@ -27,51 +27,37 @@ if TYPE_CHECKING:
     from penstock.ledger import Part
 
 NAME = "ollama"
-REASONS: dict[str, Reason] = {
-    "stop": "stop",
+# `load` and `unload` answer a request without a prompt, which only loads or unloads the model.
+_REASONS: dict[str, Reason] = {
     "length": "length",
     "tool_calls": "calls",
-    "load": "stop",
-    "unload": "stop",
+    **dict.fromkeys(("stop", "load", "unload"), "stop"),
 }
-"""`load` and `unload` answer a request without a prompt, which only moves the model."""
-
-_COUNTS = (
-    "prompt_eval_count",
-    "eval_count",
-    "total_duration",
-    "load_duration",
-    "prompt_eval_duration",
-    "eval_duration",
-)
+_COUNTS = "prompt_eval_count eval_count total_duration load_duration prompt_eval_duration eval_duration"
 _NO_MESSAGE = wire.Message()
-# A time in every line; the first one counts.
-_IGNORED = (string_remover(b"created_at"),)
 
 
 class OllamaDecoder(Decoder):
-    """State: the kind of the open part, the reader of tags, the number of calls, what they are named after."""
+    """State: the kind of the open part, the parser of `<think>` tags, and the number and id prefix of calls."""
 
     protocol = NAME
-    ignored = _IGNORED
-    shape = wire.Line
-    read = staticmethod(msgspec.json.Decoder(wire.Line).decode)
+    ignored = (string_remover(b"created_at"),)  # every line has a time; the first one counts
+    shape = wire.ResponseLine
+    read = staticmethod(msgspec.json.Decoder(wire.ResponseLine).decode)
 
     def __init__(self, *, think: bool = True) -> None:
         super().__init__()
-        self._tags = think
-        self._whole = True  # whether the last turn came to its end, so that another may begin
+        self._parse_tags = think
+        self._complete = True  # the last turn ended normally, so another may begin
         self._reset("")
 
     def _reset(self, created: str) -> None:
         self._kind = ""
-        self._think: ThinkTags | None = ThinkTags() if self._tags else None
+        self._think: ThinkTags | None = ThinkTags() if self._parse_tags else None
         self._calls = 0
-        self._mint = "".join(char for char in created if char.isdigit()) or self.ledger.id_prefix
+        self._id_prefix = "".join(char for char in created if char.isdigit()) or self.ledger.id_prefix
 
-    # ── the line ──────────────────────────────────────────────────────────────────────────────────
-
-    def _line(self, line: wire.Line) -> None:
+    def _line(self, line: wire.ResponseLine) -> None:
         message = line.message or _NO_MESSAGE
         if line.error is not None:
             self._error(line.error, line.StatusCode)
@@ -83,44 +69,44 @@ class OllamaDecoder(Decoder):
             return
         thinking, text = message.thinking or line.thinking, message.content or line.response
         if thinking:
-            self._say("reasoning", thinking)
+            self._append_text("reasoning", thinking)
         if text:
             self._text(text, None if line.logprobs is None else {"content": line.logprobs})
         if message.tool_calls or line.tool_calls or message.images:
-            self._rare(message.tool_calls or line.tool_calls or (), message.images or ())
+            self._calls_and_images(message.tool_calls or line.tool_calls or (), message.images or ())
         if line.done:
             self._done(line)
 
-    def _begin(self, line: wire.Line) -> bool:
-        """Open a turn. After the end, a line that only says so again is ignored; after a fault, every line."""
-        if self.ledger.turns and (line.done or not self._whole):
+    def _begin(self, line: wire.ResponseLine) -> bool:
+        """Opens a turn. After the end, another `done` is ignored; after a fault, every line."""
+        if self.ledger.turns and (line.done or not self._complete):
             self.diagnostics.add("after-end", "a line after the end of the turn is ignored")
             return False
-        self._whole = False
+        self._complete = False
         self._reset(line.created_at or "")
-        return self.ledger.start("", line.model or "", _seconds(line.created_at or ""))
+        return self.ledger.start("", line.model or "", _parse_time(line.created_at or ""))
 
     def _error(self, error: str | dict[str, Any], status: int | None) -> None:
-        said = {"message": error} if isinstance(error, str) else error
-        message = lenient.get_text(said, "message") or "Ollama reported an error"
-        words = (lenient.get_text(said, "code", "type") or message,)
-        self.ledger.fault(classify(words, message, status), message, status=status, extra={NAME: {"error": said}})
+        error = {"message": error} if isinstance(error, str) else error
+        message = lenient.get_text(error, "message") or "Ollama reported an error"
+        kind = classify((lenient.get_text(error, "code", "type") or message,), message, status)
+        self.ledger.fault(kind, message, status=status, extra={NAME: {"error": error}})
 
-    def _done(self, line: wire.Line) -> None:
-        self._flush()
-        raw = {key: value for key in _COUNTS if (value := getattr(line, key)) is not None}
-        if raw:
-            self.ledger.usage(ev.Usage(line.prompt_eval_count, line.eval_count, extra={NAME: raw}))
-        word = line.done_reason or ""
-        if word and word not in REASONS:
-            self.diagnostics.add("unknown-reason", f"finish reason {word!r} is read as a normal stop")
+    def _done(self, line: wire.ResponseLine) -> None:
+        self._flush_tags()
+        counts = {key: value for key in _COUNTS.split() if (value := getattr(line, key)) is not None}
+        if counts:
+            self.ledger.usage(ev.Usage(line.prompt_eval_count, line.eval_count, extra={NAME: counts}))
+        reason = line.done_reason or ""
+        if reason and reason not in _REASONS:
+            self.diagnostics.add("unknown-reason", f"finish reason {reason!r} is read as a normal stop")
         extra: Extra | None = {NAME: {"context": line.context}} if line.context else None
-        self.ledger.finish(REASONS.get(word, "stop"), word, extra=extra)
+        self.ledger.finish(_REASONS.get(reason, "stop"), reason, extra=extra)
         self.ledger.end()
-        self._whole = True
+        self._complete = True
 
     def finish(self) -> list[ev.AnyEvent]:
-        self._flush()
+        self._flush_tags()
         return super().finish()
 
     def is_steady(self, part: Part) -> bool:
@@ -130,21 +116,21 @@ class OllamaDecoder(Decoder):
 
     def _text(self, text: str, logprobs: Any) -> None:
         if self._think is None:
-            self._say("text", text, logprobs)
+            self._append_text("text", text, logprobs)
             return
-        for kind, piece in self._think.feed(text):
-            self._say(kind, piece, logprobs)
+        for kind, fragment in self._think.feed(text):
+            self._append_text(kind, fragment, logprobs)
         if self._think.done:
             self._think = None
 
-    def _flush(self) -> None:
-        """Say what the reader of tags held back."""
+    def _flush_tags(self) -> None:
+        """Appends the text that the tag parser held back."""
         if self._think is not None and self.ledger.is_open:
-            for kind, piece in self._think.finish():
-                self._say(kind, piece)
+            for kind, fragment in self._think.finish():
+                self._append_text(kind, fragment)
             self._think = None
 
-    def _say(self, kind: str, text: str, logprobs: Any = None) -> None:
+    def _append_text(self, kind: str, text: str, logprobs: Any = None) -> None:
         if kind != self._kind:
             self.ledger.close(self._kind)
             self._kind = kind
@@ -154,8 +140,8 @@ class OllamaDecoder(Decoder):
                 self.ledger.open_reasoning(kind)
         self.ledger.append_text(kind, text, logprobs if kind == "text" else None)
 
-    def _rare(self, calls: Sequence[wire.ToolCall], images: Sequence[str]) -> None:
-        self._flush()
+    def _calls_and_images(self, calls: Sequence[wire.ToolCall], images: Sequence[str]) -> None:
+        self._flush_tags()
         self.ledger.close(self._kind)
         self._kind = ""
         for call in calls:
@@ -166,22 +152,21 @@ class OllamaDecoder(Decoder):
             self.ledger.close("image")
 
     def _call(self, call: wire.ToolCall) -> None:
-        """A call is whole when it comes. Where the server gives no id, one is made of time and number."""
-        key, said = ("call", self._calls), call.function or wire.Function()
+        """Adds a complete call. A missing id is built from the time and a counter."""
+        key, function = ("call", self._calls), call.function or wire.Function()
         self._calls += 1
-        given = said.arguments
-        json = given if isinstance(given, str) else as_json(given or {})
-        self.ledger.open_call(key, call.id or f"call_{self._mint}_{key[1]}", said.name or "")
-        self.ledger.end_call(key, json)
+        args = function.arguments
+        self.ledger.open_call(key, call.id or f"call_{self._id_prefix}_{key[1]}", function.name or "")
+        self.ledger.end_call(key, args if isinstance(args, str) else as_json(args or {}))
 
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Line: _line}
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.ResponseLine: _line}
 
 
-def _seconds(moment: str) -> int | None:
-    """A timestamp in seconds; Ollama's has nine digits behind the point, or fewer."""
+def _parse_time(time: str) -> int | None:
+    """Converts a timestamp with up to nine fractional digits to seconds."""
     try:
-        when = datetime.fromisoformat(moment)
+        parsed = datetime.fromisoformat(time)
     except ValueError:
         return None
-    seconds = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+    seconds = int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp())
     return seconds if seconds > 0 else None

@@ -1,7 +1,7 @@
-"""Ollama requests → canonical: `/api/chat`, and `/api/generate`, which is told by its `prompt`. `write.py` goes back.
+"""Ollama requests → canonical requests. A body with `prompt` is for `/api/generate`, any other for `/api/chat`.
 
-Calls often have no id: they get one from their place, and results answer them by the tool's name and in order. A
-stream is what Ollama sends unless told otherwise.
+Calls often have no id. They get one from their position, and results answer them by the tool's name and in order.
+Ollama streams unless `stream` is false.
 """
 
 from __future__ import annotations
@@ -18,36 +18,41 @@ from penstock.media import of_url, sniff
 from penstock.strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from penstock.lenient_fields import Object
 
 NAME = "ollama"
-ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-SETTINGS = frozenset({"options", "format", "think", "logprobs", "top_logprobs"})
-_CHAT = SETTINGS | {"model", "messages", "tools", "stream"}
-_GENERATE = SETTINGS | {"model", "prompt", "system", "images", "stream"}
+_ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_SETTINGS = frozenset({"options", "format", "think", "logprobs", "top_logprobs"})
+_CHAT = _SETTINGS | {"model", "messages", "tools", "stream"}
+_GENERATE = _SETTINGS | {"model", "prompt", "system", "images", "stream"}
 _MESSAGE = frozenset({"role", "content", "thinking", "images", "tool_calls", "tool_name", "tool_call_id"})
 _FUNCTION = frozenset({"name", "description", "parameters"})
+OPTIONS: Sequence[tuple[str, str, Callable[[Object, str], Any]]] = (
+    ("num_predict", "max_output", strict.get_integer),
+    ("temperature", "temperature", strict.get_number),
+    ("top_p", "top_p", strict.get_number),
+    ("top_k", "top_k", strict.get_integer),
+    ("stop", "stop", strict.get_strings),
+    ("seed", "seed", strict.get_integer),
+    ("frequency_penalty", "frequency_penalty", strict.get_number),
+    ("presence_penalty", "presence_penalty", strict.get_number),
+)
 
 
 def read_request(body: Object) -> rq.Request:
-    """A request from its parsed body."""
+    """Reads a parsed body."""
     strict.as_object(body)
-    generate = "messages" not in body and "prompt" in body
-    reader = _Messages()
-    messages = _prompt(body) if generate else strict.read_objects(body, "messages", reader.read, need=True)
-    tools = [] if generate else strict.read_objects(body, "tools", read_tool)
+    is_generate = "messages" not in body and "prompt" in body
+    reader = _MessageReader()
+    messages = _read_prompt(body) if is_generate else strict.read_objects(body, "messages", reader.read, need=True)
+    tools = [] if is_generate else strict.read_objects(body, "tools", _read_tool)
     free_calls(messages, tools)
-    known = _GENERATE if generate else _CHAT
-    settings, marks = read_settings(body)
+    known = _GENERATE if is_generate else _CHAT
+    settings, marks = _read_settings(body)
     stream = strict.get_flag(body, "stream")
-    extra = build_extra(
-        NAME,
-        unknown_fields(body, known),
-        generate=generate,
-        silent=stream is None,
-        also=empty_fields(body, known),
-        **marks,
-    )
+    marks |= {"generate": is_generate, "silent": stream is None, "also": empty_fields(body, known)}
     return rq.Request(
         strict.get_text(body, "model"),
         restored(messages),
@@ -55,21 +60,24 @@ def read_request(body: Object) -> rq.Request:
         None,
         settings,
         stream=stream is not False,
-        extra=extra,
+        extra=build_extra(NAME, unknown_fields(body, known), **marks),
         diagnostics=reader.diagnostics,
     )
 
 
-def _prompt(body: Object) -> list[rq.Message]:
-    """The prompt of `generate`, and its system prompt, as messages."""
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_prompt(body: Object) -> list[rq.Message]:
+    """Reads the prompt of `generate` and its system prompt as messages."""
     system, prompt = strict.get_text(body, "system"), strict.get_text(body, "prompt")
-    made = [rq.Message("system", [rq.Text(system)])] if system else []
+    first = [rq.Message("system", [rq.Text(system)])] if system else []
     parts: list[rq.AnyPart] = [rq.Text(prompt)] if prompt else []
-    return [*made, rq.Message("user", [*parts, *_images(body)])]
+    return [*first, rq.Message("user", [*parts, *_read_images(body)])]
 
 
-def _images(source: Object) -> list[rq.File]:
-    """Images are bare base64, or data URLs."""
+def _read_images(source: Object) -> list[rq.File]:
+    """Reads images: plain Base64, or URLs."""
     files: list[rq.File] = []
     for image in strict.get_strings(source, "images"):
         if image.startswith(("data:", "http://", "https://")):
@@ -80,124 +88,108 @@ def _images(source: Object) -> list[rq.File]:
     return files
 
 
-class _Messages:
-    """State: where we are, and the calls that wait for results."""
+class _MessageReader:
+    """State: the position, the last role, and the calls without results."""
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []
-        self._pairs = ResultMatcher()
-        self._count = self._number = -1
-        self._last = ""
+        self._matcher = ResultMatcher()
+        self._message = self._call = -1
+        self._last_role = ""
 
     def read(self, message: Object) -> rq.Message:
-        """One message of any role."""
-        role = strict.get_choice(message, "role", ROLES)
-        self._count, self._number, before = self._count + 1, -1, self._last
-        self._last = role
+        role = strict.get_choice(message, "role", _ROLES)
+        self._message, self._call, last_role = self._message + 1, -1, self._last_role
+        self._last_role = role
         content = strict.get_text(message, "content")
-        said: list[rq.AnyPart] = [rq.Text(content)] if content else []
-        parts: list[rq.AnyPart] = [*said, *_images(message)]
+        text: list[rq.AnyPart] = [rq.Text(content)] if content else []
+        parts: list[rq.AnyPart] = [*text, *_read_images(message)]
         if role == "tool":
-            parts = [self._result(message, cast("list[rq.ResultPart]", parts))]
+            parts = [self._read_result(message, cast("list[rq.ResultPart]", parts))]
         elif role == "assistant":
-            if before != "assistant":
-                self._pairs.begin()
-            thought = strict.get_text(message, "thinking")
-            calls = strict.read_objects(message, "tool_calls", self._call)
-            parts = [*([rq.Reasoning(thought)] if thought else ()), *parts, *calls]
+            if last_role != "assistant":
+                self._matcher.begin()
+            thinking = strict.get_text(message, "thinking")
+            calls = strict.read_objects(message, "tool_calls", self._read_call)
+            parts = [*([rq.Reasoning(thinking)] if thinking else ()), *parts, *calls]
         extra = build_extra(NAME, unknown_fields(message, _MESSAGE), also=empty_fields(message, _MESSAGE))
         return rq.Message(role, parts, extra=extra)
 
-    def _call(self, call: Object) -> rq.Call:
-        self._number += 1
+    def _read_call(self, call: Object) -> rq.Call:
+        self._call += 1
         given = strict.get_text(call, "id")
-        said, name, args = strict.read_object(call, "function", _called)
-        id = self._pairs.call(given, name, f"call_{self._count}_{self._number}")  # noqa: A001 — as the part calls it
-        inner = unknown_fields(said, {"name", "arguments"})
-        own = {**unknown_fields(call, {"id", "type", "function"}), **({"function": inner} if inner else {})}
-        marks = {"minted": not given, "typed": call.get("type") is not None, "bare": "arguments" not in said}
-        json = json_of(args)
-        return rq.Call(id, name, json, extra=build_extra(NAME, own, **marks))
+        function, name, args = strict.read_object(call, "function", _read_called)
+        id = self._matcher.call(given, name, f"call_{self._message}_{self._call}")  # noqa: A001 — as the part calls it
+        inner = unknown_fields(function, {"name", "arguments"})
+        unknown = {**unknown_fields(call, {"id", "type", "function"}), **({"function": inner} if inner else {})}
+        marks = {"minted": not given, "typed": call.get("type") is not None, "bare": "arguments" not in function}
+        return rq.Call(id, name, json_of(args), extra=build_extra(NAME, unknown, **marks))
 
-    def _result(self, message: Object, content: list[rq.ResultPart]) -> rq.Result:
+    def _read_result(self, message: Object, content: list[rq.ResultPart]) -> rq.Result:
         given, name = strict.get_text(message, "tool_call_id"), strict.get_text(message, "tool_name")
-        call = self._pairs.result(given, name)
+        call = self._matcher.result(given, name)
         if not call:
-            told = f"a result of {name or 'a tool'!r} belongs to no call"
-            self.diagnostics.append(Diagnostic("no-call", told, "ollama request"))
+            text = f"a result of {name or 'a tool'!r} belongs to no call"
+            self.diagnostics.append(Diagnostic("no-call", text, "ollama request"))
         extra = build_extra(NAME, {}, minted=not given, nameless=not name)
-        return rq.Result(call or given or f"call_{self._count}_0", name, content, extra=extra)
+        return rq.Result(call or given or f"call_{self._message}_0", name, content, extra=extra)
 
 
-def _called(said: Object) -> tuple[Object, str, Object]:
-    return said, strict.require_text(said, "name"), strict.get_object(said, "arguments")
+def _read_called(function: Object) -> tuple[Object, str, Object]:
+    return function, strict.require_text(function, "name"), strict.get_object(function, "arguments")
 
 
-def read_tool(tool: Object) -> rq.Tool:
-    """A tool; one of a type without a word is kept whole."""
+# ── tools and settings ────────────────────────────────────────────────────────────────────────────
+
+
+def _read_tool(tool: Object) -> rq.Tool:
+    """Reads a tool; a tool of an unknown type is kept unchanged."""
     if tool.get("type", "function") != "function":
         return rq.Tool(str(tool.get("name") or tool.get("type")), kind="unknown", extra={NAME: {"tool": tool}})
-    return strict.read_object(tool, "function", lambda said: _function(tool, said))
+    return strict.read_object(tool, "function", lambda function: _read_function(tool, function))
 
 
-def _function(tool: Object, said: Object) -> rq.Tool:
-    schema: Any = strict.get_object(said, "parameters") if said.get("parameters") is not None else None
-    free = None if schema is None else grammar_of(schema)
-    own = unknown_fields(said, _FUNCTION) if said.keys() - _FUNCTION else {}
+def _read_function(tool: Object, function: Object) -> rq.Tool:
+    schema: Any = strict.get_object(function, "parameters") if function.get("parameters") is not None else None
+    grammar = None if schema is None else grammar_of(schema)
+    unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
     beside = unknown_fields(tool, {"type", "function"})
-    marks = {"also": empty_fields(said, _FUNCTION), "untyped": "type" not in tool}
-    extra = build_extra(NAME, {**own, **({"beside": beside} if beside else {})}, **marks)
-    name, description = strict.require_text(said, "name"), strict.get_text(said, "description")
-    if free is not None:
-        return rq.Tool(name, description, free or None, kind="custom", extra=extra)
+    marks = {"also": empty_fields(function, _FUNCTION), "untyped": "type" not in tool}
+    extra = build_extra(NAME, {**unknown, **({"beside": beside} if beside else {})}, **marks)
+    name, description = strict.require_text(function, "name"), strict.get_text(function, "description")
+    if grammar is not None:
+        return rq.Tool(name, description, grammar or None, kind="custom", extra=extra)
     return rq.Tool(name, description, schema, extra=extra)
 
 
-_OPTIONS = frozenset({
-    "num_predict", "temperature", "top_p", "top_k", "stop", "seed", "frequency_penalty", "presence_penalty",
-})  # fmt: skip
-
-
-def read_settings(body: Object) -> tuple[rq.Settings, Object]:
-    """The settings, and how they were said."""
+def _read_settings(body: Object) -> tuple[rq.Settings, Object]:
+    """Returns the settings, and marks of how they were spelled."""
     options = strict.get_object(body, "options")
+    known = {key for key, _, _ in OPTIONS}
     try:
-        settings, known = _options(options)
+        settings = rq.Settings(**{name: read(options, key) for key, name, read in OPTIONS})
     except BadRequest as error:
         raise error.at("options") from None
-    settings.format = read_format(body.get("format"))
+    if settings.max_output is not None and settings.max_output < 0:  # no limit, or the whole context: kept as it is
+        settings.max_output = None
+        known.remove("num_predict")
+    settings.format = _read_format(body.get("format"))
     settings.logprobs, settings.top_logprobs = (
         strict.get_flag(body, "logprobs"),
         strict.get_integer(body, "top_logprobs"),
     )
     think = body.get("think")
     settings.effort, settings.budget, settings.thoughts = read_think(think)
-    single = isinstance(options.get("stop"), str)
     return settings, {
-        "options": unknown_fields(options, known), "unsaid": empty_fields(options, known), "single": single,
+        "options": unknown_fields(options, known),
+        "unsaid": empty_fields(options, known),
+        "single": isinstance(options.get("stop"), str),
         "think": [] if think is None else [think],
-    }  # fmt: skip
-
-
-def _options(options: Object) -> tuple[rq.Settings, frozenset[str]]:
-    """A limit below zero means none, or all of the context: that stays as it is."""
-    limit = strict.get_integer(options, "num_predict")
-    odd = limit is not None and limit < 0
-    settings = rq.Settings(
-        max_output=None if odd else limit,
-        temperature=strict.get_number(options, "temperature"),
-        top_p=strict.get_number(options, "top_p"),
-        top_k=strict.get_integer(options, "top_k"),
-        stop=strict.get_strings(options, "stop"),
-        seed=strict.get_integer(options, "seed"),
-        frequency_penalty=strict.get_number(options, "frequency_penalty"),
-        presence_penalty=strict.get_number(options, "presence_penalty"),
-    )
-    return settings, _OPTIONS - {"num_predict"} if odd else _OPTIONS
+    }
 
 
 def read_think(think: Any) -> tuple[str, int | None, bool | None]:
-    """(effort, budget, whether it is wanted at all)."""
+    """Returns effort, budget, and whether thinking is on."""
     if think is None:
         return "", None, None
     if isinstance(think, str):
@@ -207,8 +199,8 @@ def read_think(think: Any) -> tuple[str, int | None, bool | None]:
     return ("", None, True) if think else ("", 0, None)
 
 
-def read_format(given: Any) -> rq.Format | None:
-    """The form of the answer: any JSON, or that of a schema."""
+def _read_format(given: Any) -> rq.Format | None:
+    """Reads the response format: any JSON, or a schema."""
     if given is None or given == "":
         return None
     if isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""Canonical requests → Ollama's `/api/chat`; `/api/generate` where it was that and can still be."""
+"""Canonical requests → Ollama's `/api/chat`, or `/api/generate` if the request was read from there and still fits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from penstock import request as rq
 from penstock.markers import Holds, input_of, stowed
 from penstock.media import sniff
-from penstock.protocols.ollama.request_read import NAME, read_think
+from penstock.protocols.ollama.request_read import NAME, OPTIONS, read_think
 from penstock.request_writer import (
     Losses,
     RequestDraft,
@@ -21,7 +21,7 @@ from penstock.request_writer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from penstock.lenient_fields import Object
 
@@ -50,93 +50,92 @@ LOSSES: Losses = {
 }
 HOLDS = Holds(NAME, failed=False, refusals=False)
 _ORDER: dict[type, int] = {rq.Reasoning: 0, rq.Text: 1, rq.Json: 1, rq.File: 2, rq.Call: 3}
+_UNSUPPORTED = ("choices", "parallel_calls", "verbosity", "tier", "user", "metadata", "cache_key", "store")
+_NEAREST_LEVELS = {"minimal": "low", "xhigh": "high", "max": "high"}
 
 
 class Quirks(msgspec.Struct, frozen=True):
-    """What servers and models of this protocol differ in."""
+    """Differences between servers and models of this protocol."""
 
-    ids: bool = True  # calls and results may carry an id
-    levels: bool = False  # an effort may be said; otherwise thinking is on or off
+    ids: bool = True  # calls and results may have an id
+    levels: bool = False  # `think` may be an effort; otherwise it is true or false
 
 
-class Writer(RequestDraft):
-    """One request being written. State: the names of calls, and which ids were made up."""
+class OllamaRequestWriter(RequestDraft):
+    """State: the names of calls by id."""
 
     protocol = NAME
     losses = LOSSES
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
-        self.quirks = quirks
-        self._names: dict[str, str] = {}
+        self._quirks = quirks
+        self._call_names: dict[str, str] = {}
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
         body: Object = {"model": request.model} if request.model else {}
-        made = [
-            one
-            for message in stowed(request.messages, HOLDS, self.report_carried, self.report_loss)
-            for one in self._message(message)
-        ]
-        body.update((marks.get("generate") and _generate(made)) or {"messages": made})
-        tools = [one for tool in request.tools for one in self._tool(tool)]
+        given = stowed(request.messages, HOLDS, self.report_carried, self.report_loss)
+        messages = [one for message in given for one in self._write_message(message)]
+        body.update((marks.get("generate") and _write_prompt(messages)) or {"messages": messages})
+        tools = [one for tool in request.tools for one in self._write_tool(tool)]
         if tools:
             body["tools"] = tools
         if request.choice is not None and (request.choice.mode != "auto" or request.choice.names):
             self.report_loss("choice")
         if not marks.get("silent") or not request.stream:
             body["stream"] = request.stream
-        write_settings(request.settings, marks, self, body)
+        self._write_settings(request.settings, marks, body)
         body.update(own)
         add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
-    def _message(self, message: rq.Message) -> list[Object]:
+    def _write_message(self, message: rq.Message) -> list[Object]:
         own, marks = self.split_extra(message.extra)
         if message.name:
             self.report_loss("name")
         if message.role == "tool":
-            made = [self._result(part) for part in message.parts if type(part) is rq.Result]
+            messages = [self._write_result(part) for part in message.parts if type(part) is rq.Result]
         else:
-            made = [{"role": message.role, **self._said(message.parts)}]
-        for one in made:
+            messages = [{"role": message.role, **self._write_parts(message.parts)}]
+        for one in messages:
             one.update(own)
             add_missing(one, marks.get("also"))
-        return made
+        return messages
 
-    def _result(self, result: rq.Result) -> Object:
+    def _write_result(self, result: rq.Result) -> Object:
         _, marks = self.split_extra(result.extra)
         if result.cache:
             self.report_loss("cache")
-        name = result.name or self._names.get(result.call, "")
-        made: Object = {"role": "tool", **self._said(result.content)}
+        name = result.name or self._call_names.get(result.call, "")
+        message: Object = {"role": "tool", **self._write_parts(result.content)}
         if name and not marks.get("nameless"):
-            made["tool_name"] = name
-        if self.quirks.ids and not marks.get("minted"):
-            made["tool_call_id"] = result.call
-        return made
+            message["tool_name"] = name
+        if self._quirks.ids and not marks.get("minted"):
+            message["tool_call_id"] = result.call
+        return message
 
-    def _said(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> Object:
-        """Content and images, what was thought, and calls."""
+    def _write_parts(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> Object:
+        """Writes content, images, thinking and calls of a message."""
         texts: list[str] = []
-        made: Object = {}
+        message: Object = {}
         last = 0
         for part in parts:
-            place = _ORDER.get(type(part), 1)
-            if place < last or (place == last == 0 and "thinking" in made):
+            order = _ORDER.get(type(part), 1)
+            if order < last or (order == last == 0 and "thinking" in message):
                 self.report_loss("order")
-            last = max(place, last)
+            last = max(order, last)
             if part.cache:
                 self.report_loss("cache")
-            texts += self._put(part, made)
+            texts += self._write_part(part, message)
         if len(texts) > 1:
             self.report_loss("order")
-        return {"content": "\n".join(texts), **made}
+        return {"content": "\n".join(texts), **message}
 
-    def _put(self, part: Any, made: Object) -> list[str]:
-        """Put a part into a message; gives the words that go into its content."""
+    def _write_part(self, part: Any, message: Object) -> list[str]:
+        """Writes a part into a message. Returns the texts for its content."""
         if type(part) is rq.Text:
             self.split_extra(part.extra)
             return [part.text] if part.text else []
@@ -144,64 +143,63 @@ class Writer(RequestDraft):
             self.report_loss("json-result")
             return [part.json]
         if type(part) is rq.Reasoning:
-            self._thought(part, made)
+            self._write_thinking(part, message)
         elif type(part) is rq.Call:
-            self._call(part, made)
+            self._write_call(part, message)
         elif type(part) is rq.File:
-            return self._file(part, made)
+            return self._write_file(part, message)
         elif type(part) is rq.Opaque:
             self.report_loss("opaque")
-            return [words for words in (collect_text(part.data),) if words]
+            return [text for text in (collect_text(part.data),) if text]
         else:
             self.report_loss("approval" if type(part) is rq.Ask else "source")
         return []
 
-    def _thought(self, part: rq.Reasoning, made: Object) -> None:
+    def _write_thinking(self, part: rq.Reasoning, message: Object) -> None:
         self.split_extra(part.extra)
         if part.extra is not None and NAME not in part.extra:
             self.report_loss("reasoning-state")
         if part.form == "summary":
             self.report_loss("form")
         if part.text:
-            made["thinking"] = f"{made['thinking']}\n{part.text}" if "thinking" in made else part.text
+            message["thinking"] = f"{message['thinking']}\n{part.text}" if "thinking" in message else part.text
 
-    def _file(self, part: rq.File, made: Object) -> list[str]:
+    def _write_file(self, part: rq.File, message: Object) -> list[str]:
         self.report_image_detail(part)
         _, marks = self.split_extra(part.extra)
+        image = part.url if marks.get("url") else ""
         if part.media.startswith("image/") and part.data:
             if not marks.get("url") and (part.name or sniff(part.data) != part.media):
                 self.report_loss("media", part.media)
             image = f"data:{part.media};base64,{part.data}" if marks.get("url") else part.data
-            made.setdefault("images", []).append(image)
-            return []
-        if marks.get("url") and part.url:
-            made.setdefault("images", []).append(part.url)
+        if image:
+            message.setdefault("images", []).append(image)
             return []
         self.report_loss("file", part.media)
         return [describe_file(part)]
 
-    def _call(self, call: rq.Call, made: Object) -> None:
+    def _write_call(self, call: rq.Call, message: Object) -> None:
         own, marks = self.split_extra(call.extra)
         if call.cut:
             self.report_loss("cut-call")
             return
-        self._names[call.id] = call.name
-        given, carried = input_of(call)
-        if carried:
-            self.report_carried(carried)
+        self._call_names[call.id] = call.name
+        args, carrier = input_of(call)
+        if carrier:
+            self.report_carried(carrier)
         function: Object = {"name": call.name}
-        if given or not marks.get("bare"):
-            function["arguments"] = given
+        if args or not marks.get("bare"):
+            function["arguments"] = args
         function.update(own.get("function", {}))
-        one: Object = {"id": call.id} if self.quirks.ids and not marks.get("minted") else {}
+        written: Object = {"id": call.id} if self._quirks.ids and not marks.get("minted") else {}
         if marks.get("typed") or not marks:
-            one["type"] = "function"
-        more = {key: value for key, value in own.items() if key != "function"}
-        made.setdefault("tool_calls", []).append({**one, "function": function, **more})
+            written["type"] = "function"
+        others = {key: value for key, value in own.items() if key != "function"}
+        message.setdefault("tool_calls", []).append({**written, "function": function, **others})
 
-    # ── tools ─────────────────────────────────────────────────────────────────────────────────────
+    # ── tools and settings ────────────────────────────────────────────────────────────────────────
 
-    def _tool(self, tool: rq.Tool) -> list[Object]:
+    def _write_tool(self, tool: rq.Tool) -> list[Object]:
         own, marks = self.split_extra(tool.extra)
         if tool.cache:
             self.report_loss("cache")
@@ -210,81 +208,68 @@ class Writer(RequestDraft):
         function = write_function(self, tool, own, marks)
         if function is None:
             return []
-        typed = {} if marks.get("untyped") else {"type": "function"}
-        return [{**typed, "function": function, **own.get("beside", {})}]
+        kind = {} if marks.get("untyped") else {"type": "function"}
+        return [{**kind, "function": function, **own.get("beside", {})}]
+
+    def _write_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
+        for name in _UNSUPPORTED:
+            if getattr(settings, name) not in (None, ""):
+                self.report_loss("setting", name)
+        values: Object = {key: getattr(settings, name) for key, name, _ in OPTIONS}
+        if marks.get("single") and len(settings.stop) == 1:
+            values["stop"] = settings.stop[0]
+        options = {key: value for key, value in values.items() if value is not None and value != []}
+        options.update(marks.get("options", {}))
+        add_missing(options, marks.get("unsaid"))
+        if options:
+            body["options"] = options
+        if settings.format is not None:
+            self._write_format(settings.format, body)
+        think = self._write_think(settings, marks.get("think") or [None])
+        for key, value in (("think", think), ("logprobs", settings.logprobs), ("top_logprobs", settings.top_logprobs)):
+            if value is not None:
+                body[key] = value
+
+    def _write_format(self, format_: rq.Format, body: Object) -> None:
+        if format_.name or format_.description or format_.strict is not None:
+            self.report_loss("format")
+        if format_.kind != "text":
+            body["format"] = "json" if format_.schema is None else format_.schema
+
+    def _write_think(self, settings: rq.Settings, original: list[Any]) -> bool | str | None:
+        """Returns whether to think, or the effort if the model knows efforts."""
+        effort, budget, thoughts = settings.effort, settings.budget, settings.thoughts
+        if read_think(original[0]) == (effort, budget, thoughts):
+            unchanged: bool | str | None = original[0]
+            return unchanged
+        if not effort and budget is None:
+            return thoughts
+        if budget == 0 or effort == "none":
+            if effort:
+                self.report_loss("effort")
+            return False
+        has_levels = self._quirks.levels or settings.thinking == "effort"
+        level = _NEAREST_LEVELS.get(effort, effort) or effort_for_budget(budget or 0)
+        if level != effort or not has_levels:
+            self.report_loss("effort")
+        return level if has_levels else True
 
 
-def _generate(messages: Iterable[Object]) -> Object | None:
-    """Messages as a prompt, where they are a user's one message, and perhaps a system prompt before it."""
-    rows = list(messages)
-    system = rows.pop(0) if len(rows) > 1 and rows[0]["role"] == "system" else {}
+def _write_prompt(messages: list[Object]) -> Object | None:
+    """Writes one user message, with an optional system message before it, as a prompt; None for other messages."""
+    system, *rows = messages if len(messages) > 1 and messages[0]["role"] == "system" else ({}, *messages)
     if len(rows) != 1 or rows[0]["role"] != "user" or "images" in system:
         return None
-    made: Object = {"prompt": rows[0]["content"]}
+    body: Object = {"prompt": rows[0]["content"]}
     if system:
-        made["system"] = system["content"]
+        body["system"] = system["content"]
     if "images" in rows[0]:
-        made["images"] = rows[0]["images"]
-    return made
+        body["images"] = rows[0]["images"]
+    return body
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
-    """A request as the body of a chat call."""
-    writer = Writer(quirks or Quirks())
+    """Writes a request as the body of a chat call."""
+    writer = OllamaRequestWriter(quirks or Quirks())
     writer.body = writer.write(request)
     return writer
-
-
-_UNSAID = ("choices", "parallel_calls", "verbosity", "tier", "user", "metadata", "cache_key", "store")
-_NEAREST = {"minimal": "low", "xhigh": "high", "max": "high"}
-
-
-def write_settings(asked: rq.Settings, marks: Object, draft: Writer, body: Object) -> None:
-    """Put the settings into a body."""
-    for name in _UNSAID:
-        if getattr(asked, name) not in (None, ""):
-            draft.report_loss("setting", name)
-    stop: Any = asked.stop or None
-    if marks.get("single") and len(asked.stop) == 1:
-        stop = asked.stop[0]
-    said: Object = {
-        "num_predict": asked.max_output, "temperature": asked.temperature, "top_p": asked.top_p, "top_k": asked.top_k,
-        "stop": stop, "seed": asked.seed, "frequency_penalty": asked.frequency_penalty,
-        "presence_penalty": asked.presence_penalty,
-    }  # fmt: skip
-    options = {**{key: value for key, value in said.items() if value is not None}, **marks.get("options", {})}
-    add_missing(options, marks.get("unsaid"))
-    if options:
-        body["options"] = options
-    if asked.format is not None:
-        _format(asked.format, draft, body)
-    think = _think(asked, marks.get("think") or [None], draft)
-    for key, value in (("think", think), ("logprobs", asked.logprobs), ("top_logprobs", asked.top_logprobs)):
-        if value is not None:
-            body[key] = value
-
-
-def _format(form: rq.Format, draft: Writer, body: Object) -> None:
-    if form.name or form.description or form.strict is not None:
-        draft.report_loss("format")
-    if form.kind != "text":
-        body["format"] = "json" if form.schema is None else form.schema
-
-
-def _think(asked: rq.Settings, was: list[Any], draft: Writer) -> bool | str | None:
-    """Whether to think, and how hard where that can be said."""
-    effort, budget, thoughts = asked.effort, asked.budget, asked.thoughts
-    if read_think(was[0]) == (effort, budget, thoughts):
-        known: bool | str | None = was[0]
-        return known
-    if not effort and budget is None:
-        return thoughts
-    if budget == 0 or effort == "none":
-        if effort:
-            draft.report_loss("effort")
-        return False
-    levels = draft.quirks.levels or asked.thinking == "effort"
-    word = _NEAREST.get(effort, effort) or effort_for_budget(budget or 0)
-    if word != effort or not levels:
-        draft.report_loss("effort")
-    return word if levels else True

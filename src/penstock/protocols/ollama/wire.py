@@ -1,4 +1,4 @@
-"""Ollama's own API as sent: the lines of `/api/chat` and `/api/generate`. A whole answer is one line with all in it."""
+"""Ollama's own API as sent: the lines of `/api/chat` and `/api/generate`. A non-stream body is one such line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Function(Struct, gc=False):
 
 
 class ToolCall(Struct, gc=False):
-    id: str | None = None  # newer servers send one
+    id: str | None = None  # only newer servers send it
     function: Function | None = None
 
 
@@ -24,8 +24,8 @@ class Message(Struct, gc=False):
     images: list[str] | None = None
 
 
-class Line(Struct, gc=False):
-    """`message` is chat's, `response` and `thinking` are generate's; the counts come with `done`."""
+class ResponseLine(Struct, gc=False):
+    """Chat sets `message`; generate sets `response` and `thinking`. The counts come with `done`."""
 
     model: str | None = None
     created_at: str | None = None
@@ -44,4 +44,4 @@ class Line(Struct, gc=False):
     load_duration: int | None = None
     prompt_eval_duration: int | None = None
     eval_duration: int | None = None
-    StatusCode: int | None = None  # the cloud's errors
+    StatusCode: int | None = None  # in errors of Ollama's cloud
