@@ -1,4 +1,4 @@
-"""Cohere Chat, both versions. Read only: no client speaks it."""
+"""Cohere Chat, both versions. Read only, because no client uses it."""
 
 from typing import Any
 
@@ -6,24 +6,24 @@ from penstock.codec import Protocol
 from penstock.protocols.cohere.decode import CohereDecoder
 from penstock.request_profile import USER_FILES, IdentifierRule, Profile
 
-V2 = frozenset({"message-start", "content-start", "content-delta", "tool-plan-delta", "tool-call-start", "message-end"})
-V1 = frozenset({"stream-start", "text-generation", "tool-calls-chunk", "tool-calls-generation", "stream-end"})
+_V2_EVENTS = {"message-start", "content-start", "content-delta", "tool-plan-delta", "tool-call-start", "message-end"}
+_V1_EVENTS = {"stream-start", "text-generation", "tool-calls-chunk", "tool-calls-generation", "stream-end"}
 
 
-def looks(_: str, payload: dict[str, Any]) -> bool:
-    """An event of either version, or a whole answer."""
-    if payload.get("event_type") in V1 and "is_finished" in payload:
+def matches_payload(_: str, payload: dict[str, Any]) -> bool:
+    """True for an event of either version, or a non-stream answer."""
+    if payload.get("event_type") in _V1_EVENTS and "is_finished" in payload:
         return True
-    if payload.get("type") in V2:
+    if payload.get("type") in _V2_EVENTS:
         return "delta" in payload
-    return "finish_reason" in payload and "choices" not in payload and (
-        isinstance(payload.get("message"), dict) or bool({"generation_id", "chat_history"} & set(payload))
-    )  # fmt: skip
+    if "finish_reason" not in payload or "choices" in payload:
+        return False
+    return isinstance(payload.get("message"), dict) or bool({"generation_id", "chat_history"} & set(payload))
 
 
 PROTOCOL = Protocol(
     "cohere",
-    looks,
+    matches_payload,
     CohereDecoder,
     snake_case=True,
     disables_thinking=True,

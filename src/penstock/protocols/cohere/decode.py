@@ -1,7 +1,7 @@
-"""Cohere Chat → events: version 2 here, version 1 in a file of its own. Leans on the ledger for the grammar.
+"""Cohere Chat → events. Version 1 is decoded in `decode_v1`.
 
-Content, calls and citations are each counted from 0, so a part's key names its kind as well. The plan that stands
-before calls is reasoning; it has no marks and ends when something else begins.
+Content, calls and citations are each counted from 0, so a part's key has its kind, too. The plan before calls is
+reasoning. It has no marks and ends when another part begins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from penstock import events as ev
 from penstock.codec import Decoder
 from penstock.faults import classify
 from penstock.protocols.cohere import wire
-from penstock.protocols.cohere.decode_v1 import NAME, PLAN, Version1, cite, end, read_usage
+from penstock.protocols.cohere.decode_v1 import PLAN_EXTRA, V1Decoder, end_turn, read_usage, report_citation
+from penstock.protocols.cohere.wire import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ _NO_CONTENT = wire.Content()
 
 
 class CohereDecoder(Decoder):
-    """State: the turn's id, an ended call without input, the numbers of parts that may be cited, version 1's own."""
+    """State: an ended call without input, the parts that may be cited, and the decoder of version 1."""
 
     protocol = NAME
     shape = wire.Payload
@@ -31,83 +32,78 @@ class CohereDecoder(Decoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._reset("")
+        self._reset()
 
-    def _reset(self, id: str) -> None:
-        self._id = id
-        self._waiting: tuple[str, int] | None = None
-        self._numbers: dict[object, int] = {}  # content index, or kind of the last such part → part number
-        self._old = Version1(self.ledger)
+    def _reset(self) -> None:
+        self._ended_call: tuple[str, int] | None = None
+        self._part_indexes: dict[object, int] = {}  # content index, or kind of the last such part → part index
+        self._v1 = V1Decoder(self.ledger)
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
 
     def _payload(self, payload: wire.Payload) -> None:
         kind = payload.type or payload.event_type
-        if kind:
-            self.kinds.get(kind, CohereDecoder._other)(self, payload)
-        else:
-            self._bare(payload)
-
-    def _bare(self, payload: wire.Payload) -> None:
-        """A payload that names no event: a whole answer, an error, or `generate`."""
-        if isinstance(payload.message, str):
-            self.ledger.fault(
-                classify((payload.message,), payload.message, None), payload.message, request_id=payload.id or "",
-                extra={NAME: {"error": {"message": payload.message}}},
-            )  # fmt: skip
-        elif payload.message is not None:
-            self._answer(payload, payload.message)
-        elif payload.is_finished:
-            self._old.stop(payload)
-        elif payload.is_finished is False:
-            self._old.text(payload)
-        elif payload.text is not None or payload.generations:
-            self._old.answer(payload)
+        if not kind:
+            self._untyped(payload)
+        elif kind in self.kinds:
+            self.kinds[kind](self, payload)
         else:
             self.keep()
 
-    def _other(self, payload: wire.Payload) -> None:
-        self.keep()
+    def _untyped(self, payload: wire.Payload) -> None:
+        """Decodes a payload without an event type: an answer, an error, or `generate`."""
+        message = payload.message
+        if isinstance(message, str):
+            extra = {NAME: {"error": {"message": message}}}
+            kind = classify((message,), message, None)
+            self.ledger.fault(kind, message, request_id=payload.id or "", extra=extra)
+        elif message is not None:
+            self._answer(payload, message)
+        elif payload.is_finished:
+            self._v1.end(payload)
+        elif payload.is_finished is False:
+            self._v1.text(payload)
+        elif payload.text is not None or payload.generations:
+            self._v1.answer(payload)
+        else:
+            self.keep()
 
     def _message_start(self, payload: wire.Payload) -> None:
         if self.ledger.is_open:
             self.ledger.close_all()
-        self._reset(payload.id or "")
-        self.ledger.start(self._id)
+        self._reset()
+        self.ledger.start(payload.id or "")
 
     def _stream_start(self, payload: wire.Payload) -> None:
-        """Version 1 begins."""
+        """Starts a turn of version 1."""
         if not self.ledger.is_open:
-            self._reset("")
-        self._old.start(payload)
+            self._reset()
+        self._v1.start(payload)
 
     def _message_end(self, payload: wire.Payload) -> None:
         delta = payload.delta or wire.Delta()
-        self._waiting = None
-        self._count(delta.usage)
-        end(self.ledger, delta.finish_reason or "", delta.error)
-
-    def _count(self, raw: dict[str, Any] | None) -> None:
-        usage = read_usage(raw) if raw else None
+        self._ended_call = None
+        usage = read_usage(delta.usage) if delta.usage else None
         if usage is not None:
             self.ledger.usage(usage)
+        end_turn(self.ledger, delta.finish_reason or "", delta.error)
 
     def _answer(self, payload: wire.Payload, message: wire.Message) -> None:
-        """An answer that was not streamed."""
+        """Decodes a non-stream answer."""
         self._message_start(payload)
-        self._think(message.tool_plan or "")
-        for index, content in enumerate(_listed(message.content)):
-            self._begin(index, content)
+        self._append_plan(message.tool_plan or "")
+        for index, content in enumerate(_as_list(message.content)):
+            self._open_content(index, content)
             self.ledger.close(("content", index))
-        for index, call in enumerate(_listed(message.tool_calls)):
-            self._call(index, call)
+        for index, call in enumerate(_as_list(message.tool_calls)):
+            self._open_call(index, call)
             self._end_call(index)
-        for citation in _listed(message.citations):
-            self._cite(citation)
+        for citation in _as_list(message.citations):
+            self._report_citation(citation)
         self._message_end(wire.Payload(delta=wire.Delta(None, payload.finish_reason, payload.usage)))
 
     def named(self, name: str, data: bytes) -> bool:
-        """`[DONE]` comes after the end, bare or as a string."""
+        """Handles `[DONE]`, which comes after the end, with or without quotes."""
         if data.strip().strip(b'"').upper() != b"[DONE]":
             return False
         self.ledger.end()
@@ -116,25 +112,24 @@ class CohereDecoder(Decoder):
     # ── content and plan ──────────────────────────────────────────────────────────────────────────
 
     def _content_start(self, payload: wire.Payload) -> None:
-        self._begin(payload.index or 0, _content(payload))
+        self._open_content(payload.index or 0, _content(payload))
 
-    def _begin(self, index: int, content: wire.Content) -> None:
+    def _open_content(self, index: int, content: wire.Content) -> None:
         key = ("content", index)
-        thinking = content.type == "thinking" or (content.type is None and content.thinking is not None)
-        kind = ev.ReasoningDelta if thinking else ev.TextDelta
+        is_thinking = content.type == "thinking" or (content.type is None and content.thinking is not None)
         part = self.ledger.find(key)
-        if part is not None and part.delta is not kind:
+        if part is not None and part.delta is not (ev.ReasoningDelta if is_thinking else ev.TextDelta):
             self.ledger.close(key)
-        self._turn_to(None)
-        part = self.ledger.open_reasoning(key) if thinking else self.ledger.open_text(key)
+        self._close_plan_and_call()
+        part = self.ledger.open_reasoning(key) if is_thinking else self.ledger.open_text(key)
         if part is not None:
-            self._numbers[index] = self._numbers["thinking" if thinking else "text"] = part.index
+            self._part_indexes[index] = self._part_indexes["thinking" if is_thinking else "text"] = part.index
         self.ledger.append_text(key, content.thinking or content.text or "")
 
     def _content_delta(self, payload: wire.Payload) -> None:
         content, key = _content(payload), ("content", payload.index or 0)
         if self.ledger.find(key) is None:
-            self._begin(payload.index or 0, content)
+            self._open_content(payload.index or 0, content)
         else:
             self.ledger.append_text(key, content.text or content.thinking or "")
         if payload.logprobs is not None:
@@ -143,47 +138,47 @@ class CohereDecoder(Decoder):
     def _content_end(self, payload: wire.Payload) -> None:
         self.ledger.close(("content", payload.index or 0))
 
-    def _plan(self, payload: wire.Payload) -> None:
-        self._think(_message(payload).tool_plan or "")
+    def _plan_delta(self, payload: wire.Payload) -> None:
+        self._append_plan(_message(payload).tool_plan or "")
 
-    def _think(self, plan: str) -> None:
+    def _append_plan(self, plan: str) -> None:
         if plan and self.ledger.find("plan") is None:
-            part = self.ledger.open_reasoning("plan", extra=PLAN)
+            part = self.ledger.open_reasoning("plan", extra=PLAN_EXTRA)
             if part is not None:
-                part.extra, self._numbers["plan"] = PLAN, part.index
+                part.extra, self._part_indexes["plan"] = PLAN_EXTRA, part.index
         self.ledger.append_text("plan", plan)
 
-    def _turn_to(self, waiting: tuple[str, int] | None) -> None:
-        """Something else begins: the plan has ended, and so has a call that waits."""
+    def _close_plan_and_call(self, ended_call: tuple[str, int] | None = None) -> None:
+        """Ends the plan and the call without input, because another part begins."""
         self.ledger.close("plan")
-        if self._waiting is not None:
-            self.ledger.close(self._waiting)
-        self._waiting = waiting
+        if self._ended_call is not None:
+            self.ledger.close(self._ended_call)
+        self._ended_call = ended_call
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call_start(self, payload: wire.Payload) -> None:
-        for call in _listed(_message(payload).tool_calls):
-            self._call(payload.index or 0, call)
+        for call in _as_list(_message(payload).tool_calls):
+            self._open_call(payload.index or 0, call)
 
-    def _call(self, index: int, call: wire.ToolCall) -> None:
-        self._turn_to(None)
-        key, said = ("call", index), call.function or wire.Function()
+    def _open_call(self, index: int, call: wire.ToolCall) -> None:
+        self._close_plan_and_call()
+        key, function = ("call", index), call.function or wire.Function()
         part = self.ledger.find(key)
         if part is not None and part.id != call.id:
             self.ledger.close(key)
-        self.ledger.open_call(key, call.id or f"call_{self.ledger.id_prefix}_{index}", said.name or "")
-        self._input(key, said.arguments or "")
+        self.ledger.open_call(key, call.id or f"call_{self.ledger.id_prefix}_{index}", function.name or "")
+        self._append_input(key, function.arguments or "")
 
     def _call_delta(self, payload: wire.Payload) -> None:
         key = ("call", payload.index or 0)
         if self.ledger.find(key) is None:
             self.diagnostics.add("no-call", "input of a call that never began is ignored")
-        for call in _listed(_message(payload).tool_calls):
-            self._input(key, (call.function and call.function.arguments) or "")
+        for call in _as_list(_message(payload).tool_calls):
+            self._append_input(key, (call.function and call.function.arguments) or "")
 
-    def _input(self, key: tuple[str, int], text: str) -> None:
-        """A tool without parameters is called with nothing, or with `null`."""
+    def _append_input(self, key: tuple[str, int], text: str) -> None:
+        """Appends input. A tool without parameters gets no input, or `null`, which is ignored."""
         part = self.ledger.find(key)
         if part is not None and (part.pieces or text.strip() != "null"):
             self.ledger.append_call_input(key, text)
@@ -192,49 +187,46 @@ class CohereDecoder(Decoder):
         self._end_call(payload.index or 0)
 
     def _end_call(self, index: int) -> None:
-        """Without input it waits: an answer that is cut off next has cut it off."""
+        """Ends a call. Without input it stays open until the next part: a cut answer has then cut the call."""
         part = self.ledger.find(("call", index))
         if part is not None and not part.pieces and not part.muted:
-            self._turn_to(("call", index))
+            self._close_plan_and_call(("call", index))
         else:
             self.ledger.close(("call", index))
 
     # ── citations ─────────────────────────────────────────────────────────────────────────────────
 
-    def _citation(self, payload: wire.Payload) -> None:
-        for citation in _listed(_message(payload).citations):
-            self._cite(citation)
+    def _citation_start(self, payload: wire.Payload) -> None:
+        for citation in _as_list(_message(payload).citations):
+            self._report_citation(citation)
 
-    def _cite(self, citation: dict[str, Any]) -> None:
-        """Of the content it names, or of the last part of the kind it names."""
+    def _report_citation(self, citation: dict[str, Any]) -> None:
+        """Reports a citation of the content that it names, or of the last part of its kind."""
         kind = {"PLAN": "plan", "THINKING_CONTENT": "thinking"}.get(str(citation.get("type")), "text")
-        place = citation.get("content_index")
-        of = self._numbers.get(place) if isinstance(place, int) and kind != "plan" else None
-        cite(self.ledger, citation, self._numbers.get(kind) if of is None else of)
-
-    def _nothing(self, _: wire.Payload) -> None:
-        """The end of a citation, which was whole when it began."""
+        index = citation.get("content_index")
+        of = self._part_indexes.get(index) if isinstance(index, int) and kind != "plan" else None
+        report_citation(self.ledger, citation, self._part_indexes.get(kind) if of is None else of)
 
     kinds: ClassVar[Mapping[str, Callable[[Any, wire.Payload], None]]] = {
         "content-delta": _content_delta,
         "message-start": _message_start,
         "content-start": _content_start,
         "content-end": _content_end,
-        "tool-plan-delta": _plan,
+        "tool-plan-delta": _plan_delta,
         "tool-call-start": _call_start,
         "tool-call-delta": _call_delta,
         "tool-call-end": _call_end,
-        "citation-start": _citation,
-        "citation-end": _nothing,
+        "citation-start": _citation_start,
+        "citation-end": lambda _, __: None,  # the start was complete
         "message-end": _message_end,
         "stream-start": _stream_start,
-        "text-generation": lambda self, payload: self._old.text(payload),
-        "tool-calls-chunk": lambda self, payload: self._old.call_chunk(payload),
-        "tool-calls-generation": lambda self, payload: self._old.calls(payload),
-        "search-queries-generation": lambda self, payload: self._old.queries(payload),
-        "search-results": lambda self, payload: self._old.found(payload),
-        "citation-generation": lambda self, payload: self._old.cite(payload),
-        "stream-end": lambda self, payload: self._old.stop(payload),
+        "text-generation": lambda self, payload: self._v1.text(payload),
+        "tool-calls-chunk": lambda self, payload: self._v1.call_chunk(payload),
+        "tool-calls-generation": lambda self, payload: self._v1.calls(payload),
+        "search-queries-generation": lambda self, payload: self._v1.search_queries(payload),
+        "search-results": lambda self, payload: self._v1.search_results(payload),
+        "citation-generation": lambda self, payload: self._v1.citations(payload),
+        "stream-end": lambda self, payload: self._v1.end(payload),
     }
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Payload: _payload}
 
@@ -248,6 +240,6 @@ def _content(payload: wire.Payload) -> wire.Content:
     return content if isinstance(content, wire.Content) else _NO_CONTENT
 
 
-def _listed(value: Any) -> list[Any]:
-    """One thing, several or none, as a list."""
+def _as_list(value: Any) -> list[Any]:
+    """Returns one item, several or none as a list."""
     return value if isinstance(value, list) else [] if value is None else [value]  # pyright: ignore[reportUnknownVariableType]

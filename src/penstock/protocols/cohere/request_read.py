@@ -1,7 +1,9 @@
-"""Cohere Chat requests, version 2 → canonical; version 1 is told by its `message` and read in `request1.py`.
+"""Cohere Chat requests → canonical requests. A body with `message` is of version 1 and read in `request_v1`.
 
-`write.py` is the way back. The plan before calls is reasoning, as in the decoder; citations of earlier answers stay
-with their message.
+The plan before calls is reasoning, as in the decoder. Citations of earlier answers stay with their message.
+
+Documents of a request become texts of the last user message, so that every other protocol sends them, too. A mark
+restores them as documents here.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from penstock.jsontext import as_json
 from penstock.markers import grammar_of, restored, text_of
 from penstock.markers.extract import free_calls
 from penstock.media import of_url
-from penstock.protocols.cohere.decode_v1 import NAME, PLAN
+from penstock.protocols.cohere.decode_v1 import PLAN_EXTRA
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings
-from penstock.protocols.cohere.request_v1 import read_request1
+from penstock.protocols.cohere.request_v1 import read_v1_request
+from penstock.protocols.cohere.wire import NAME
 from penstock.request_writer import split_extra
 from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
@@ -28,48 +31,46 @@ if TYPE_CHECKING:
 
     from penstock.lenient_fields import Object
 
-ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _REQUEST = SETTINGS | {"model", "messages", "tools", "tool_choice", "stream"}
 _MESSAGE = frozenset({"role", "content", "tool_plan", "tool_calls", "tool_call_id"})
 _FUNCTION = frozenset({"name", "description", "parameters"})
-CHOICES: dict[Any, rq.ChoiceMode] = {"REQUIRED": "required", "NONE": "none"}
+_CHOICES: dict[Any, rq.ChoiceMode] = {"REQUIRED": "required", "NONE": "none"}
 
 
 def read_request(body: Object) -> rq.Request:
-    """A request of either version from its parsed body."""
+    """Reads a parsed body of either version."""
     strict.as_object(body)
-    if "message" in body and "messages" not in body:
-        return brought(read_request1(body))
-    return brought(_read(body))
+    is_v1 = "message" in body and "messages" not in body
+    return _read_documents(read_v1_request(body) if is_v1 else _read_v2_request(body))
 
 
-def _read(body: Object) -> rq.Request:
-    messages = strict.read_objects(body, "messages", read_message, need=True)
-    tools = strict.read_objects(body, "tools", read_tool)
+def _read_v2_request(body: Object) -> rq.Request:
+    messages = strict.read_objects(body, "messages", _read_message, need=True)
+    tools = strict.read_objects(body, "tools", _read_tool)
     free_calls(messages, tools)
     settings, marks = read_settings(body)
-    also = empty_fields(body, _REQUEST)
+    empty = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
-        also["stream"] = False
+        empty["stream"] = False
     return rq.Request(
         strict.get_text(body, "model"),
         restored(messages),
         tools,
-        _choice(body.get("tool_choice")),
+        _read_choice(body.get("tool_choice")),
         settings,
         stream=strict.get_flag(body, "stream") or False,
-        extra=build_extra(NAME, unknown_fields(body, _REQUEST), also=also, **marks),
+        extra=build_extra(NAME, unknown_fields(body, _REQUEST), also=empty, **marks),
     )
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_message(message: Object) -> rq.Message:
-    """One message of any role."""
-    role = strict.get_choice(message, "role", ROLES)
+def _read_message(message: Object) -> rq.Message:
+    role = strict.get_choice(message, "role", _ROLES)
     content = message.get("content")
-    parts: list[rq.AnyPart] = read_content(content, role)
+    parts: list[rq.AnyPart] = _read_content(content, role)
     marks: Object = {"listed": isinstance(content, list) and len(parts) == 1}
     if role == "tool":
         result = rq.Result(strict.require_text(message, "tool_call_id"), "", cast("list[rq.ResultPart]", parts))
@@ -78,161 +79,164 @@ def read_message(message: Object) -> rq.Message:
         marks = {}
     elif role == "assistant":
         plan = strict.get_text(message, "tool_plan")
-        said = [rq.Reasoning(plan, extra=PLAN)] if plan else []
-        parts = [*said, *parts, *strict.read_objects(message, "tool_calls", read_call)]
+        reasoning = [rq.Reasoning(plan, extra=PLAN_EXTRA)] if plan else []
+        parts = [*reasoning, *parts, *strict.read_objects(message, "tool_calls", _read_call)]
     extra = build_extra(NAME, unknown_fields(message, _MESSAGE), also=empty_fields(message, _MESSAGE), **marks)
     return rq.Message(role, parts, extra=extra)
 
 
-def read_content(content: Any, role: str) -> list[rq.AnyPart]:
-    """Content: a string, a list of parts, or nothing."""
+def _read_content(content: Any, role: str) -> list[rq.AnyPart]:
+    """Reads a string, a list of parts, or nothing."""
     if isinstance(content, str):
         return [rq.Text(content)] if content else []
     if content is None:
         return []
     if not isinstance(content, list):
         raise BadRequest("a string or a list of parts", content, "content")
-    return strict.read_each(content, _part if role != "tool" else _result_part, "content")  # pyright: ignore[reportUnknownArgumentType]
+    return strict.read_each(content, _read_part if role != "tool" else _read_result_part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
 
-def read_call(call: Object) -> rq.Call:
-    """A tool call of an assistant's message."""
-    said = strict.get_object(call, "function")
+def _read_call(call: Object) -> rq.Call:
+    function = strict.get_object(call, "function")
     try:
-        name, json = strict.require_text(said, "name"), text_of(strict.get_text(said, "arguments"))
+        name, json = strict.require_text(function, "name"), text_of(strict.get_text(function, "arguments"))
     except BadRequest as error:
         raise error.at("function") from None
-    own = unknown_fields(call, {"id", "type", "function"})
-    inner = unknown_fields(said, {"name", "arguments"})
-    extra = build_extra(NAME, {**own, **({"function": inner} if inner else {})}, untyped="type" not in call)
-    return rq.Call(strict.get_text(call, "id"), name, json, extra=extra)
+    inner = unknown_fields(function, {"name", "arguments"})
+    unknown = {**unknown_fields(call, {"id", "type", "function"}), **({"function": inner} if inner else {})}
+    return rq.Call(
+        strict.get_text(call, "id"), name, json, extra=build_extra(NAME, unknown, untyped="type" not in call)
+    )
 
 
-def _part(part: Object) -> rq.AnyPart:
+def _read_part(part: Object) -> rq.AnyPart:
     kind = part.get("type")
-    read = _PARTS.get(kind) if isinstance(kind, str) else None
+    read = _PART_READERS.get(kind) if isinstance(kind, str) else None
     return rq.Opaque(NAME, str(kind or ""), part) if read is None else read(part)
 
 
-def _result_part(part: Object) -> Any:
-    """A document is a value, or a text, that can be cited."""
+def _read_result_part(part: Object) -> Any:
+    """Reads a part of a result. A document is a JSON value or a text."""
     if part.get("type") != "document":
-        return _part(part)
-    said = strict.get_object(part, "document")
-    data, marks = said.get("data"), {"document": unknown_fields(said, {"data"}), "is_document": True}
-    if isinstance(data, str):
-        return rq.Text(data, extra=build_extra(NAME, {}, **marks))
-    return rq.Json(as_json(data), extra=build_extra(NAME, {}, **marks))
+        return _read_part(part)
+    document = strict.get_object(part, "document")
+    data = document.get("data")
+    extra = build_extra(NAME, {}, document=unknown_fields(document, {"data"}), is_document=True)
+    return rq.Text(data, extra=extra) if isinstance(data, str) else rq.Json(as_json(data), extra=extra)
 
 
-def _text(part: Object) -> rq.Text:
+def _read_text(part: Object) -> rq.Text:
     text = strict.require_text(part, "text")
     return rq.Text(text, extra=build_extra(NAME, unknown_fields(part, {"type", "text"}), empty=not text))
 
 
-def _thinking(part: Object) -> rq.Reasoning:
-    return rq.Reasoning(
-        strict.require_text(part, "thinking"),
-        extra=build_extra(NAME, unknown_fields(part, {"type", "thinking"})),
-    )
+def _read_thinking(part: Object) -> rq.Reasoning:
+    extra = build_extra(NAME, unknown_fields(part, {"type", "thinking"}))
+    return rq.Reasoning(strict.require_text(part, "thinking"), extra=extra)
 
 
-def _image(part: Object) -> rq.File:
+def _read_image(part: Object) -> rq.File:
     given = part.get("image_url")
-    said: Object = {"url": given} if isinstance(given, str) else strict.get_object(part, "image_url")
+    image: Object = {"url": given} if isinstance(given, str) else strict.get_object(part, "image_url")
     try:
-        media, url, data = of_url(strict.require_text(said, "url"), "image/*")
+        media, url, data = of_url(strict.require_text(image, "url"), "image/*")
     except BadRequest as error:
         raise error.at("image_url") from None
-    detail = said.get("detail")
+    detail = image.get("detail")
     known = {"url", "detail"} if isinstance(detail, str) else {"url"}
-    extra = build_extra(NAME, unknown_fields(said, known), bare=isinstance(given, str))
+    extra = build_extra(NAME, unknown_fields(image, known), bare=isinstance(given, str))
     return rq.File(media, url, data, detail=detail if isinstance(detail, str) else "", extra=extra)
 
 
-_PARTS: dict[str, Callable[[Object], rq.AnyPart]] = {"text": _text, "thinking": _thinking, "image_url": _image}
+_PART_READERS: dict[str, Callable[[Object], rq.AnyPart]] = {
+    "text": _read_text,
+    "thinking": _read_thinking,
+    "image_url": _read_image,
+}
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_tool(tool: Object) -> rq.Tool:
-    """A tool; one of a type without a word is kept whole."""
+def _read_tool(tool: Object) -> rq.Tool:
+    """Reads a tool; a tool of an unknown type is kept unchanged."""
     if tool.get("type", "function") != "function":
         return rq.Tool(str(tool.get("name") or tool.get("type")), kind="unknown", extra={NAME: {"tool": tool}})
-    return strict.read_object(tool, "function", lambda said: _function(tool, said))
+    return strict.read_object(tool, "function", lambda function: _read_function(tool, function))
 
 
-def _function(tool: Object, said: Object) -> rq.Tool:
-    schema = strict.get_object(said, "parameters") if said.get("parameters") is not None else None
-    free = None if schema is None else grammar_of(schema)
-    own = unknown_fields(said, _FUNCTION) if said.keys() - _FUNCTION else {}
+def _read_function(tool: Object, function: Object) -> rq.Tool:
+    schema = strict.get_object(function, "parameters") if function.get("parameters") is not None else None
+    grammar = None if schema is None else grammar_of(schema)
+    unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
     beside = unknown_fields(tool, {"type", "function"})
-    extra = build_extra(NAME, {**own, **({"beside": beside} if beside else {})}, also=empty_fields(said, _FUNCTION))
-    name, description = strict.require_text(said, "name"), strict.get_text(said, "description")
-    if free is not None:
-        return rq.Tool(name, description, free or None, kind="custom", extra=extra)
+    fields = {**unknown, **({"beside": beside} if beside else {})}
+    extra = build_extra(NAME, fields, also=empty_fields(function, _FUNCTION))
+    name, description = strict.require_text(function, "name"), strict.get_text(function, "description")
+    if grammar is not None:
+        return rq.Tool(name, description, grammar or None, kind="custom", extra=extra)
     return rq.Tool(name, description, schema, extra=extra)
 
 
-def _choice(given: Any) -> rq.ToolChoice | None:
-    if given is None:
+def _read_choice(choice: Any) -> rq.ToolChoice | None:
+    if choice is None:
         return None
-    if not isinstance(given, str) or given not in CHOICES:
-        raise BadRequest("REQUIRED or NONE", given, "tool_choice")
-    return rq.ToolChoice(CHOICES[given])
+    if not isinstance(choice, str) or choice not in _CHOICES:
+        raise BadRequest("REQUIRED or NONE", choice, "tool_choice")
+    return rq.ToolChoice(_CHOICES[choice])
 
 
-FIELD = "documents"
+# ── documents ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def brought(request: rq.Request) -> rq.Request:
-    """The request with its documents in front of what the user said last, in a message that was just read."""
+def _read_documents(request: rq.Request) -> rq.Request:
+    """Moves the documents of a request that was just read to the start of its last user message."""
     own = (request.extra or {}).get(NAME, {})
-    given: Any = own.get(FIELD)
+    given: Any = own.get("documents")
     last = next((message for message in reversed(request.messages) if message.role == "user"), None)
     if not isinstance(given, list) or not given or last is None:
         return request
     documents: list[Any] = given  # pyright: ignore[reportUnknownVariableType]
     if not all(isinstance(one, str | dict) for one in documents):
         return request
-    last.parts[:0] = [rq.Text(_words(one), extra={NAME: {"_": {"document": {"as": one}}}}) for one in documents]
-    left = {key: value for key, value in own.items() if key != FIELD}
-    request.extra = {NAME: left} if left else None
+    texts = [rq.Text(_document_text(one), extra={NAME: {"_": {"document": {"as": one}}}}) for one in documents]
+    last.parts[:0] = texts
+    others = {key: value for key, value in own.items() if key != "documents"}
+    request.extra = {NAME: others} if others else None
     return request
 
 
-def taken(messages: list[rq.Message]) -> tuple[list[rq.Message], list[Any]]:
-    """The messages without those texts, and the documents that they were."""
-    found = [_document(part) for message in messages if message.role == "user" for part in message.parts]
-    documents = [one["as"] for one in found if one]
+def split_documents(messages: list[rq.Message]) -> tuple[list[rq.Message], list[Any]]:
+    """Returns the messages without the texts of documents, and the documents."""
+    marks = [_document_mark(part) for message in messages if message.role == "user" for part in message.parts]
+    documents = [one["as"] for one in marks if one]
     if not documents:
         return messages, []
     return [
-        replace(message, parts=[part for part in message.parts if not _document(part)])
+        replace(message, parts=[part for part in message.parts if not _document_mark(part)])
         if message.role == "user"
         else message
         for message in messages
     ], documents
 
 
-def _document(part: rq.AnyPart) -> Object:
-    """How a text was said if it was a document, and still says the same."""
-    mark: Object = split_extra(part.extra, NAME)[1].get("document", {}) if type(part) is rq.Text else {}
-    return mark if "as" in mark and type(part) is rq.Text and part.text == _words(mark["as"]) else {}
+def _document_mark(part: rq.AnyPart) -> Object:
+    """Returns the mark of a text that was a document and still has the same text; otherwise {}."""
+    if type(part) is not rq.Text:
+        return {}
+    mark: Object = split_extra(part.extra, NAME)[1].get("document", {})
+    return mark if "as" in mark and part.text == _document_text(mark["as"]) else {}
 
 
-def _words(document: Any) -> str:
-    """What a document says: its text, with its title or id above where it has one."""
+def _document_text(document: Any) -> str:
+    """Returns the text of a document, below its title or id if it has one."""
     if isinstance(document, str):
         return document
-    given = cast("Object", document)
-    data = given.get("data", given)
-    if isinstance(data, str):
-        name, text = given.get("id"), data
-    else:
-        name, text = given.get("id"), as_json(data)
-        fields = cast("Object", data) if isinstance(data, dict) else {}
-        if isinstance(fields.get("text"), str) and fields.keys() <= {"text", "title", "id"}:
-            name, text = fields.get("title") or name, fields["text"]
+    fields = cast("Object", document)
+    data = fields.get("data", fields)
+    name, text = fields.get("id"), data if isinstance(data, str) else as_json(data)
+    if isinstance(data, dict):
+        inner = cast("Object", data)
+        if isinstance(inner.get("text"), str) and inner.keys() <= {"text", "title", "id"}:
+            name, text = inner.get("title") or name, inner["text"]
     return f"[{name}]\n{text}" if isinstance(name, str) and name else text

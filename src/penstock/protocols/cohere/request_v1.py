@@ -1,7 +1,7 @@
-"""Cohere Chat requests, version 1 → canonical: a message, the history before it, and results of tools.
+"""Cohere Chat version 1 requests ↔ canonical requests: a message, the history before it, and tool results.
 
-Calls have no ids: they get one from their place, and results answer them by name and in order. A result whose call is
-told nowhere else brings it along. `write1.py` is the way back.
+Calls have no ids. They get one from their position, and results answer them by name and in order. A result whose call
+is not in the history contains the call.
 """
 
 from __future__ import annotations
@@ -15,41 +15,47 @@ from penstock import strict_fields as strict
 from penstock.jsontext import as_json, is_object, plain_or_raw
 from penstock.lenient_fields import as_object, get_object
 from penstock.markers import input_of
-from penstock.protocols.cohere.decode_v1 import NAME
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings, write_settings
+from penstock.protocols.cohere.wire import NAME
 from penstock.request_writer import add_missing, collect_text, describe_file, split_extra
 from penstock.strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from penstock.lenient_fields import Object
-    from penstock.protocols.cohere.request_write import Writer
+    from penstock.request_writer import RequestDraft
 
-_UPPERCASE_ROLES: dict[str, rq.Role] = {"SYSTEM": "system", "USER": "user", "CHATBOT": "assistant", "TOOL": "tool"}
-ROLES: dict[str, rq.Role] = {
-    role: made for word, made in _UPPERCASE_ROLES.items() for role in (word, word.capitalize(), word.lower())
-}
-TYPES: dict[str, str] = {
-    "str": "string", "string": "string", "int": "integer", "integer": "integer", "float": "number",
-    "number": "number", "bool": "boolean", "boolean": "boolean", "list": "array", "array": "array", "dict": "object",
-    "object": "object",
-}  # fmt: skip
 _REQUEST = SETTINGS | {"model", "message", "chat_history", "preamble", "tools", "tool_results", "stream"}
+_ENTRY = frozenset({"role", "message", "tool_calls", "tool_results"})
+_ROLE_NAMES: dict[rq.Role, str] = {"system": "SYSTEM", "user": "USER", "assistant": "CHATBOT", "tool": "TOOL"}
+_ROLES: dict[str, rq.Role] = {
+    spelled: role for role, name in _ROLE_NAMES.items() for spelled in (name, name.capitalize(), name.lower())
+}
+_TYPE_NAMES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list"}
+_TYPE_NAMES["object"] = "dict"
+_TYPES = {**{name: kind for kind, name in _TYPE_NAMES.items()}, **{kind: kind for kind in _TYPE_NAMES}}
+_PART_LOSSES: dict[type, str] = {rq.Source: "source", rq.Ask: "approval", rq.Reasoning: "reasoning"}
 
 
-def read_request1(body: Object) -> rq.Request:
-    """A request of version 1 from its parsed body."""
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_v1_request(body: Object) -> rq.Request:
+    """Reads a parsed body of version 1."""
     reader = _HistoryReader()
-    messages = reader.preamble(strict.get_text(body, "preamble"))
+    preamble = strict.get_text(body, "preamble")
+    messages: list[rq.Message] = []
+    if preamble:
+        messages.append(rq.Message("system", [rq.Text(preamble)], extra=build_extra(NAME, {}, preamble=True)))
     for row in strict.read_objects(body, "chat_history", reader.read):
         messages += row
     if body.get("message"):
         messages.append(rq.Message("user", [rq.Text(strict.require_text(body, "message"))]))
     if body.get("tool_results"):
-        messages += reader.answers(body, {})
+        messages += reader.read_results(body, {})
     settings, marks = read_settings(body)
-    also = empty_fields(body, _REQUEST)
+    empty = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
-        also["stream"] = False
+        empty["stream"] = False
     return rq.Request(
         strict.get_text(body, "model"),
         messages,
@@ -57,122 +63,107 @@ def read_request1(body: Object) -> rq.Request:
         None,
         settings,
         stream=strict.get_flag(body, "stream") or False,
-        extra=build_extra(NAME, unknown_fields(body, _REQUEST), version=1, also=also, **marks),
+        extra=build_extra(NAME, unknown_fields(body, _REQUEST), version=1, also=empty, **marks),
     )
 
 
 class _HistoryReader:
-    """State: the calls so far, and how many there were."""
+    """State: the calls so far and their number."""
 
     def __init__(self) -> None:
-        self._pairs = ResultMatcher()
+        self._matcher = ResultMatcher()
         self._count = 0
 
-    def preamble(self, text: str) -> list[rq.Message]:
-        return [rq.Message("system", [rq.Text(text)], extra=build_extra(NAME, {}, preamble=True))] if text else []
-
     def read(self, entry: Object) -> list[rq.Message]:
-        """One entry of the history."""
-        role = strict.get_choice(entry, "role", ROLES)
-        known = {"role", "message", "tool_calls", "tool_results"}
-        word = entry["role"]
-        marks = {"role": word if word != word.upper() else "", "also": empty_fields(entry, known)}
-        extra: Any = build_extra(NAME, unknown_fields(entry, known), **marks)
+        role = strict.get_choice(entry, "role", _ROLES)
+        spelled = entry["role"]
+        marks = {"role": spelled if spelled != spelled.upper() else "", "also": empty_fields(entry, _ENTRY)}
+        extra: Any = build_extra(NAME, unknown_fields(entry, _ENTRY), **marks)
         if role == "tool":
-            return self.answers(entry, extra)
-        said = strict.get_text(entry, "message")
-        parts: list[rq.AnyPart] = [rq.Text(said)] if said else []
+            return self.read_results(entry, extra)
+        text = strict.get_text(entry, "message")
+        parts: list[rq.AnyPart] = [rq.Text(text)] if text else []
         if role == "assistant":
-            self._pairs.begin()
-            parts += strict.read_objects(entry, "tool_calls", self._call)
+            self._matcher.begin()
+            parts += strict.read_objects(entry, "tool_calls", self._read_call)
         return [rq.Message(role, parts, extra=extra)]
 
-    def _call(self, call: Object) -> rq.Call:
+    def _read_call(self, call: Object) -> rq.Call:
         name = strict.require_text(call, "name")
-        id = self._pairs.call("", name, f"call_{self._count}")  # noqa: A001 — as the part calls it
+        id = self._matcher.call("", name, f"call_{self._count}")  # noqa: A001 — as the part calls it
         self._count += 1
         extra = build_extra(NAME, unknown_fields(call, {"name", "parameters"}), minted=True)
         return rq.Call(id, name, as_json(strict.get_object(call, "parameters")), extra=extra)
 
-    def answers(self, entry: Object, extra: Any) -> list[rq.Message]:
-        """Results, and behind whose calls they stand."""
-        brought: list[rq.AnyPart] = []
+    def read_results(self, entry: Object, extra: Any) -> list[rq.Message]:
+        """Reads tool results; a message with the calls that are not in the history comes first."""
+        new_calls: list[rq.AnyPart] = []
 
         def read(result: Object) -> rq.Result:
             call = strict.get_object(result, "call")
             name = strict.get_text(call, "name")
-            id = self._pairs.result("", name)  # noqa: A001 — as the part calls it
+            id = self._matcher.result("", name)  # noqa: A001 — as the part calls it
             if not id:
-                brought.append(self._call({**call, "name": name}))
-                id = self._pairs.result("", name)  # noqa: A001 — the same
-            content: list[rq.ResultPart] = [
-                rq.Json(as_json(output)) for output in strict.read_objects(result, "outputs", dict)
-            ]  # fmt: skip
+                new_calls.append(self._read_call({**call, "name": name}))
+                id = self._matcher.result("", name)  # noqa: A001 — as the part calls it
+            outputs = strict.read_objects(result, "outputs", dict)
             extra = build_extra(NAME, unknown_fields(result, {"call", "outputs"}), call=call)
-            return rq.Result(id, name, content, extra=extra)
+            return rq.Result(id, name, [rq.Json(as_json(output)) for output in outputs], extra=extra)
 
         results: list[rq.AnyPart] = [*strict.read_objects(entry, "tool_results", read)]
         tool = rq.Message("tool", results, extra=extra or None)
-        return (
-            [rq.Message("assistant", brought, extra=build_extra(NAME, {}, implied=True)), tool] if brought else [tool]
-        )
+        if not new_calls:
+            return [tool]
+        return [rq.Message("assistant", new_calls, extra=build_extra(NAME, {}, implied=True)), tool]
 
 
 def _read_tool(tool: Object) -> rq.Tool:
-    given = strict.get_object(tool, "parameter_definitions")
-    own = unknown_fields(tool, {"name", "description", "parameter_definitions"})
+    definitions = strict.get_object(tool, "parameter_definitions")
+    unknown = unknown_fields(tool, {"name", "description", "parameter_definitions"})
     name, description = strict.require_text(tool, "name"), strict.get_text(tool, "description")
-    bare = "parameter_definitions" not in tool
-    marks = {"given": given, "bare": bare}
-    return rq.Tool(name, description, None if bare else to_schema(given), extra=build_extra(NAME, own, **marks))
+    is_bare = "parameter_definitions" not in tool
+    extra = build_extra(NAME, unknown, given=definitions, bare=is_bare)
+    return rq.Tool(name, description, None if is_bare else _to_schema(definitions), extra=extra)
 
 
-def to_schema(given: Object) -> Object:
-    """JSON Schema of a table of parameters."""
-    properties = {name: _property(as_object(one)) for name, one in given.items()}
-    needed = [name for name, one in given.items() if as_object(one).get("required") is True]
-    return {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
+def _to_schema(definitions: Object) -> Object:
+    """Converts parameter definitions to JSON Schema."""
+    properties = {name: _to_property(as_object(one)) for name, one in definitions.items()}
+    required = [name for name, one in definitions.items() if as_object(one).get("required") is True]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _property(said: Object) -> Object:
-    word = str(said.get("type") or "")
-    outer, _, inner = word.partition("[")
-    kind = TYPES.get(outer.lower())
-    made: Object = {"type": kind} if kind else {}
-    items = TYPES.get(inner.rstrip("]").lower())
-    if items and kind == "array":
-        made["items"] = {"type": items}
-    return {**made, **({"description": said["description"]} if said.get("description") else {})}
+def _to_property(definition: Object) -> Object:
+    """`{"type": "list[str]"}` → `{"type": "array", "items": {"type": "string"}}`."""
+    outer, _, inner = str(definition.get("type") or "").partition("[")
+    kind, item_kind = _TYPES.get(outer.lower()), _TYPES.get(inner.rstrip("]").lower())
+    schema: Object = {"type": kind} if kind else {}
+    if item_kind and kind == "array":
+        schema["items"] = {"type": item_kind}
+    if definition.get("description"):
+        schema["description"] = definition["description"]
+    return schema
 
 
-_ROLE_NAMES = {"system": "SYSTEM", "user": "USER", "assistant": "CHATBOT", "tool": "TOOL"}
-_TYPE_NAMES = {
-    "string": "str",
-    "integer": "int",
-    "number": "float",
-    "boolean": "bool",
-    "array": "list",
-    "object": "dict",
-}
-_LOST: dict[type, str] = {rq.Source: "source", rq.Ask: "approval", rq.Reasoning: "reasoning"}
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def write_request1(request: rq.Request, messages: list[rq.Message], draft: Writer) -> Object:
-    """A body of version 1."""
+def write_v1_request(request: rq.Request, messages: list[rq.Message], draft: RequestDraft) -> Object:
+    """Writes a body of version 1: the last message separately, the others as history."""
     own, marks = split_extra(request.extra, NAME)
     body: Object = {"model": request.model} if request.model else {}
     writer = _HistoryWriter(draft)
-    history = writer.run(messages, body)
+    history = writer.write(messages, body)
     last = history.pop() if history and "tool_results" in history[-1] else {}
     if last:
         body["tool_results"] = last["tool_results"]
-    asks = history and history[-1].get("role", "").upper() == "USER" and (not last or writer.implied)
-    body["message"] = history.pop().get("message", "") if asks else ""
+    is_question = history and history[-1].get("role", "").upper() == "USER" and (not last or writer.calls_implied)
+    body["message"] = history.pop().get("message", "") if is_question else ""
     if history:
         body["chat_history"] = history
     if request.stream:
         body["stream"] = True
-    tools = [made for tool in request.tools for made in _write_tool(tool, draft)]
+    tools = [one for tool in request.tools for one in _write_tool(tool, draft)]
     if tools:
         body["tools"] = tools
     if request.choice is not None and (request.choice.mode != "auto" or request.choice.names):
@@ -184,35 +175,35 @@ def write_request1(request: rq.Request, messages: list[rq.Message], draft: Write
 
 
 class _HistoryWriter:
-    """State: the calls so far, and whether the last of them were told by their results alone."""
+    """State: the calls so far, and whether the last calls are written only inside their results."""
 
-    def __init__(self, draft: Writer) -> None:
+    def __init__(self, draft: RequestDraft) -> None:
         self._draft = draft
         self._calls: dict[str, Object] = {}
-        self.implied = False
+        self.calls_implied = False
 
-    def run(self, messages: list[rq.Message], body: Object) -> list[Object]:
-        made: list[Object] = []
+    def write(self, messages: list[rq.Message], body: Object) -> list[Object]:
+        history: list[Object] = []
         for place, message in enumerate(messages):
             own, marks = self._draft.split_extra(message.extra)
             if message.name:
                 self._draft.report_loss("name")
-            words = self._words(message)
-            if message.role == "system" and (marks.get("preamble") or (not place and not made and not marks)):
-                body["preamble"] = words
+            text = self._write_text(message)
+            if message.role == "system" and (marks.get("preamble") or (not place and not history and not marks)):
+                body["preamble"] = text
                 continue
             entry: Object = {"role": marks.get("role") or _ROLE_NAMES[message.role]}
-            if words:
-                entry["message"] = words
-            self._tools(message, entry)
+            if text:
+                entry["message"] = text
+            self._write_tool_parts(message, entry)
             if message.role != "tool":
-                self.implied = bool(marks.get("implied"))
+                self.calls_implied = bool(marks.get("implied"))
             if not marks.get("implied"):
-                made.append({**entry, **own})
-                add_missing(made[-1], marks.get("also"))
-        return made
+                history.append({**entry, **own})
+                add_missing(history[-1], marks.get("also"))
+        return history
 
-    def _words(self, message: rq.Message) -> str:
+    def _write_text(self, message: rq.Message) -> str:
         texts: list[str] = []
         for part in message.parts:
             if type(part) is rq.Text:
@@ -223,68 +214,68 @@ class _HistoryWriter:
                 texts.append(describe_file(part))
             elif type(part) is rq.Opaque:
                 self._draft.report_loss("opaque")
-                texts += [words for words in (collect_text(part.data),) if words]
-            elif type(part) in _LOST:
-                self._draft.report_loss(_LOST[type(part)])
+                texts += [text for text in (collect_text(part.data),) if text]
+            elif type(part) in _PART_LOSSES:
+                self._draft.report_loss(_PART_LOSSES[type(part)])
         if len(texts) > 1:
             self._draft.report_loss("order")
         return "\n".join(texts)
 
-    def _tools(self, message: rq.Message, entry: Object) -> None:
+    def _write_tool_parts(self, message: rq.Message, entry: Object) -> None:
         for part in message.parts:
             if type(part) is rq.Call and part.cut:
                 self._draft.report_loss("cut-call")
             elif type(part) is rq.Call:
-                entry.setdefault("tool_calls", []).append(self._call(part))
+                entry.setdefault("tool_calls", []).append(self._write_call(part))
             elif type(part) is rq.Result:
-                entry.setdefault("tool_results", []).append(self._result(part))
+                entry.setdefault("tool_results", []).append(self._write_result(part))
 
-    def _call(self, call: rq.Call) -> Object:
+    def _write_call(self, call: rq.Call) -> Object:
         own, marks = self._draft.split_extra(call.extra)
         if not marks.get("minted"):
             self._draft.report_loss("ids")
-        given, carried = input_of(call)
-        if carried:
-            self._draft.report_carried(carried)
-        self._calls[call.id] = {"name": call.name, "parameters": given, **own}
+        args, carrier = input_of(call)
+        if carrier:
+            self._draft.report_carried(carrier)
+        self._calls[call.id] = {"name": call.name, "parameters": args, **own}
         return self._calls[call.id]
 
-    def _result(self, result: rq.Result) -> Object:
+    def _write_result(self, result: rq.Result) -> Object:
         own, marks = self._draft.split_extra(result.extra)
         call = marks.get("call") or self._calls.get(result.call) or {"name": result.name, "parameters": {}}
-        outputs = [_output(part) for part in result.content]
-        return {"call": call, "outputs": outputs, **own}
+        return {"call": call, "outputs": [_write_output(part) for part in result.content], **own}
 
 
-def _output(part: rq.ResultPart) -> Object:
-    """Outputs are objects."""
+def _write_output(part: rq.ResultPart) -> Object:
+    """Writes an output, which must be an object."""
     if isinstance(part, rq.Json):
         value: Any = plain_or_raw(part.json)
         return value if is_object(value) else {"output": value}
     return {"output": part.text if isinstance(part, rq.Text) else collect_text(msgspec.to_builtins(part))}
 
 
-def _write_tool(tool: rq.Tool, draft: Writer) -> list[Object]:
+def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
     own, marks = draft.split_extra(tool.extra)
     if tool.kind in ("provider", "unknown"):
         draft.report_loss("tool", tool.name)
         return []
-    given: Object = marks.get("given", {})
-    made: Object = {"name": tool.name, "description": tool.description}
+    original: Object = marks.get("given", {})
+    written: Object = {"name": tool.name, "description": tool.description}
     if not marks.get("bare"):
-        made["parameter_definitions"] = given if to_schema(given) == tool.schema else _definitions(tool, draft)
-    return [{**made, **own}]
+        unchanged = _to_schema(original) == tool.schema
+        written["parameter_definitions"] = original if unchanged else _write_definitions(tool, draft)
+    return [{**written, **own}]
 
 
-def _definitions(tool: rq.Tool, draft: Writer) -> Object:
+def _write_definitions(tool: rq.Tool, draft: RequestDraft) -> Object:
     schema = tool.schema or {}
-    needed = schema.get("required") or ()
-    made: Object = {}
+    required = schema.get("required") or ()
+    definitions: Object = {}
     for name, one in get_object(schema, "properties").items():
-        said = as_object(one)
-        word = said.get("type")
-        if not isinstance(word, str) or said.keys() - {"type", "description"}:
+        given = as_object(one)
+        kind = given.get("type")
+        if not isinstance(kind, str) or given.keys() - {"type", "description"}:
             draft.report_loss("schema")
-        kind = _TYPE_NAMES.get(str(word), "str")
-        made[name] = {"description": said.get("description", ""), "type": kind, "required": name in needed}
-    return made
+        type_name, description = _TYPE_NAMES.get(str(kind), "str"), given.get("description", "")
+        definitions[name] = {"description": description, "type": type_name, "required": name in required}
+    return definitions

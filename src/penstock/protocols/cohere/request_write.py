@@ -1,4 +1,4 @@
-"""What requests of Cohere Chat cannot say, and what its versions differ in."""
+"""Canonical requests → Cohere Chat requests. Requests that were read as version 1 are written in `request_v1`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.jsontext import as_json, is_object, plain_or_raw
 from penstock.markers import EMPTY, Holds, input_of, stowed
-from penstock.protocols.cohere.decode_v1 import NAME
-from penstock.protocols.cohere.request_read import taken
+from penstock.protocols.cohere.request_read import split_documents
 from penstock.protocols.cohere.request_settings import write_settings
-from penstock.protocols.cohere.request_v1 import write_request1
+from penstock.protocols.cohere.request_v1 import write_v1_request
+from penstock.protocols.cohere.wire import NAME
 from penstock.request_writer import (
     RequestDraft,
     add_missing,
@@ -58,39 +58,37 @@ LOSSES: Losses = {
     "tool": "a tool that another provider runs is left out: {}",
 }
 HOLDS = Holds(NAME, failed=False, refusals=False, result_files=False, assistant_files=False)
-
-
-class Quirks(msgspec.Struct, frozen=True):
-    """What APIs of this protocol differ in."""
-
-    version: Literal[0, 1, 2] = 0  # which version to write; 0: the one that was read, and 2 for all others
-
-
-__all__ = ["LOSSES", "Quirks", "Writer", "write_request"]
 _CHOICES = {"required": "REQUIRED", "tool": "REQUIRED", "none": "NONE"}
 
 
-class Writer(RequestDraft):
-    """One request being written."""
+class Quirks(msgspec.Struct, frozen=True):
+    """Differences between APIs of this protocol."""
+
+    version: Literal[0, 1, 2] = 0  # the version to write; 0 is the one that was read, else version 2
+
+
+class CohereRequestWriter(RequestDraft):
+    """Writes one request."""
 
     protocol = NAME
     losses = LOSSES
 
     def write(self, request: rq.Request, quirks: Quirks) -> Object:
         own, marks = self.split_extra(request.extra)
-        talk, documents = taken(request.messages)
-        messages = stowed([self._sendable(message) for message in talk], HOLDS, self.report_carried, self.report_loss)
+        messages, documents = split_documents(request.messages)
+        described = [self._describe_files(message) for message in messages]
+        messages = stowed(described, HOLDS, self.report_carried, self.report_loss)
         if (quirks.version or marks.get("version")) == 1:
-            return {**write_request1(request, messages, self), **drop_empty(documents=documents)}
+            return {**write_v1_request(request, messages, self), **drop_empty(documents=documents)}
         body: Object = {"model": request.model} if request.model else {}
-        body["messages"] = [made for message in messages for made in self._message(message)]
+        body["messages"] = [one for message in messages for one in self._write_message(message)]
         if request.stream:
             body["stream"] = True
-        tools = [made for tool in request.tools for made in self._tool(tool)]
+        tools = [one for tool in request.tools for one in self._write_tool(tool)]
         if tools:
             body["tools"] = tools
         if request.choice is not None:
-            self._choice(request.choice, body)
+            self._write_choice(request.choice, body)
         write_settings(request.settings, marks, self, body)
         body.update(drop_empty(documents=documents), **own)
         add_missing(body, marks.get("also"))
@@ -98,101 +96,103 @@ class Writer(RequestDraft):
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
-    def _sendable(self, message: rq.Message) -> rq.Message:
-        """Files that have no place anywhere are told where they stand, before the others are moved."""
+    def _describe_files(self, message: rq.Message) -> rq.Message:
+        """Replaces files that cannot be sent by a line of text, before other parts are moved."""
         if message.role == "tool":
-            return replace(message, parts=[self._told(part) for part in message.parts])
-        if message.role == "assistant" and any(type(part) is rq.File and not _is_image(part) for part in message.parts):
-            parts = [self._line(part) if type(part) is rq.File else part for part in message.parts]
-            return replace(message, parts=parts)
+            return replace(message, parts=[self._describe_result_files(part) for part in message.parts])
+        if message.role == "assistant" and _has_unsendable_file(message.parts):
+            return replace(message, parts=[self._describe_file(part) for part in message.parts])
         return message
 
-    def _told(self, part: rq.AnyPart) -> rq.AnyPart:
-        if type(part) is not rq.Result or all(type(one) is not rq.File or _is_image(one) for one in part.content):
+    def _describe_result_files(self, part: rq.AnyPart) -> rq.AnyPart:
+        if type(part) is not rq.Result or not _has_unsendable_file(part.content):
             return part
-        return replace(part, content=[self._line(one) if type(one) is rq.File else one for one in part.content])
+        return replace(part, content=[self._describe_file(one) for one in part.content])
 
-    def _line(self, file: rq.File) -> rq.File | rq.Text:
-        if _is_image(file):
-            return file
-        self.report_loss("file", file.media)
-        return rq.Text(describe_file(file))
+    def _describe_file(self, part: Any) -> Any:
+        if type(part) is not rq.File or _is_image(part):
+            return part
+        self.report_loss("file", part.media)
+        return rq.Text(describe_file(part))
 
-    def _message(self, message: rq.Message) -> list[Object]:
+    def _write_message(self, message: rq.Message) -> list[Object]:
         own, marks = self.split_extra(message.extra)
         if message.name:
             self.report_loss("name")
         if message.role == "tool":
-            made = [{**self._result(part), **own} for part in message.parts if type(part) is rq.Result]
+            messages = [{**self._write_result(part), **own} for part in message.parts if type(part) is rq.Result]
         elif message.role == "assistant":
-            turn = {**self._turn(message.parts, marks), **own}
-            made = [turn] if len(turn) > 1 or marks else []
-            if not made:
+            answer = {**self._write_answer(message.parts, marks), **own}
+            messages = [answer] if len(answer) > 1 or marks else []
+            if not messages:
                 self.report_loss("empty")
         else:
-            content = self._content(message.parts, listed=bool(marks.get("listed"))) or self._silence(message)
-            made = [{"role": message.role, "content": content, **own}] if content else []
-        for one in made:
+            content = self._write_content(message.parts, listed=bool(marks.get("listed")))
+            content = content or self._write_empty(message)
+            messages = [{"role": message.role, "content": content, **own}] if content else []
+        for one in messages:
             add_missing(one, marks.get("also"))
-        return made
+        return messages
 
-    def _silence(self, message: rq.Message) -> str:
-        """A user's message keeps its place, because turns alternate around it."""
+    def _write_empty(self, message: rq.Message) -> str:
+        """An empty user message stays, because turns must alternate."""
         if message.role == "user":
             self.report_carried("empty")
             return EMPTY
         self.report_loss("empty")
         return ""
 
-    def _turn(self, parts: list[rq.AnyPart], marks: Object) -> Object:
-        made: Object = {"role": "assistant"}
-        said: list[rq.AnyPart] = []
+    def _write_answer(self, parts: list[rq.AnyPart], marks: Object) -> Object:
+        answer: Object = {"role": "assistant"}
+        others: list[rq.AnyPart] = []
         for part in parts:
             if type(part) is rq.Call:
-                self._call(part, made)
+                self._write_call(part, answer)
             elif type(part) is rq.Reasoning and (part.extra or {}).get(NAME, {}).get("kind") == "tool_plan":
-                made["tool_plan"] = made.get("tool_plan", "") + part.text
+                answer["tool_plan"] = answer.get("tool_plan", "") + part.text
             else:
-                if "tool_calls" in made:
+                if "tool_calls" in answer:
                     self.report_loss("order")
-                said.append(part)
-        content = self._content(said, listed=bool(marks.get("listed")))
+                others.append(part)
+        content = self._write_content(others, listed=bool(marks.get("listed")))
         if content:
-            made["content"] = content
-        return made
+            answer["content"] = content
+        return answer
 
-    def _content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
+    def _write_content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
         if len(parts) == 1 and not listed:
             only = parts[0]
             if type(only) is rq.Text and not only.cache and (only.extra is None or self.is_foreign(only.extra)):
                 return only.text
-        made: list[Object] = []
+        content: list[Object] = []
         for part in parts:
             if part.cache:
                 self.report_loss("cache")
-            made += self.kinds[type(part)](self, part)
-        return made
+            content += self.kinds[type(part)](self, part)
+        return content
 
-    def _call(self, call: rq.Call, made: Object) -> None:
+    def _write_call(self, call: rq.Call, answer: Object) -> None:
         own, marks = self.split_extra(call.extra)
         if call.cut:
             self.report_loss("cut-call")
             return
-        given, carried = input_of(call)
-        if carried:
-            self.report_carried(carried)
-        json = as_json(given) if carried or not call.json else call.json
+        args, carrier = input_of(call)
+        if carrier:
+            self.report_carried(carrier)
+        json = as_json(args) if carrier or not call.json else call.json
         function = {"name": call.name, "arguments": json, **own.get("function", {})}
-        typed = {} if marks.get("untyped") else {"type": "function"}
-        more = {key: value for key, value in own.items() if key != "function"}
-        made.setdefault("tool_calls", []).append({"id": call.id, **typed, "function": function, **more})
+        kind = {} if marks.get("untyped") else {"type": "function"}
+        others = {key: value for key, value in own.items() if key != "function"}
+        answer.setdefault("tool_calls", []).append({"id": call.id, **kind, "function": function, **others})
 
-    def _result(self, result: rq.Result) -> Object:
+    def _write_result(self, result: rq.Result) -> Object:
         _, marks = self.split_extra(result.extra)
         if result.cache:
             self.report_loss("cache")
-        content = self._content(result.content, listed=bool(marks.get("listed")))
+        content = self._write_content(result.content, listed=bool(marks.get("listed")))
         return {"role": "tool", "tool_call_id": result.call, "content": content or ""}
+
+    # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
     def _text(self, part: rq.Text) -> list[Object]:
         own, marks = self.split_extra(part.extra)
@@ -204,7 +204,7 @@ class Writer(RequestDraft):
         return [{"type": "text", "text": part.text, **own}]
 
     def _json(self, part: rq.Json) -> list[Object]:
-        """An object is a document, which the answer can cite."""
+        """Writes an object as a document, which the answer can cite."""
         own, marks = self.split_extra(part.extra)
         try:
             value = plain_or_raw(part.json)
@@ -229,19 +229,25 @@ class Writer(RequestDraft):
             self.report_loss("file", part.media)
             return [{"type": "text", "text": describe_file(part)}]
         url = part.url or f"data:{part.media};base64,{part.data}"
-        bare = marks.get("bare") and not part.detail
-        return [
-            {"type": "image_url", "image_url": url if bare else {"url": url, **drop_empty(detail=part.detail), **own}}
-        ]
+        is_bare = marks.get("bare") and not part.detail
+        image = url if is_bare else {"url": url, **drop_empty(detail=part.detail), **own}
+        return [{"type": "image_url", "image_url": image}]
 
-    def _stray(self, _: rq.Call | rq.Result) -> list[Object]:
-        """Where nobody calls and nothing is answered."""
-        self.report_loss("opaque")
-        return []
+    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _text,
+        rq.Json: _json,
+        rq.Reasoning: _reasoning,
+        rq.File: _file,
+        rq.Opaque: write_foreign_state(type="text"),
+        rq.Source: omit_with_loss("source"),
+        rq.Ask: omit_with_loss("approval"),
+        rq.Call: omit_with_loss("opaque"),  # a call or result in a message of the wrong role
+        rq.Result: omit_with_loss("opaque"),
+    }
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _tool(self, tool: rq.Tool) -> list[Object]:
+    def _write_tool(self, tool: rq.Tool) -> list[Object]:
         own, marks = self.split_extra(tool.extra)
         if tool.cache:
             self.report_loss("cache")
@@ -252,7 +258,7 @@ class Writer(RequestDraft):
             return []
         return [{"type": "function", "function": function, **own.get("beside", {})}]
 
-    def _choice(self, choice: rq.ToolChoice, body: Object) -> None:
+    def _write_choice(self, choice: rq.ToolChoice, body: Object) -> None:
         self.split_extra(choice.extra)
         if choice.names:
             self.report_loss("allowed")
@@ -261,25 +267,17 @@ class Writer(RequestDraft):
         else:
             body["tool_choice"] = _CHOICES[choice.mode]
 
-    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text,
-        rq.Json: _json,
-        rq.Reasoning: _reasoning,
-        rq.File: _file,
-        rq.Opaque: write_foreign_state(type="text"),
-        rq.Source: omit_with_loss("source"),
-        rq.Ask: omit_with_loss("approval"),
-        rq.Call: _stray,
-        rq.Result: _stray,
-    }
-
 
 def _is_image(file: rq.File) -> bool:
     return file.media.startswith("image/") and bool(file.url or file.data)
 
 
+def _has_unsendable_file(parts: Sequence[rq.AnyPart | rq.ResultPart]) -> bool:
+    return any(type(part) is rq.File and not _is_image(part) for part in parts)
+
+
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
-    """A request as the body of a Chat call."""
-    writer = Writer()
+    """Writes a request as the body of a Chat call."""
+    writer = CohereRequestWriter()
     writer.body = writer.write(request, quirks or Quirks())
     return writer

@@ -1,7 +1,7 @@
-"""Cohere Chat as sent: the events of version 2 (`type`) and version 1 (`event_type`), and their whole answers.
+"""Cohere Chat as sent: events of version 2 (`type`) and version 1 (`event_type`), and non-stream answers.
 
-One shape for all, because nothing but its fields tells them apart. In a stream's first event `content`, `tool_calls`
-and `citations` are empty lists, later they are one object, and in a whole answer lists again.
+All have one type, because only the fields tell them apart. In the first event of a stream `content`, `tool_calls` and
+`citations` are empty lists; in later events they are one object; in a non-stream answer they are lists.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct, field
+
+NAME = "cohere"
 
 
 class Content(Struct, gc=False):
@@ -49,21 +51,21 @@ class Tokens(Struct, gc=False):
 
 
 class Usage(Struct):
-    """`tokens` is what the model read and wrote, `billed_units` what is paid for."""
+    """`tokens` counts what the model read and wrote, `billed_units` what is billed."""
 
     tokens: Tokens | None = None
     billed_units: Tokens | None = None
     cached_tokens: int | None = None
 
 
-class OldCall(Struct):
-    """A call of version 1: it has no id."""
+class V1Call(Struct):
+    """A call of version 1, which has no id."""
 
     name: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class OldCallDelta(Struct):
+class V1CallDelta(Struct):
     index: int | None = None
     name: str | None = None
     parameters: str | None = None
@@ -71,20 +73,20 @@ class OldCallDelta(Struct):
 
 
 class Generation(Struct):
-    """An answer of the older still `generate`."""
+    """An answer of the older `generate` API."""
 
     text: str | None = None
     finish_reason: str | None = None
 
 
-class OldAnswer(Struct):
-    """A whole answer of version 1: the body of a call without a stream, or inside the last event of one."""
+class V1Answer(Struct):
+    """A complete answer of version 1: a non-stream body, or part of the last event of a stream."""
 
     text: str | None = None
     generation_id: str | None = None
     response_id: str | None = None
     finish_reason: str | None = None
-    tool_calls: list[OldCall] | None = None
+    tool_calls: list[V1Call] | None = None
     citations: list[dict[str, Any]] | None = None
     documents: list[dict[str, Any]] | None = None
     search_queries: list[dict[str, Any]] | None = None
@@ -94,22 +96,22 @@ class OldAnswer(Struct):
 
 
 class Invocation(Struct, gc=False):
-    """What Bedrock adds to the last payload of any model."""
+    """Metrics that Bedrock adds to the last payload of every model."""
 
     inputTokenCount: int | None = None
     outputTokenCount: int | None = None
 
 
-class Payload(OldAnswer):
+class Payload(V1Answer):
     type: str | None = None
     event_type: str | None = None
     id: str | None = None
     index: int | None = None
     delta: Delta | None = None
-    message: Message | str | None = None  # a string where the request failed
+    message: Message | str | None = None  # a string if the request failed
     usage: dict[str, Any] | None = None
     logprobs: Any = None
     is_finished: bool | None = None
-    response: OldAnswer | None = None
-    tool_call_delta: OldCallDelta | None = None
+    response: V1Answer | None = None
+    tool_call_delta: V1CallDelta | None = None
     invocation: Invocation | None = field(default=None, name="amazon-bedrock-invocationMetrics")
