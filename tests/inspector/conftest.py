@@ -17,7 +17,7 @@ import pytest
 
 from penstock.gateway.app import App
 from penstock.gateway.config import Serve
-from penstock.inspector.api import Pages
+from penstock.inspector.api import StaticFiles
 from penstock.inspector.app import Inspector
 from penstock.testing import scripted
 from tests.gateway.running import Running, answer, config
@@ -84,7 +84,7 @@ def slow_gateway() -> Iterator[Inspected]:
 @pytest.fixture(scope="session")
 def built() -> None:
     """The page is there to be looked at."""
-    if not Pages().built:
+    if not StaticFiles().built:
         pytest.skip("the inspector's page is not built (make web builds it)")
 
 

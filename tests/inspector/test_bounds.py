@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow  # a real gateway for each
 
 @pytest.mark.row("G3")
 def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tapping, "MOST", 4_000)
+    monkeypatch.setattr(tapping, "MAX_TURN_BYTES", 4_000)
     monkeypatch.setattr(tapping, "LOOK", 2)
     reply = Reply.of("openai-chat", TEXT)
     slow = Reply(reply.chunks, headers=SSE)
@@ -38,7 +38,7 @@ def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.row("G3")
 def test_all_turns_together_take_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "TOTAL", 20_000)
+    monkeypatch.setattr(watches, "MAX_TOTAL_BYTES", 20_000)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"] for _ in range(8)]
         watch = gateway.inspector.watch
@@ -50,14 +50,14 @@ def test_all_turns_together_take_so_much_and_no_more(monkeypatch: pytest.MonkeyP
 
 
 def test_so_many_turns_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "TURNS", 3)
+    monkeypatch.setattr(watches, "MAX_TURNS", 3)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(6)]
         assert list(gateway.inspector.watch.taps) == names[-3:]
 
 
 def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "TOTAL", 1_000)
+    monkeypatch.setattr(watches, "MAX_TOTAL_BYTES", 1_000)
     with inspected() as gateway, watching(gateway.url):
         name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
         row = get(f"{gateway.url}/inspector/turns/{name}").json()
@@ -66,34 +66,34 @@ def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
-    made, ended = watches.Listener(None), cast("Any", object())
-    for number in range(watches.FRESH + 50):
-        assert made.wants("") == (number < watches.FRESH)
+    made, ended = watches.TurnListener(None), cast("Any", object())
+    for number in range(watches.MAX_UNREAD + 50):
+        assert made.wants("") == (number < watches.MAX_UNREAD)
         made.told(str(number), "")
         made.told(str(number), "", ended)
-    assert made.fetch() == dict.fromkeys(map(str, range(watches.FRESH)), ended)
+    assert made.fetch() == dict.fromkeys(map(str, range(watches.MAX_UNREAD)), ended)
     assert made.missed == 50, "each is counted once, when it is over"
     assert made.fetch() == {}
     assert made.wants("")
 
 
 def test_the_end_of_a_turn_that_was_shown_is_never_missed() -> None:
-    made = watches.Listener(None)
+    made = watches.TurnListener(None)
     made.told("shown", "")
     made.fetch()
     ended = cast("Any", object())
-    for number in range(3 * watches.FRESH):
+    for number in range(3 * watches.MAX_UNREAD):
         made.told(str(number), "", ended)
     made.told("shown", "", ended)
     assert made.fetch()["shown"] is ended
-    for number in range(3 * watches.FRESH):
+    for number in range(3 * watches.MAX_UNREAD):
         made.told(str(number), "", ended)
     made.told("shown", "", ended)  # nothing is held of it any more: it is one of many
     assert "shown" not in made.fetch()
 
 
 def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
-    made = watches.Listener("ours")
+    made = watches.TurnListener("ours")
     assert made.wants("ours")
     assert not made.wants("theirs")
     made.told("one", "theirs", cast("Any", object()))
@@ -101,8 +101,8 @@ def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
 
 
 def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "FRESH", 2)
-    monkeypatch.setattr(live_stream, "PACE", 60.0)
+    monkeypatch.setattr(watches, "MAX_UNREAD", 2)
+    monkeypatch.setattr(live_stream, "LIST_INTERVAL", 60.0)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(5)]
         held = set(gateway.inspector.watch.taps)
@@ -113,7 +113,7 @@ def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatc
 def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from penstock.inspector import turns
 
-    monkeypatch.setattr(turns, "WATCHERS", 1)
+    monkeypatch.setattr(turns, "MAX_LISTENERS", 1)
     with inspected() as gateway, watching(gateway.url):
         refused = get(f"{gateway.url}/inspector/live")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
@@ -155,22 +155,22 @@ def test_long_streams_are_looked_at_one_at_a_time() -> None:
     """And whoever waits too long for that is told so; what is short goes on meanwhile."""
 
     async def main() -> None:
-        work, gate, begun = single_file.Work(), threading.Event(), threading.Event()
+        work, gate, begun = single_file.WorkerSlots(), threading.Event(), threading.Event()
 
         def long() -> bool:
             begun.set()
             return gate.wait(20)
 
-        first = asyncio.create_task(work.do(long, single_file.HEAVY + 1))
+        first = asyncio.create_task(work.do(long, single_file.LARGE_BYTES + 1))
         assert await asyncio.to_thread(begun.wait, 10)
         with pytest.raises(Refused) as refused:
-            await work.do(lambda: None, single_file.HEAVY + 1)
+            await work.do(lambda: None, single_file.LARGE_BYTES + 1)
         assert (refused.value.status, refused.value.fault.retry_after) == (503, 5.0)
         assert await work.do(lambda: "short") == "short"
         gate.set()
         assert await first is True
-        assert await work.do(lambda: "next", single_file.HEAVY + 1) == "next"
+        assert await work.do(lambda: "next", single_file.LARGE_BYTES + 1) == "next"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(single_file, "PATIENCE", 0.01)
+        patch.setattr(single_file, "MAX_WAIT", 0.01)
         asyncio.run(main())

@@ -14,9 +14,9 @@ import pytest
 
 from penstock import events as ev
 from penstock.inspector import export
-from penstock.inspector.api import Pages
-from penstock.inspector.export import exported
-from penstock.inspector.traces import CONSUMERS, of_file, traced
+from penstock.inspector.api import StaticFiles
+from penstock.inspector.export import export_html
+from penstock.inspector.traces import CONSUMERS, read_trace, source_from_file
 from penstock.testing import Reply
 from tests.cli.running import inside
 from tests.gateway.asking import post
@@ -24,7 +24,7 @@ from tests.inspector.conftest import inspected
 from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
-    from penstock.inspector.traces import Source
+    from penstock.inspector.traces import TraceSource
 
 SCRIPT = 'const a="</script>",b="<!--";import.meta.url;document.title=a+b'
 STYLE = "body{color:red}a{content:'</style>'}"
@@ -35,7 +35,7 @@ HOSTILE = [
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> Pages:
+def pages(tmp_path: Path) -> StaticFiles:
     """A page as Vite builds one."""
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_text(
@@ -48,7 +48,7 @@ def pages(tmp_path: Path) -> Pages:
     (tmp_path / "assets/main-1a.js").write_text(SCRIPT)
     (tmp_path / "assets/main-2b.css").write_text(STYLE)
     (tmp_path / "assets/icon.svg").write_text("<svg/>")
-    return Pages(tmp_path)
+    return StaticFiles(tmp_path)
 
 
 class Read(HTMLParser):
@@ -75,12 +75,12 @@ class Read(HTMLParser):
         return [(attrs, text) for name, attrs, text in self.found if name == tag]
 
 
-def stream(*words: str) -> Source:
+def stream(*words: str) -> TraceSource:
     events: list[ev.AnyEvent] = [
         ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, word) for word in words), ev.TextEnd(0),
         ev.CallStart(1, "c1", "</script>"), ev.CallEnd(1, "c1", "</script>", "{}"), ev.Finish("calls"),
     ]  # fmt: skip
-    return of_file(b"".join(Reply.of("openai-chat", events).chunks), 'a <b> & "c".sse')
+    return source_from_file(b"".join(Reply.of("openai-chat", events).chunks), 'a <b> & "c".sse')
 
 
 def opened(html: bytes) -> tuple[Read, dict[str, Any]]:
@@ -91,9 +91,9 @@ def opened(html: bytes) -> tuple[Read, dict[str, Any]]:
 
 
 @pytest.mark.row("G3")
-def test_it_holds_every_consumers_view(pages: Pages) -> None:
+def test_it_holds_every_consumers_view(pages: StaticFiles) -> None:
     source = stream("Hello")
-    _, data = opened(exported(source, pages, consumer="anthropic"))
+    _, data = opened(export_html(source, pages, consumer="anthropic"))
     traces = data["traces"]
     assert next(iter(traces)) == "anthropic"
     assert set(traces) == set(CONSUMERS)
@@ -106,16 +106,16 @@ def test_it_holds_every_consumers_view(pages: Pages) -> None:
         assert trace == whole
 
 
-def _encoded(source: Source, consumer: str) -> bytes:
-    from penstock.inspector.api import encoded
+def _encoded(source: TraceSource, consumer: str) -> bytes:
+    from penstock.inspector.api import encode_redacted
 
-    return encoded(traced(source, consumer).trace())
+    return encode_redacted(read_trace(source, consumer).trace())
 
 
 @pytest.mark.row("G3")
 @pytest.mark.parametrize("words", HOSTILE, ids=repr)
-def test_nothing_that_was_said_gets_out_of_its_place(pages: Pages, words: str) -> None:
-    html = exported(stream(words, words), pages)
+def test_nothing_that_was_said_gets_out_of_its_place(pages: StaticFiles, words: str) -> None:
+    html = export_html(stream(words, words), pages)
     page, data = opened(html)
     assert len(page.all("script")) == 2
     assert not [tag for tag, attrs, _ in page.found if tag in {"img", "iframe", "object"} or "onload" in attrs]
@@ -126,8 +126,8 @@ def test_nothing_that_was_said_gets_out_of_its_place(pages: Pages, words: str) -
 
 
 @pytest.mark.row("G3")
-def test_only_the_pages_own_script_may_run(pages: Pages) -> None:
-    page, _ = opened(exported(stream("Hi"), pages))
+def test_only_the_pages_own_script_may_run(pages: StaticFiles) -> None:
+    page, _ = opened(export_html(stream("Hi"), pages))
     (policy,) = [
         attrs["content"] for attrs, _ in page.all("meta") if attrs.get("http-equiv") == "content-security-policy"
     ]
@@ -148,8 +148,8 @@ def _hash(text: str) -> str:
 
 
 @pytest.mark.row("G3")
-def test_it_asks_the_world_for_nothing(pages: Pages) -> None:
-    page, _ = opened(exported(stream("Hi"), pages))
+def test_it_asks_the_world_for_nothing(pages: StaticFiles) -> None:
+    page, _ = opened(export_html(stream("Hi"), pages))
     for tag, attrs, _ in page.found:
         assert not {"src", "href"} & set(attrs), tag
     ((_, title),) = page.all("title")
@@ -158,7 +158,7 @@ def test_it_asks_the_world_for_nothing(pages: Pages) -> None:
 
 @pytest.mark.usefixtures("built")
 def test_the_built_page_is_made_one_file() -> None:
-    html = exported(stream("Hi"), Pages())
+    html = export_html(stream("Hi"), StaticFiles())
     page, data = opened(html)
     assert len(page.all("script")) == 2
     assert not [tag for tag, attrs, _ in page.found if {"src", "href"} & set(attrs)]
@@ -166,30 +166,30 @@ def test_the_built_page_is_made_one_file() -> None:
     assert not re.search(rb"""(?:src|href)=["'](?:https?:)?//""", html)
 
 
-def test_consumers_for_which_there_is_no_room_are_left_out(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "MOST", 100)
-    _, data = opened(exported(stream("Hello"), pages))
+def test_consumers_for_which_there_is_no_room_are_left_out(pages: StaticFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "MAX_EXPORT_BYTES", 100)
+    _, data = opened(export_html(stream("Hello"), pages))
     assert list(data["traces"]) == ["vscode"]
 
 
 @pytest.mark.row("G3")
-def test_secrets_are_gone(pages: Pages) -> None:
-    html = exported(stream("sk-planted0123456789abcdef", "the word is swordfish"), pages, ["swordfish"])
+def test_secrets_are_gone(pages: StaticFiles) -> None:
+    html = export_html(stream("sk-planted0123456789abcdef", "the word is swordfish"), pages, ["swordfish"])
     assert b"planted" not in html
     assert b"swordfish" not in html
     assert b"[secret]" in html
 
 
-def test_every_golden_stream_makes_a_file(pages: Pages) -> None:
+def test_every_golden_stream_makes_a_file(pages: StaticFiles) -> None:
     for case in cases()[::19]:
         if case.streamed and not case.options:
-            opened(exported(of_file(case.body, case.id, case.source), pages))
+            opened(export_html(source_from_file(case.body, case.id, case.source), pages))
 
 
 # ── where it is asked for ─────────────────────────────────────────────────────────────────────────
 
 
-def test_over_http_it_is_saved_not_shown(pages: Pages) -> None:
+def test_over_http_it_is_saved_not_shown(pages: StaticFiles) -> None:
     with inspected() as gateway:
         gateway.inspector._serving.pages._folder = pages._folder
         body = b"".join(Reply.of("openai-chat", [ev.Start(), ev.TextStart(0), ev.TextDelta(0, "Hi")]).chunks)

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from penstock.gateway.config import RecordTable, Serve
-from penstock.inspector.single_file import Alone
-from penstock.inspector.traces import of_file
+from penstock.inspector.single_file import SingleFileApp
+from penstock.inspector.traces import source_from_file
 from penstock.replay import wire
 from tests.gateway.running import Running
 from tests.inspector import wires
@@ -157,7 +157,7 @@ def test_recordings_of_the_gateway_are_listed_and_open(page: Page, gateway: Insp
 
 def test_one_file_without_a_gateway(page: Page, tmp_path: Path, problems: list[str]) -> None:
     """What `penstock inspect --web` serves."""
-    app: Any = Alone(of_file(STREAM, "gates.sse"))
+    app: Any = SingleFileApp(source_from_file(STREAM, "gates.sse"))
     with Running(app, plain=True) as running:
         page.goto(running.url)
         page.locator(".turn").wait_for()

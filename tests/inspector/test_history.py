@@ -59,14 +59,14 @@ def test_without_a_journal_there_is_nothing_to_tell() -> None:
 
 
 def test_buckets_are_never_too_many() -> None:
-    from penstock.inspector.usage_series import BUCKETS, OTHERS, SERIES, step_of, usage
+    from penstock.inspector.usage_series import MAX_BUCKETS, MAX_SERIES, OTHERS, bucket_seconds, build_usage
 
     now = time.time()
     for span in (60.0, 3600.0, 86_400.0, 86_400.0 * 90, 86_400.0 * 3650):
         for wanted in (0.0, 0.001, 60.0):
             rows = [Spent(now - 1, f"m{n}", 1, False, 1, 1, 0.0, None, 1.0) for n in range(40)]
-            made = usage(rows, "model", now - span, now, step_of(now - span, now, wanted))
-            assert len(made.buckets) <= BUCKETS + 1
-            assert len(made.series) <= SERIES
+            made = build_usage(rows, "model", now - span, now, bucket_seconds(now - span, now, wanted))
+            assert len(made.buckets) <= MAX_BUCKETS + 1
+            assert len(made.series) <= MAX_SERIES
             assert sum(sum(row.requests) for row in made.series) == 40
             assert made.series[-1].name == OTHERS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.inspector.api import INDEX, Pages
+from penstock.inspector.api import INDEX, StaticFiles
 from tests.cli.running import environment
 from tests.gateway.asking import get, post
 from tests.inspector.conftest import inspected
@@ -87,7 +87,7 @@ def test_without_a_page_there_is_a_word_in_its_place(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("built")
 def test_what_is_built_asks_the_world_for_nothing() -> None:
-    folder = Path(str(Pages()._folder))
+    folder = Path(str(StaticFiles()._folder))
     for path in folder.rglob("*"):
         if path.suffix in {".html", ".css"}:
             assert not re.search(r"""(?:url\(|src=|href=)["']?(?:https?:)?//""", path.read_text()), path.name

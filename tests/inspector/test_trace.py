@@ -236,7 +236,7 @@ def test_a_turn_that_was_recorded_can_be_looked_at_later(tmp_path: Path, provide
 def test_a_long_frame_is_cut_and_has_an_address_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     from penstock.inspector import schemas
 
-    monkeypatch.setattr(schemas, "LONG", 1000)
+    monkeypatch.setattr(schemas, "MAX_FRAME_CHARACTERS", 1000)
     text = "long " * 2000
     events: list[ev.AnyEvent] = [*HELLO, ev.TextDelta(0, text), ev.TextEnd(0), ev.Finish("stop")]
     with inspected(Reply.of("openai-chat", events)) as gateway, watching(gateway.url):

@@ -114,9 +114,10 @@ async def _asked(client: Client, options: Namespace, speech: Speech, said: list[
     from penstock.errors import ProviderError
 
     settings = {
-        "max_completion_tokens": options.max_output, "temperature": options.temperature,
+        "max_completion_tokens": options.max_output,
+        "temperature": options.temperature,
         "reasoning_effort": options.effort or None,
-    }  # fmt: skip
+    }
     given = {name: value for name, value in settings.items() if value is not None}
     stream = client.chat_stream(options.model, said, engine=options.engine, **given)
     try:

@@ -32,9 +32,12 @@ def source_arguments(parser: ArgumentParser) -> None:
     names = ", ".join(sorted(MODULES))
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the stream; - or nothing: standard input")
     parser.add_argument(
-        "--from", dest="source", metavar="PROTOCOL", default="auto",
+        "--from",
+        dest="source",
+        metavar="PROTOCOL",
+        default="auto",
         help=f"what the stream speaks: {names}; auto finds out (default)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--framing",
         metavar="FRAMING",
@@ -42,17 +45,28 @@ def source_arguments(parser: ArgumentParser) -> None:
         help="how it is framed: sse, ndjson, jsonarray, eventstream; auto finds out (default)",
     )
     parser.add_argument(
-        "--limit", metavar="BYTES", type=int, default=LIMIT,
+        "--limit",
+        metavar="BYTES",
+        type=int,
+        default=LIMIT,
         help=f"the most that one frame may have ({LIMIT >> 20} MiB by default)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--from-option", dest="source_options", metavar="KEY=VALUE", action="append", default=[],
+        "--from-option",
+        dest="source_options",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
         help="a setting of the decoder; may be given more than once",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--option", dest="target_options", metavar="KEY=VALUE", action="append", default=[],
+        "--option",
+        dest="target_options",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
         help="a setting of the encoder, such as model=mine; may be given more than once",
-    )  # fmt: skip
+    )
 
 
 @contextmanager
@@ -123,8 +137,12 @@ def _wanted(make: Callable[..., Any] | None) -> dict[str, Any]:
 
 
 _TYPES: dict[str, Any] = {
-    "bool": bool, "int": int, "int | None": int | None, "Collection[str]": tuple[str, ...], "str | None": str,
-}  # fmt: skip
+    "bool": bool,
+    "int": int,
+    "int | None": int | None,
+    "Collection[str]": tuple[str, ...],
+    "str | None": str,
+}
 
 
 def _typed(key: str, value: str, type: Any) -> Any:

@@ -68,10 +68,15 @@ def run(options: Namespace) -> int:
     with common_options.opened(options.file) as file:
         body = b"".join(common_options.chunks(file))
     made = convert(
-        body, options.source, options.target, model=options.model, images=options.images,
-        max_output=options.max_output, prompt_caching=options.prompt_caching,
+        body,
+        options.source,
+        options.target,
+        model=options.model,
+        images=options.images,
+        max_output=options.max_output,
+        prompt_caching=options.prompt_caching,
         strict=options.strict,
-    )  # fmt: skip
+    )
     with Output(options.output) as output:
         output.write(msgspec.json.format(as_json(made.body), indent=2).encode() + b"\n")
     if not options.quiet:

@@ -97,9 +97,13 @@ async def _found(router: Router, *, offline: bool) -> dict[str, Any]:
     finally:
         await router.aclose()
     return {
-        "penstock": __version__, "python": platform.python_version(), "packages": _packages(),
-        "aliases": dict(router.config.aliases), "proxy": _proxy(router), "providers": list(checked),
-    }  # fmt: skip
+        "penstock": __version__,
+        "python": platform.python_version(),
+        "packages": _packages(),
+        "aliases": dict(router.config.aliases),
+        "proxy": _proxy(router),
+        "providers": list(checked),
+    }
 
 
 def _packages() -> dict[str, str]:
@@ -132,9 +136,11 @@ async def _provider(router: Router, row: Provider, *, offline: bool) -> dict[str
         keys = ["stored by penstock setup"]
     engine, who = wished(row.name, router.config, router.env)
     told: dict[str, Any] = {
-        "name": row.name, "key": "in the configuration" if account.key else ", ".join(keys[:1]) or "none",
-        "engine": f"{engine} ({who})", "protocol": row.protocol,
-    }  # fmt: skip
+        "name": row.name,
+        "key": "in the configuration" if account.key else ", ".join(keys[:1]) or "none",
+        "engine": f"{engine} ({who})",
+        "protocol": row.protocol,
+    }
     if offline:
         return told
     return {**told, **await _reached(router, row)}

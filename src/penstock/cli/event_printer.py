@@ -58,9 +58,12 @@ class Speech:
         if usage is None:
             return "usage unknown"
         told = {
-            "in": usage.input, "out": usage.output, "cached": usage.cached, "written": usage.written,
+            "in": usage.input,
+            "out": usage.output,
+            "cached": usage.cached,
+            "written": usage.written,
             "reasoning": usage.reasoning,
-        }  # fmt: skip
+        }
         return ", ".join(f"{count} {name}" for name, count in told.items() if count is not None) or "usage unknown"
 
     # ── what each event looks like ────────────────────────────────────────────────────────────────
@@ -120,9 +123,17 @@ class Speech:
         print(_styled(text, style, on=self._colour if out is self._out else _colours(sys.stderr)), file=out)
 
     _table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.TextDelta: _say, ev.RefusalDelta: _say, ev.ReasoningDelta: _think, ev.CallEnd: _call,
-        ev.CallCut: _call, ev.Source: _source, ev.FileStart: _file, ev.Finish: _finish, ev.Fault: _fault,
-    }  # fmt: skip
+        ev.Start: _start,
+        ev.TextDelta: _say,
+        ev.RefusalDelta: _say,
+        ev.ReasoningDelta: _think,
+        ev.CallEnd: _call,
+        ev.CallCut: _call,
+        ev.Source: _source,
+        ev.FileStart: _file,
+        ev.Finish: _finish,
+        ev.Fault: _fault,
+    }
 
 
 def _shown(text: str) -> str:

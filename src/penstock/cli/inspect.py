@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from penstock.cli.terminal import StyledLine
-    from penstock.inspector.traces import Source
+    from penstock.inspector.traces import TraceSource
     from penstock.tracing import Step, Tracer
 
 EPILOG = """\
@@ -68,10 +68,13 @@ def run(options: Namespace) -> int:
         return run_page(data, options)
     source = guess(data, options.framing, options.limit) if options.source == "auto" else options.source
     traced = tracer(
-        source, options.target, framing=options.framing, limit=options.limit,
+        source,
+        options.target,
+        framing=options.framing,
+        limit=options.limit,
         source_options=common_options.settings(options.source_options, protocols.protocol(source).decoder),
         target_options=common_options.settings(options.target_options, protocols.protocol(options.target).encoder),
-    )  # fmt: skip
+    )
     traced.feed(data)
     traced.finish()
     stream = Stream(options.file, data, source, options.target, traced)
@@ -115,10 +118,15 @@ def _print_json(stream: Stream) -> None:
         row = {"kind": step.kind, "number": number, "cause": step.cause, **_item(step)}
         print(msgspec.json.encode(row).decode())
     about = {
-        "kind": "summary", "source": stream.source, "framing": stream.traced.framing, "target": stream.target,
-        "bytes": len(stream.data), "frames": stream.count("frame"), "events": stream.count("event"),
+        "kind": "summary",
+        "source": stream.source,
+        "framing": stream.traced.framing,
+        "target": stream.target,
+        "bytes": len(stream.data),
+        "frames": stream.count("frame"),
+        "events": stream.count("event"),
         "outputs": stream.count("output"),
-    }  # fmt: skip
+    }
     print(msgspec.json.encode({**about, **summary(stream.events, stream.traced.pipe.diagnostics)}).decode())
 
 
@@ -183,10 +191,10 @@ def wants_page(options: Namespace) -> bool:
 
 def run_page(data: bytes, options: Namespace) -> int:
     """Show a stream, or write it."""
-    from penstock.inspector.traces import of_file
+    from penstock.inspector.traces import source_from_file
 
     name = "standard input" if options.file == "-" else PurePath(options.file).name
-    source = of_file(data, name, "" if options.source == "auto" else options.source)
+    source = source_from_file(data, name, "" if options.source == "auto" else options.source)
     source.own = options.target
     if options.framing != "auto":
         source.framing = options.framing
@@ -197,24 +205,24 @@ def run_page(data: bytes, options: Namespace) -> int:
     return 0
 
 
-def _write(source: Source, path: Path) -> None:
-    from penstock.inspector.api import Pages
-    from penstock.inspector.export import exported
+def _write(source: TraceSource, path: Path) -> None:
+    from penstock.inspector.api import StaticFiles
+    from penstock.inspector.export import export_html
 
-    data = exported(source, Pages())
+    data = export_html(source, StaticFiles())
     path.write_bytes(data)
     print(f"penstock: {path}: {len(data):,} bytes, secrets removed; it opens in any browser", file=sys.stderr)
 
 
-def _serve(source: Source, options: Namespace) -> None:
+def _serve(source: TraceSource, options: Namespace) -> None:
     from penstock.errors import InputError
     from penstock.gateway.config import Serve
     from penstock.http.uvicorn_server import listen
-    from penstock.inspector.api import ABSENT, Pages
-    from penstock.inspector.single_file import Alone
+    from penstock.inspector.api import NOT_BUILT, StaticFiles
+    from penstock.inspector.single_file import SingleFileApp
 
-    if not Pages().built:
-        raise InputError(f"--web: {ABSENT}")
+    if not StaticFiles().built:
+        raise InputError(f"--web: {NOT_BUILT}")
 
     def ready(port: int, _: Any) -> None:
         address = f"http://{HOST}:{port}/#/file"
@@ -223,4 +231,4 @@ def _serve(source: Source, options: Namespace) -> None:
         if not options.no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    listen(Alone(source), Serve(host=HOST, port=options.port, drain=1.0), ready)
+    listen(SingleFileApp(source), Serve(host=HOST, port=options.port, drain=1.0), ready)

@@ -194,10 +194,15 @@ def summary(events: Iterable[Any], diagnostics: Iterable[Diagnostic]) -> Object:
 def _turn(turn: Turn) -> Object:
     calls = [part for part in turn.parts if isinstance(part, Call)]
     known: Object = {
-        "id": turn.id, "model": turn.model, "parts": dict(Counter(map(_part_kind, turn.parts))), "text": turn.text,
-        "reasoning": turn.reasoning, "refusal": turn.refusal, "calls": [_call(call) for call in calls],
+        "id": turn.id,
+        "model": turn.model,
+        "parts": dict(Counter(map(_part_kind, turn.parts))),
+        "text": turn.text,
+        "reasoning": turn.reasoning,
+        "refusal": turn.refusal,
+        "calls": [_call(call) for call in calls],
         "sources": list(filter(None, [row.url or row.title or row.filename or row.quote for row in turn.sources])),
-    }  # fmt: skip
+    }
     for name in ("usage", "finish", "fault"):
         value = getattr(turn, name)
         known[name] = value and {
@@ -260,8 +265,13 @@ def _call_line(call: Object) -> StyledLine:
 
 def _usage_line(usage: Object) -> StyledLine:
     line: StyledLine = []
-    for name, shown in (("input", "in"), ("cached", "cached"), ("written", "written"), ("output", "out"),
-                        ("reasoning", "reasoning")):  # fmt: skip
+    for name, shown in (
+        ("input", "in"),
+        ("cached", "cached"),
+        ("written", "written"),
+        ("output", "out"),
+        ("reasoning", "reasoning"),
+    ):
         if usage.get(name) or (usage.get(name) == 0 and name in {"input", "output"}):
             line += [(f"{usage[name]:,} ", ""), (f"{shown}  ", "dim")]
     return line

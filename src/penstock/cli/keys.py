@@ -84,10 +84,14 @@ def _add(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
     limit = Limit(**{name: getattr(options, name) for name in Limit.__struct_fields__})
     secret = made()
     key = Key(
-        hash=digest(secret), models=tuple(options.models or ("*",)), tenant=options.tenant, note=options.note,
-        limits=limit if limit != Limit() else None, inspect="all" if options.inspect_all else "own",
+        hash=digest(secret),
+        models=tuple(options.models or ("*",)),
+        tenant=options.tenant,
+        note=options.note,
+        limits=limit if limit != Limit() else None,
+        inspect="all" if options.inspect_all else "own",
         created=time.strftime("%Y-%m-%d", time.gmtime()),
-    )  # fmt: skip
+    )
     file.add(options.name, key)
     print(secret)
     print(f"penstock: the key {options.name!r} is shown this once; its hash is in {file.path}", file=sys.stderr)
@@ -126,8 +130,10 @@ def _confirmed(file: KeyFile) -> bool:
 
     if not sys.stdin.isatty():
         raise InputError(f"keys reset deletes every key in {file.path}; say --yes if that is what you want")
-    print(f"This deletes every key in {file.path}. Programs on this machine can then use the gateway without a key.",
-          file=sys.stderr)  # fmt: skip
+    print(
+        f"This deletes every key in {file.path}. Programs on this machine can then use the gateway without a key.",
+        file=sys.stderr,
+    )
     print("Type yes to go on: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() == "yes"
 

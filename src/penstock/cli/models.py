@@ -35,9 +35,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="also models that are not for chat")
     parser.add_argument("--live", action="store_true", help="ask the providers for their own lists")
     parser.add_argument(
-        "--policy", metavar="WORD", default="",
+        "--policy",
+        metavar="WORD",
+        default="",
         help="how long a prompt may be: context-window, reserve-output or a fraction such as 0.8 (or as configured)",
-    )  # fmt: skip
+    )
     add_config_option(parser)
     parser.add_argument("--json", action="store_true", help="everything, as JSON")
 

@@ -21,14 +21,50 @@ if TYPE_CHECKING:
     from penstock.framing import Frame
 
 # What is said comes first, then nested types, then ids, then mere numbering.
-_RANK = {"type": 1} | dict.fromkeys((
-    "id", "item_id", "message_id", "messageId", "toolCallId", "callId", "call_id", "response_id", "responseId", "role",
-    "status", "model", "modelVersion", "provider", "object",
-), 2) | dict.fromkeys((
-    "index", "output_index", "content_index", "summary_index", "annotation_index", "contentBlockIndex",
-    "sequence_number", "created", "created_at", "system_fingerprint", "service_tier", "obfuscation", "logprobs",
-    "avgLogprobs", "native_finish_reason", "p",
-), 3)  # fmt: skip
+_RANK = (
+    {"type": 1}
+    | dict.fromkeys(
+        (
+            "id",
+            "item_id",
+            "message_id",
+            "messageId",
+            "toolCallId",
+            "callId",
+            "call_id",
+            "response_id",
+            "responseId",
+            "role",
+            "status",
+            "model",
+            "modelVersion",
+            "provider",
+            "object",
+        ),
+        2,
+    )
+    | dict.fromkeys(
+        (
+            "index",
+            "output_index",
+            "content_index",
+            "summary_index",
+            "annotation_index",
+            "contentBlockIndex",
+            "sequence_number",
+            "created",
+            "created_at",
+            "system_fingerprint",
+            "service_tier",
+            "obfuscation",
+            "logprobs",
+            "avgLogprobs",
+            "native_finish_reason",
+            "p",
+        ),
+        3,
+    )
+)
 _LABELS = ("type", "kind", "event_type")  # what protocols call a payload's type
 _CLEAR = frozenset({*_LABELS, "text", "value", "delta"})  # keys that need no mention
 _NEARLY = 0.8
@@ -38,10 +74,23 @@ _SPOKEN = frozenset({"text", "data", "message", "title", "quote"})
 _UNSAID = frozenset({"extra", "logprobs"})
 _USUAL = {"by": ("client",), "exact": (True,), "form": ("json", "full")}
 _STYLES = {
-    "text": "green", "reasoning": "magenta", "refusal": "red", "call": "yellow", "result": "cyan", "ask": "cyan",
-    "file": "blue", "source": "blue", "opaque": "dim", "data": "blue", "usage": "dim", "step": "dim", "start": "bold",
-    "finish": "bold", "fault": "bold red", "unknown": "red",
-}  # fmt: skip
+    "text": "green",
+    "reasoning": "magenta",
+    "refusal": "red",
+    "call": "yellow",
+    "result": "cyan",
+    "ask": "cyan",
+    "file": "blue",
+    "source": "blue",
+    "opaque": "dim",
+    "data": "blue",
+    "usage": "dim",
+    "step": "dim",
+    "start": "bold",
+    "finish": "bold",
+    "fault": "bold red",
+    "unknown": "red",
+}
 
 
 def style_of(event: Event | None) -> str:

@@ -107,10 +107,15 @@ def _print_row(row: Provider, config: Config) -> None:
     put = create_printer(color=wants_color()).print_line
     put([(row.name, "bold"), (f"  {row.title}", "")])
     facts = {
-        "address": row.base_url, "speaks": row.protocol, "auth": ", ".join(one.scheme for one in row.credentials),
-        "key": key_of(row, LIVE, config), "also called": ", ".join(row.names), "sdk": row.sdk,
-        "responses only": ", ".join(row.responses_only), "refuses": ", ".join(row.refuses),
-    }  # fmt: skip
+        "address": row.base_url,
+        "speaks": row.protocol,
+        "auth": ", ".join(one.scheme for one in row.credentials),
+        "key": key_of(row, LIVE, config),
+        "also called": ", ".join(row.names),
+        "sdk": row.sdk,
+        "responses only": ", ".join(row.responses_only),
+        "refuses": ", ".join(row.refuses),
+    }
     for name, value in facts.items():
         if value:
             put([(f"  {name:<16}", "dim"), (value, "")])

@@ -33,9 +33,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("file", metavar="FILE", type=Path, help="where to save it")
     parser.add_argument(
-        "--from", dest="source", metavar="PROTOCOL", default="auto",
+        "--from",
+        dest="source",
+        metavar="PROTOCOL",
+        default="auto",
         help=f"what the stream speaks: {', '.join(sorted(MODULES))}; auto finds out (default)",
-    )  # fmt: skip
+    )
     parser.add_argument("--request", metavar="FILE", type=Path, help="the body that was sent, to be kept with it")
     parser.add_argument("--note", metavar="TEXT", default="", help="what it shows")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")

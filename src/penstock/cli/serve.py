@@ -235,9 +235,15 @@ def _agents(
     except InputError:  # a name that needs a provider's key first
         choice = ModelChoice(model, model)
     at = Gateway(
-        base=base, model=choice.model, small=choice.small, context=choice.context, output=choice.output,
-        small_context=choice.small_context, small_output=choice.small_output, key=key,
-    )  # fmt: skip
+        base=base,
+        model=choice.model,
+        small=choice.small,
+        context=choice.context,
+        output=choice.output,
+        small_context=choice.small_context,
+        small_output=choice.small_output,
+        key=key,
+    )
     place = "" if base == f"http://{HOST}:{PORT}" else f" --url {base}"
     setup = f"{find_command()} setup"
     for name, agent in AGENTS.items():

@@ -28,11 +28,16 @@ Bounds hold the actual count 9 times in 10. Exit code: 0, also near or over the 
 """
 # Which protocol a body is of, by what stands at its top: the first row of which all keys are there.
 SIGNS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("contents",), "gemini"), (("input",), "responses"), (("inferenceConfig",), "bedrock"),
+    (("contents",), "gemini"),
+    (("input",), "responses"),
+    (("inferenceConfig",), "bedrock"),
     (("toolConfig",), "bedrock"),
-    (("prompt",), "completions"), (("anthropic_version",), "anthropic"), (("system", "messages"), "anthropic"),
-    (("messages", "stop_sequences"), "anthropic"), (("messages",), "openai-chat"),
-)  # fmt: skip
+    (("prompt",), "completions"),
+    (("anthropic_version",), "anthropic"),
+    (("system", "messages"), "anthropic"),
+    (("messages", "stop_sequences"), "anthropic"),
+    (("messages",), "openai-chat"),
+)
 ABOUT = 36  # columns of what a message says
 
 
@@ -48,13 +53,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--provider", metavar="NAME", default="", help="who serves it, where that matters")
     parser.add_argument(
-        "--from", dest="source", metavar="PROTOCOL", default="auto",
+        "--from",
+        dest="source",
+        metavar="PROTOCOL",
+        default="auto",
         help=f"whose request it is: {names}; text for none; auto finds out (default)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--limit", metavar="N", type=int, default=0,
+        "--limit",
+        metavar="N",
+        type=int,
+        default=0,
         help="the model's input limit, instead of the known one: warn from 90%% of it",
-    )  # fmt: skip
+    )
     add_config_option(parser)
     parser.add_argument("--learned", action="store_true", help="use what was learned from actual usage on this machine")
     parser.add_argument("--json", action="store_true", help="print JSON")

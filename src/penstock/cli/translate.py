@@ -50,11 +50,16 @@ def run(options: Namespace) -> int:
     seen, findings = _Seen(), list[Any]()
     with common_options.opened(options.file) as file, Output(options.output) as output:
         for chunk in translate(
-            common_options.chunks(file), options.source, options.target,
-            framing=options.framing, limit=options.limit, shaping=(seen,), on_diagnostic=findings.append,
+            common_options.chunks(file),
+            options.source,
+            options.target,
+            framing=options.framing,
+            limit=options.limit,
+            shaping=(seen,),
+            on_diagnostic=findings.append,
             source_options=common_options.settings(options.source_options, source),
             target_options=common_options.settings(options.target_options, protocols.protocol(options.target).encoder),
-        ):  # fmt: skip
+        ):
             output.write(chunk)
     if not options.quiet:
         tell(findings, seen.fault)

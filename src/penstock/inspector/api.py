@@ -39,48 +39,51 @@ if TYPE_CHECKING:
     from penstock.gateway.services import Services
 
 PREFIX = "/inspector"
-BODY = 32 * 2**20  # bytes that may be sent to be looked at
-READ = 120.0  # seconds that they may take
-PING = 15.0  # silence after which a reader is sent a comment
-STUCK = 60.0  # seconds that a reader may take nothing
-READING = frozenset({"GET", "HEAD"})
-POLICY = (
+MAX_BODY_BYTES = 32 * 2**20  # bytes that may be sent to be looked at
+BODY_TIMEOUT = 120.0  # seconds that they may take
+KEEP_ALIVE_SECONDS = 15.0  # silence after which a reader is sent a comment
+WRITE_TIMEOUT = 60.0  # seconds that a reader may take nothing
+READ_METHODS = frozenset({"GET", "HEAD"})
+CONTENT_SECURITY_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src data: blob:; "
     b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-SAFE: Headers = (
-    (b"content-security-policy", POLICY),
+SECURITY_HEADERS: Headers = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-JSON: Headers = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
-TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
+JSON_HEADERS: Headers = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+TEXT_HEADERS: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
 _encode = msgspec.json.Encoder().encode
-Route: TypeAlias = Callable[[Visit], Awaitable["Said | Flow"]]
+Route: TypeAlias = Callable[[Visit], Awaitable["ApiResponse | Flow"]]
 log = logging.getLogger("penstock.inspector")
 
 
-class Said(NamedTuple):
+class ApiResponse(NamedTuple):
     """An answer in one piece."""
 
     body: bytes
-    headers: Headers = JSON
+    headers: Headers = JSON_HEADERS
     status: int = 200
 
 
-class Serving:
+class ApiRouter:
     """The page and its routes. `admit` lets a visit in, or raises why not: it is told whether a key is asked for.
 
     A route is named by its method and its address, in which every second word is a name: `("GET", "turns/*/frames/*")`.
     """
 
     def __init__(
-        self, routes: Mapping[tuple[str, str], Route], admit: Callable[[Any, Visit, bool], None],
-        free: frozenset[str] = frozenset(), pages: Pages | None = None,
-    ) -> None:  # fmt: skip
-        self.pages = pages or Pages()
+        self,
+        routes: Mapping[tuple[str, str], Route],
+        admit: Callable[[Any, Visit, bool], None],
+        free: frozenset[str] = frozenset(),
+        pages: StaticFiles | None = None,
+    ) -> None:
+        self.pages = pages or StaticFiles()
         self._routes = routes
         self._admit = admit
         self._bytes = ByteBudget(MAX_BODY_TOTAL_BYTES)  # where there is no gateway
@@ -98,16 +101,16 @@ class Serving:
         try:
             said = await self._said(visit, scope, receive)
         except PenstockError as error:
-            said = _refusal(error_responses.fault_of(error))
+            said = _error_response(error_responses.fault_of(error))
         except Exception as error:
             log.exception("the inspector failed at %s", visit.path)
-            said = _refusal(error_responses.fault_of(error))
+            said = _error_response(error_responses.fault_of(error))
         if isinstance(said, Flow):
             await self._flow(said, visit, receive, send)
         else:
-            await _whole(said, send, head=visit.method == "HEAD")
+            await _send_response(said, send, head=visit.method == "HEAD")
 
-    async def _said(self, visit: Visit, scope: Any, receive: Any) -> Said | Flow:
+    async def _said(self, visit: Visit, scope: Any, receive: Any) -> ApiResponse | Flow:
         self._admit(scope, visit, False)  # noqa: FBT003 — size, Host and Origin, before anything is looked up
         page = self._page(visit)
         if page is not None:
@@ -124,21 +127,21 @@ class Serving:
         visit.params = dict(zip(("one", "two"), words[1::2], strict=False))
         if visit.method == "POST":
             budget = cast("Services", visit.services).body_bytes if visit.services is not None else self._bytes
-            await read_into(visit, receive, Stoppable(), budget, limit=BODY, patience=READ)
+            await read_into(visit, receive, Stoppable(), budget, limit=MAX_BODY_BYTES, patience=BODY_TIMEOUT)
         return await route(visit)
 
-    def _page(self, visit: Visit) -> Said | None:
+    def _page(self, visit: Visit) -> ApiResponse | None:
         """A file of the page, if that is what is asked for. It needs no key: there is nothing of anybody's in it."""
         name = INDEX if visit.path == "/" else visit.path.removeprefix(f"{PREFIX}/")
-        found = self.pages.get(name) if visit.method in READING else None
-        return Said(*found) if found is not None else None
+        found = self.pages.get(name) if visit.method in READ_METHODS else None
+        return ApiResponse(*found) if found is not None else None
 
     async def _flow(self, flow: Flow, visit: Visit, receive: Any, send: Any) -> None:
         gone = Gone(receive)
-        out = Outlet(send, gone, every=PING, limit=STUCK)
+        out = Outlet(send, gone, every=KEEP_ALIVE_SECONDS, limit=WRITE_TIMEOUT)
         try:
-            with _guard(visit, gone):
-                await flow.out(out, SAFE)
+            with _watch_disconnect(visit, gone):
+                await flow.out(out, SECURITY_HEADERS)
         except asyncio.CancelledError:
             if not gone.caught():
                 raise
@@ -151,25 +154,25 @@ class Serving:
                 await close()
 
 
-def _guard(visit: Visit, gone: Gone) -> AbstractContextManager[None]:
+def _watch_disconnect(visit: Visit, gone: Gone) -> AbstractContextManager[None]:
     """End a feed whose reader is no longer let in."""
     if visit.services is None:
         return nullcontext()
     return cast("Services", visit.services).revocations.guard(visit.caller, gone.end_with, open_ended=True)
 
 
-def text(said: str) -> Said:
+def text_response(said: str) -> ApiResponse:
     """A text by itself."""
-    return Said(said.encode("utf-8", "replace"), TEXT)
+    return ApiResponse(said.encode("utf-8", "replace"), TEXT_HEADERS)
 
 
-def _refusal(fault: Fault) -> Said:
-    body = encoded({"error": {"message": fault.message, "code": fault.code or fault.kind}})
-    return Said(body, (*JSON, *error_responses.headers_of(fault)), error_responses.status_of(fault, ""))
+def _error_response(fault: Fault) -> ApiResponse:
+    body = encode_redacted({"error": {"message": fault.message, "code": fault.code or fault.kind}})
+    return ApiResponse(body, (*JSON_HEADERS, *error_responses.headers_of(fault)), error_responses.status_of(fault, ""))
 
 
-async def _whole(said: Said, send: Any, *, head: bool) -> None:
-    made = [*said.headers, *SAFE, (b"content-length", b"%d" % len(said.body))]
+async def _send_response(said: ApiResponse, send: Any, *, head: bool) -> None:
+    made = [*said.headers, *SECURITY_HEADERS, (b"content-length", b"%d" % len(said.body))]
     await send({"type": "http.response.start", "status": said.status, "headers": made})
     await send({"type": "http.response.body", "body": b"" if head else said.body, "more_body": False})
 
@@ -178,12 +181,12 @@ async def _whole(said: Said, send: Any, *, head: bool) -> None:
 
 
 @lru_cache(1000)
-def suspect(text: str, secrets: tuple[str, ...]) -> bool:
+def contains_secret(text: str, secrets: tuple[str, ...]) -> bool:
     """Whether there is a secret in it. Remembered: many rows are alike."""
     return bool(find(text, secrets))
 
 
-def plain(value: Any) -> bytes:
+def encode_public(value: Any) -> bytes:
     """A value as JSON, as it is."""
     try:
         return _encode(value)
@@ -191,15 +194,15 @@ def plain(value: Any) -> bytes:
         return _encode(clean(msgspec.to_builtins(value)))
 
 
-def encoded(value: Any, secrets: Iterable[str] = ()) -> bytes:
+def encode_redacted(value: Any, secrets: Iterable[str] = ()) -> bytes:
     """A value as JSON, without secrets."""
-    data = plain(value)
+    data = encode_public(value)
     text = data.decode()
-    hidden = hide(text, _spelt(secrets))
+    hidden = redact_text(text, _secret_spellings(secrets))
     return data if hidden is text else hidden.encode()
 
 
-def hide(text: str, secrets: Iterable[str] = ()) -> str:
+def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     """A text, of JSON or of anything else, with a mark in place of secrets: its form is kept."""
     spans = find(text, secrets)
     if not spans:
@@ -212,39 +215,43 @@ def hide(text: str, secrets: Iterable[str] = ()) -> str:
     return "".join([*pieces, text[place:]])
 
 
-def _spelt(secrets: Iterable[str]) -> list[str]:
+def _secret_spellings(secrets: Iterable[str]) -> list[str]:
     """Secrets as JSON spells them, and as it spells them in a text that is JSON itself."""
     made: list[str] = []
     for secret in secrets:
-        once = _inside(secret)
-        made += dict.fromkeys((secret, once, _inside(once)))
+        once = _json_inside(secret)
+        made += dict.fromkeys((secret, once, _json_inside(once)))
     return made
 
 
-def _inside(text: str) -> str:
+def _json_inside(text: str) -> str:
     return _encode(text.encode("utf-8", "replace").decode())[1:-1].decode()
 
 
-def event(name: str, data: bytes) -> bytes:
+def sse_event(name: str, data: bytes) -> bytes:
     """A server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
-_NEAR = frozenset({"", "none", "same-origin"})  # of Sec-Fetch-Site: no browser, the address bar, our own page
+_SAME_SITE = frozenset({"", "none", "same-origin"})  # of Sec-Fetch-Site: no browser, the address bar, our own page
 
 
-def check_own(headers: Mapping[str, str], welcome: frozenset[str]) -> None:
+def check_origin(headers: Mapping[str, str], welcome: frozenset[str]) -> None:
     """Raise where another page asks. `welcome` are origins that may."""
     origin = headers.get("origin", "").lower()
     if "*" in welcome or (origin and origin in welcome):
         return
-    own = _place(origin) == headers.get("host", "").lower() if origin else headers.get("sec-fetch-site", "") in _NEAR
+    own = (
+        _origin_host(origin) == headers.get("host", "").lower()
+        if origin
+        else headers.get("sec-fetch-site", "") in _SAME_SITE
+    )
     if not own:
         said = "only the inspector's own page may ask here, or one that access.origins in penstock.toml names"
         raise refused(403, "permission", said, code="origin_not_allowed")
 
 
-def _place(origin: str) -> str:
+def _origin_host(origin: str) -> str:
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -253,16 +260,21 @@ def _place(origin: str) -> str:
 
 # ── the built page ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-TYPES = {
-    "css": b"text/css; charset=utf-8", "html": b"text/html; charset=utf-8", "js": b"text/javascript; charset=utf-8",
-    "svg": b"image/svg+xml", "png": b"image/png", "woff2": b"font/woff2", "json": b"application/json",
-}  # fmt: skip
+CONTENT_TYPES = {
+    "css": b"text/css; charset=utf-8",
+    "html": b"text/html; charset=utf-8",
+    "js": b"text/javascript; charset=utf-8",
+    "svg": b"image/svg+xml",
+    "png": b"image/png",
+    "woff2": b"font/woff2",
+    "json": b"application/json",
+}
 INDEX = "index.html"
-ABSENT = "the inspector's page is not built: `make web` builds it, and a released wheel has it"
-_KEPT = b"public, max-age=31536000, immutable"  # a built file's name changes with its content
+NOT_BUILT = "the inspector's page is not built: `make web` builds it, and a released wheel has it"
+_IMMUTABLE = b"public, max-age=31536000, immutable"  # a built file's name changes with its content
 
 
-class Pages:
+class StaticFiles:
     """All files by their names. Names come from the folder, never from a request: no path leads out of it."""
 
     def __init__(self, folder: Traversable | None = None) -> None:
@@ -277,7 +289,7 @@ class Pages:
         """A file that is there."""
         found = self._find(name)
         if found is None:
-            raise InputError(ABSENT)
+            raise InputError(NOT_BUILT)
         return found.read_text("utf-8")
 
     def get(self, name: str) -> tuple[bytes, Headers] | None:
@@ -285,21 +297,21 @@ class Pages:
         found = self._find(name)
         if found is None:
             return None
-        kind = TYPES.get(name.rpartition(".")[2], b"application/octet-stream")
-        kept = b"no-cache" if name == INDEX else _KEPT
+        kind = CONTENT_TYPES.get(name.rpartition(".")[2], b"application/octet-stream")
+        kept = b"no-cache" if name == INDEX else _IMMUTABLE
         return found.read_bytes(), ((b"content-type", kind), (b"cache-control", kept))
 
     def _find(self, name: str) -> Traversable | None:
         found = self._files.get(name)
         if found is None or not found.is_file():  # it may have been built since
-            self._files = dict(_walk(self._folder)) if self._folder.is_dir() else {}
+            self._files = dict(_list_files(self._folder)) if self._folder.is_dir() else {}
             found = self._files.get(name)
         return found
 
 
-def _walk(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
+def _list_files(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
     made: list[tuple[str, Traversable]] = []
     for entry in folder.iterdir():
         name = before + entry.name
-        made += _walk(entry, f"{name}/") if entry.is_dir() else [(name, entry)]
+        made += _list_files(entry, f"{name}/") if entry.is_dir() else [(name, entry)]
     return made

@@ -14,19 +14,28 @@ from penstock import protocols
 from penstock._version import __version__
 from penstock.gateway.callers import ANONYMOUS, Caller, Refused, refused
 from penstock.gateway.routes import path_of
-from penstock.inspector.api import PREFIX, READING, Pages, Route, Said, Serving, check_own, encoded
-from penstock.inspector.live_capture import Watch
-from penstock.inspector.single_file import Files, Work
+from penstock.inspector.api import (
+    PREFIX,
+    READ_METHODS,
+    ApiResponse,
+    ApiRouter,
+    Route,
+    StaticFiles,
+    check_origin,
+    encode_redacted,
+)
+from penstock.inspector.live_capture import LiveCaptures
+from penstock.inspector.single_file import FileRoutes, WorkerSlots
 from penstock.inspector.traces import CONSUMERS
-from penstock.inspector.turns import Turns
+from penstock.inspector.turns import TurnRoutes
 
 if TYPE_CHECKING:
     from penstock.gateway.app import App
     from penstock.gateway.catalogue import Entry
     from penstock.gateway.endpoints import Visit
 
-PATIENCE = 0.5  # seconds that lists of models are waited for
-_STRANGER = "the inspector is for this machine, or for a gateway key: `penstock keys add NAME` makes one"
+MODEL_LIST_TIMEOUT = 0.5  # seconds that lists of models are waited for
+_NO_ACCESS = "the inspector is for this machine, or for a gateway key: `penstock keys add NAME` makes one"
 
 
 class Inspector:
@@ -34,23 +43,31 @@ class Inspector:
 
     closes_websockets = True  # the gateway does
 
-    def __init__(self, app: App, pages: Pages | None = None) -> None:
+    def __init__(self, app: App, pages: StaticFiles | None = None) -> None:
         self.app, self.services = app, app.services
-        self.watch = Watch(self.services)
-        work, pages = Work(), pages or Pages()
-        files = Files(work, pages, lambda: self.services.secrets)
-        turns = self.turns = Turns(self.services, self.watch, work, files)
+        self.watch = LiveCaptures(self.services)
+        work, pages = WorkerSlots(), pages or StaticFiles()
+        files = FileRoutes(work, pages, lambda: self.services.secrets)
+        turns = self.turns = TurnRoutes(self.services, self.watch, work, files)
         self._listing: asyncio.Task[list[Entry]] | None = None
         routes: dict[tuple[str, str], Route] = {
-            ("GET", "about"): self._about, ("GET", "live"): turns.live, ("GET", "turns"): turns.turns,
-            ("GET", "turns/*"): turns.turn, ("GET", "turns/*/follow"): turns.follow,
-            ("GET", "turns/*/export"): turns.export, ("GET", "turns/*/frames/*"): turns.frame,
-            ("GET", "turns/*/outputs/*"): turns.output, ("GET", "recordings"): turns.recordings,
-            ("GET", "recordings/*"): turns.recording, ("GET", "recordings/*/export"): turns.recording_export,
-            ("GET", "usage"): turns.usage, ("GET", "tokens"): turns.tokens,
-            ("POST", "trace"): files.trace, ("POST", "export"): files.export,
-        }  # fmt: skip
-        self._serving = Serving(routes, self._admit, frozenset({"about"}), pages)
+            ("GET", "about"): self._about,
+            ("GET", "live"): turns.live,
+            ("GET", "turns"): turns.turns,
+            ("GET", "turns/*"): turns.turn,
+            ("GET", "turns/*/follow"): turns.follow,
+            ("GET", "turns/*/export"): turns.export,
+            ("GET", "turns/*/frames/*"): turns.frame,
+            ("GET", "turns/*/outputs/*"): turns.output,
+            ("GET", "recordings"): turns.recordings,
+            ("GET", "recordings/*"): turns.recording,
+            ("GET", "recordings/*/export"): turns.recording_export,
+            ("GET", "usage"): turns.usage,
+            ("GET", "tokens"): turns.tokens,
+            ("POST", "trace"): files.trace,
+            ("POST", "export"): files.export,
+        }
+        self._serving = ApiRouter(routes, self._admit, frozenset({"about"}), pages)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and self._ours(scope):
@@ -61,7 +78,7 @@ class Inspector:
     def _ours(self, scope: Any) -> bool:
         path = path_of(scope)
         if path == "/":  # without a page, the gateway's own says what to do
-            return scope["method"] in READING and self._serving.pages.built
+            return scope["method"] in READ_METHODS and self._serving.pages.built
         return path == PREFIX or path.startswith(f"{PREFIX}/")
 
     def stopping(self) -> None:
@@ -78,11 +95,11 @@ class Inspector:
         access.admit(scope, visit.headers, key=False)
         if visit.path == "/" or visit.path.startswith(f"{PREFIX}/assets/"):
             return
-        check_own(visit.headers, access.origins)
+        check_origin(visit.headers, access.origins)
         try:
             caller = access.admit(scope, visit.headers)
             if caller.sees == "own" and caller.tenant == ANONYMOUS:
-                raise refused(403, "permission", _STRANGER, code="not_yours")
+                raise refused(403, "permission", _NO_ACCESS, code="not_yours")
             visit.caller, visit.services = caller, self.services
         except Refused:
             if keyed:
@@ -90,16 +107,22 @@ class Inspector:
 
     # ── about ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _about(self, visit: Visit) -> Said:
+    async def _about(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/about`: what there is here. Without a key, that one is needed, and little else."""
         recorder, caller = self.services.recorder, visit.caller
         told: dict[str, Any] = {
-            "version": __version__, "models": [], "consumers": CONSUMERS, "protocols": list(protocols.MODULES),
-            "recording": {"on": recorder.folder is not None}, "journal": self.services.journal.rows is not None,
-            "live": True, "sees": "own", "key": "needed",
-        }  # fmt: skip
+            "version": __version__,
+            "models": [],
+            "consumers": CONSUMERS,
+            "protocols": list(protocols.MODULES),
+            "recording": {"on": recorder.folder is not None},
+            "journal": self.services.journal.rows is not None,
+            "live": True,
+            "sees": "own",
+            "key": "needed",
+        }
         if caller is None:
-            return Said(encoded(told))
+            return ApiResponse(encode_redacted(told))
         told["key"] = "ok" if self.services.access.keyed else "none"
         told["sees"] = caller.sees
         told["models"] = [
@@ -109,7 +132,7 @@ class Inspector:
         ]
         if recorder.folder is not None and caller.sees == "all":
             told["recording"] |= {"dir": str(recorder.folder), "size": recorder.size, "total": recorder.total}
-        return Said(encoded(told, self.services.secrets))
+        return ApiResponse(encode_redacted(told, self.services.secrets))
 
     async def _models(self) -> list[Entry]:
         """All models, as far as they are known soon: providers may take their time to list theirs."""
@@ -117,6 +140,6 @@ class Inspector:
         if self._listing is None or self._listing.done():
             self._listing = asyncio.create_task(catalogue.entries(Caller()))
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(MODEL_LIST_TIMEOUT):
                 return await asyncio.shield(self._listing)
         return catalogue.said()

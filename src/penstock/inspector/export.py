@@ -14,59 +14,61 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
-from penstock.inspector.api import ABSENT, INDEX, encoded
-from penstock.inspector.traces import traced
+from penstock.inspector.api import INDEX, NOT_BUILT, encode_redacted
+from penstock.inspector.traces import read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.inspector.api import Pages
+    from penstock.inspector.api import StaticFiles
     from penstock.inspector.schemas import Trace
-    from penstock.inspector.traces import Source
+    from penstock.inspector.traces import TraceSource
 
-MOST = 64 * 2**20  # bytes of all traces together; consumers that there is no room for are left out, and that is said
+MAX_EXPORT_BYTES = (
+    64 * 2**20
+)  # bytes of all traces together; consumers that there is no room for are left out, and that is said
 ID = "penstock-trace"
 _TAG = re.compile(r"<(?:script|link)\b([^<>]*+)>(?:</script>)?\s*")
 _ATTRIBUTE = re.compile(r'\b([a-z]++)="([^"]*+)"')
 _TITLE = re.compile(r"<title>[^<]*</title>")
-_PLACE = re.compile(r"^.*?/?inspector/|^\./|^/")
+_ASSET_PREFIX = re.compile(r"^.*?/?inspector/|^\./|^/")
 
 
-def exported(source: Source, pages: Pages, secrets: Iterable[str] = (), consumer: str = "") -> bytes:
+def export_html(source: TraceSource, pages: StaticFiles, secrets: Iterable[str] = (), consumer: str = "") -> bytes:
     """The file. `consumer`: whose view it opens with."""
     if not pages.built:
-        raise InputError(f"there is no page to put it in: {ABSENT}")
-    data = b'{"version":1,"traces":{%b}}' % b",".join(_told(source, list(secrets), consumer or source.own))
-    return _filled(pages, source.title, data.replace(b"<", b"\\u003c").decode()).encode()
+        raise InputError(f"there is no page to put it in: {NOT_BUILT}")
+    data = b'{"version":1,"traces":{%b}}' % b",".join(_encode_traces(source, list(secrets), consumer or source.own))
+    return _fill_page(pages, source.title, data.replace(b"<", b"\\u003c").decode()).encode()
 
 
-def _told(source: Source, secrets: list[str], first: str) -> Iterator[bytes]:
+def _encode_traces(source: TraceSource, secrets: list[str], first: str) -> Iterator[bytes]:
     size = 0
     for consumer in (first, *(name for name in source.consumers if name != first)):
-        trace: Trace = traced(source, consumer).trace()
+        trace: Trace = read_trace(source, consumer).trace()
         if consumer != first:
             trace.frames, trace.events, trace.same, trace.request, trace.row = [], [], first, "", None
-        made = b"%b:%b" % (encoded(consumer), encoded(trace, secrets))
+        made = b"%b:%b" % (encode_redacted(consumer), encode_redacted(trace, secrets))
         size += len(made)
-        if size > MOST and consumer != first:
+        if size > MAX_EXPORT_BYTES and consumer != first:
             return
         yield made
 
 
-def _filled(pages: Pages, title: str, data: str) -> str:
+def _fill_page(pages: StaticFiles, title: str, data: str) -> str:
     """The built page, all that it asks for put in its place."""
     html = pages.text(INDEX)
     assets = [dict(_ATTRIBUTE.findall(attributes)) for attributes in _TAG.findall(html)]
     # Where these stand in a script they are parts of strings, which say the same with a backslash.
     script = (
-        _joined(pages, [one["src"] for one in assets if "src" in one])
+        _join_assets(pages, [one["src"] for one in assets if "src" in one])
         .replace("</script", "<\\/script")
         .replace("<!--", "<\\!--")
     )
     styles = [one["href"] for one in assets if one.get("rel") == "stylesheet"]
-    style = _joined(pages, styles).replace("</style", "<\\/style")
+    style = _join_assets(pages, styles).replace("</style", "<\\/style")
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
+        f"default-src 'none'; script-src '{_csp_hash(script)}'; style-src '{_csp_hash(style)}'; img-src data: blob:; "
         "media-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     head = (
@@ -74,21 +76,21 @@ def _filled(pages: Pages, title: str, data: str) -> str:
         f"<title>{escape(title)} · penstock</title><style>{style}</style>"
     )
     body = f'<script type="application/json" id="{ID}">{data}</script><script type="module">{script}</script>'
-    bare = _TITLE.sub("", _TAG.sub(_left, html))
+    bare = _TITLE.sub("", _TAG.sub(_remove_asset_tag, html))
     before, _, after = bare.partition("<head>")
     rest, _, end = after.rpartition("</body>")
     return f'{before}<head>\n    <meta charset="utf-8">{head}{rest}{body}</body>{end}'
 
 
-def _left(tag: re.Match[str]) -> str:
+def _remove_asset_tag(tag: re.Match[str]) -> str:
     """Nothing in place of what is put into the file, or not needed there; any other tag stays."""
     attributes = dict(_ATTRIBUTE.findall(tag[1]))
     return "" if "src" in attributes or attributes.get("rel") in {"stylesheet", "icon"} else tag[0]
 
 
-def _joined(pages: Pages, places: list[str]) -> str:
-    return "\n".join(pages.text(_PLACE.sub("", place)) for place in places)
+def _join_assets(pages: StaticFiles, places: list[str]) -> str:
+    return "\n".join(pages.text(_ASSET_PREFIX.sub("", place)) for place in places)
 
 
-def _hash(text: str) -> str:
+def _csp_hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock.gateway import client_stream
 from penstock.inspector import schemas
-from penstock.inspector.traces import Source
+from penstock.inspector.traces import TraceSource
 from penstock.request import Request
 
 if TYPE_CHECKING:
@@ -33,41 +33,41 @@ if TYPE_CHECKING:
     from penstock.gateway.turn import Turn
     from penstock.store.journal import Turn as Noted
 
-MOST = 4 * 2**20  # bytes of one turn
+MAX_TURN_BYTES = 4 * 2**20  # bytes of one turn
 LOOK, LARGE = 32, 4096  # chunks between two looks at their size; bytes of one that is looked at at once
-EACH = 64  # bytes that a chunk takes besides its own
-NOTICES = 100  # that are told before an answer
-ASKED = 2**20  # bytes of a request's body
-_LONG = "only the beginning is here: a turn is kept in memory up to {most} MB while somebody watches"
-_FULL = "its frames were dropped: too much was going on at once for the memory that watching may take"
-_PLAYED = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
-_NOBODY = "no provider has answered: there are no frames"
+CHUNK_OVERHEAD = 64  # bytes that a chunk takes besides its own
+MAX_NOTICES = 100  # that are told before an answer
+MAX_REQUEST_BYTES = 2**20  # bytes of a request's body
+_LOST_REST = "only the beginning is here: a turn is kept in memory up to {most} MB while somebody watches"
+_LOST_ALL = "its frames were dropped: too much was going on at once for the memory that watching may take"
+_EVENTS_NOTE = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
+_NO_ANSWER = "no provider has answered: there are no frames"
 _now = time.monotonic
 _encode = msgspec.json.Encoder().encode_lines
 
 
-class Store(Protocol):
+class CaptureStore(Protocol):
     """What all taps have their memory from."""
 
-    def took(self, tap: Tap, size: int) -> None:
+    def took(self, tap: TurnCapture, size: int) -> None:
         """A tap has grown by so much."""
         ...
 
-    def changed(self, tap: Tap) -> None:
+    def changed(self, tap: TurnCapture) -> None:
         """Its row is another now."""
         ...
 
 
-class Tap:
+class TurnCapture:
     """One turn. `turn` while it goes on, `row` when it is over; `reply` once there is one."""
 
     __slots__ = (
-        "_began", "_store", "_times", "_unmeasured", "asked", "chunks", "cleared", "cut", "dropped", "engine", "fault",
-        "followers", "framing", "id", "notices", "protocol", "raw", "request", "row", "secret", "shaping", "size",
-        "teed", "tenant", "time", "turn",
+        "_began", "_store", "_times", "_unmeasured", "asked", "chunks", "cleared", "cut", "dropped", "engine",
+        "fault", "followers", "framing", "id", "notices", "protocol", "raw", "request", "row", "secret", "shaping",
+        "size", "teed", "tenant", "time", "turn",
     )  # fmt: skip
 
-    def __init__(self, turn: Turn, store: Store) -> None:
+    def __init__(self, turn: Turn, store: CaptureStore) -> None:
         visit = turn.visit
         assert turn.asked is not None  # noqa: S101 — a turn is watched from when it is known what is asked
         self.id, self.tenant, self.secret = visit.id, visit.caller.tenant, visit.caller.secret
@@ -75,7 +75,7 @@ class Tap:
         self.turn: Turn | None = turn
         self.row: Noted | None = None
         self.asked: Asked = turn.asked
-        self.request: bytes = visit.raw[:ASKED]
+        self.request: bytes = visit.raw[:MAX_REQUEST_BYTES]
         self.chunks: list[bytes] = []
         self.size = len(self.request)
         self.cut = self.dropped = False
@@ -106,7 +106,7 @@ class Tap:
 
     def told(self, said: bytes) -> None:
         """The client was told something before its answer: a frame's payload."""
-        self.notices = (*self.notices, said)[:NOTICES]
+        self.notices = (*self.notices, said)[:MAX_NOTICES]
 
     def read(self, pair: Pair) -> None:
         """What one read gave. Its size is looked at now and then, that of a large one at once."""
@@ -123,9 +123,9 @@ class Tap:
 
     def _measure(self) -> None:
         fresh = self.chunks[-self._unmeasured :] if self._unmeasured else []
-        size = sum(map(len, fresh)) + EACH * len(fresh)
+        size = sum(map(len, fresh)) + CHUNK_OVERHEAD * len(fresh)
         self._unmeasured = 0
-        if self.size + size > MOST:  # what is too much goes again
+        if self.size + size > MAX_TURN_BYTES:  # what is too much goes again
             self.cut = True
             self.chunks, self._times = self.chunks[: -len(fresh)], self._times[: -len(fresh)]
             return
@@ -168,13 +168,13 @@ class Tap:
         """Whether the client was no longer there to get an end."""
         return self.fault is not None and self.fault.kind == "cancelled"
 
-    def shown(self) -> schemas.Row:
+    def shown(self) -> schemas.TurnRow:
         """The turn as a row of the list. Any thread may ask: a turn has its row before it is let go of."""
         going, held = self.turn, not self.dropped
         if going is not None:
-            return schemas.of_turn(going, self.time, held=held)
+            return schemas.row_from_turn(going, self.time, held=held)
         assert self.row is not None  # noqa: S101 — one of the two
-        return schemas.of_journal(self.row, held=held)
+        return schemas.row_from_journal(self.row, held=held)
 
     def since(self, place: int) -> list[tuple[float | None, bytes]]:
         """The chunks from that one on, with their times."""
@@ -184,38 +184,46 @@ class Tap:
         for at, chunk in zip(islice(self._times, place, None), islice(self.chunks, place, None), strict=False):
             yield round(at - self._began, 6), chunk
 
-    def source(self) -> Source:
+    def source(self) -> TraceSource:
         """What there is to trace."""
         asked, cleared, going = self.asked, self.cleared, self.turn
         teed = self.teed if going is None else going.teed
         refused = not self.engine  # nobody answered: the client was told so in one piece
-        return Source(
-            protocol=self.protocol or asked.protocol, chunks=self.since(0), framing=self.framing,
-            title=f"{asked.request.model} · {asked.protocol}", own=asked.protocol,
-            request=self.request.decode("utf-8", "replace"), row=self.shown(), lost=self._lost(),
-            note="" if self.raw else _PLAYED.format(engine=self.engine),
-            shaping=lambda: deepcopy(self.shaping), end=self.fault, left=self.left,
-            secrets=(self.secret,) if self.secret else (), before=self.notices,
+        return TraceSource(
+            protocol=self.protocol or asked.protocol,
+            chunks=self.since(0),
+            framing=self.framing,
+            title=f"{asked.request.model} · {asked.protocol}",
+            own=asked.protocol,
+            request=self.request.decode("utf-8", "replace"),
+            row=self.shown(),
+            lost=self._lost(),
+            note="" if self.raw else _EVENTS_NOTE.format(engine=self.engine),
+            shaping=lambda: deepcopy(self.shaping),
+            end=self.fault,
+            left=self.left,
+            secrets=(self.secret,) if self.secret else (),
+            before=self.notices,
             way=lambda: (
                 client_stream.refusal(asked) if refused else client_stream.way(asked, teed=teed, cleared=cleared)
             ),
-        )  # fmt: skip
+        )
 
     def _lost(self) -> str:
         if self.dropped:
-            return _FULL
+            return _LOST_ALL
         if self.cut:
-            return _LONG.format(most=MOST >> 20)
-        return "" if self.engine else _NOBODY
+            return _LOST_REST.format(most=MAX_TURN_BYTES >> 20)
+        return "" if self.engine else _NO_ANSWER
 
 
-TURNS = 200  # that are over and still held
-TOTAL = 64 * 2**20  # bytes of all of them
-LINGER = 300.0  # seconds that turns are held for when nobody watches any more
-FRESH = 100  # turns that wait for one listener: nobody reads more at once, and the rest is only counted
+MAX_TURNS = 200  # that are over and still held
+MAX_TOTAL_BYTES = 64 * 2**20  # bytes of all of them
+KEEP_SECONDS = 300.0  # seconds that turns are held for when nobody watches any more
+MAX_UNREAD = 100  # turns that wait for one listener: nobody reads more at once, and the rest is only counted
 
 
-class Listener:
+class TurnListener:
     """One who watches the list. `news` is set when there is something to fetch."""
 
     def __init__(self, tenant: str | None) -> None:
@@ -231,13 +239,13 @@ class Listener:
 
     def wants(self, tenant: str) -> bool:
         """Whether a turn that begins now will be told of: only such a turn is worth being held."""
-        return len(self._fresh) < FRESH and self.sees(tenant)
+        return len(self._fresh) < MAX_UNREAD and self.sees(tenant)
 
     def told(self, id: str, tenant: str, row: Noted | None = None) -> None:
         """A turn has changed. `row`: it is over."""
         if not self.sees(tenant):
             return
-        if len(self._fresh) >= FRESH and id not in self._fresh and id not in self._going:
+        if len(self._fresh) >= MAX_UNREAD and id not in self._fresh and id not in self._going:
             self.missed += row is not None
             return
         self._fresh[id] = row
@@ -252,16 +260,16 @@ class Listener:
         return fresh
 
 
-class Watch:
+class LiveCaptures:
     """All taps, the oldest first, and all listeners."""
 
     def __init__(self, services: Any) -> None:
-        self.taps: OrderedDict[str, Tap] = OrderedDict()
+        self.taps: OrderedDict[str, TurnCapture] = OrderedDict()
         self.size = 0
         self.closed = False
         self._services = services
         self._loop: Any = None
-        self._listeners: set[Listener] = set()
+        self._listeners: set[TurnListener] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     # ── who watches ───────────────────────────────────────────────────────────────────────────────
@@ -270,10 +278,10 @@ class Watch:
     def listeners(self) -> int:
         return len(self._listeners)
 
-    def enter(self, tenant: str | None) -> Listener:
+    def enter(self, tenant: str | None) -> TurnListener:
         """Somebody watches. `tenant`: whose turns; None is everybody's."""
         self._loop = asyncio.get_running_loop()
-        made = Listener(tenant)
+        made = TurnListener(tenant)
         self._listeners.add(made)
         self._services.watch = self
         self._services.estimates.told = self._estimated
@@ -281,12 +289,12 @@ class Watch:
             self._timer.cancel()
         return made
 
-    def leave(self, listener: Listener) -> None:
+    def leave(self, listener: TurnListener) -> None:
         """Somebody has gone. What is held stays a while for those who come back."""
         self._listeners.discard(listener)
         if not self._listeners:
             self._services.watch = self._services.estimates.told = None
-            self._timer = asyncio.get_running_loop().call_later(LINGER, self.clear)
+            self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self.clear)
 
     def clear(self) -> None:
         """Forget all that is over."""
@@ -304,7 +312,7 @@ class Watch:
 
     # ── what goes by ──────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, turn: Turn) -> Tap | None:
+    def begin(self, turn: Turn) -> TurnCapture | None:
         """A turn has begun. Where there are too many to be shown, it is only counted in the end."""
         tenant = turn.visit.caller.tenant
         for listener in self._listeners:
@@ -312,14 +320,14 @@ class Watch:
                 return self._tapped(turn)
         return None
 
-    def _tapped(self, turn: Turn) -> Tap:
-        tap = self.taps[turn.visit.id] = Tap(turn, self)
-        if len(self.taps) > TURNS:
+    def _tapped(self, turn: Turn) -> TurnCapture:
+        tap = self.taps[turn.visit.id] = TurnCapture(turn, self)
+        if len(self.taps) > MAX_TURNS:
             self._forget()
         self._tell(tap.id, tap.tenant)
         return tap
 
-    def changed(self, tap: Tap) -> None:
+    def changed(self, tap: TurnCapture) -> None:
         """Its answer has begun."""
         self._tell(tap.id, tap.tenant)
 
@@ -341,16 +349,16 @@ class Watch:
 
     # ── bounds ────────────────────────────────────────────────────────────────────────────────────
 
-    def took(self, tap: Tap, size: int) -> None:
+    def took(self, tap: TurnCapture, size: int) -> None:
         """A tap has grown. The oldest that are over make room; if none is, the one that grew is dropped."""
         self.size += size
-        if self.size > TOTAL:
+        if self.size > MAX_TOTAL_BYTES:
             for old in list(self.taps.values()):
-                if self.size <= TOTAL:
+                if self.size <= MAX_TOTAL_BYTES:
                     return
                 if old.over:
                     self._drop(old)
-            if self.size > TOTAL:
+            if self.size > MAX_TOTAL_BYTES:
                 self.size -= tap.drop()
 
     def _forget(self) -> None:
@@ -363,24 +371,24 @@ class Watch:
         if over is not None:
             self._drop(over)
 
-    def _drop(self, tap: Tap) -> None:
+    def _drop(self, tap: TurnCapture) -> None:
         self.size -= tap.drop()
         del self.taps[tap.id]
 
     # ── for those who look ────────────────────────────────────────────────────────────────────────
 
-    def get(self, id: str, tenant: str | None) -> Tap | None:
+    def get(self, id: str, tenant: str | None) -> TurnCapture | None:
         """A turn that is held, if it is one that may be seen."""
         tap = self.taps.get(id)
         return tap if tap is not None and tenant in {None, tap.tenant} else None
 
-    def row(self, id: str, noted: Noted | None) -> schemas.Row | None:
+    def row(self, id: str, noted: Noted | None) -> schemas.TurnRow | None:
         """A turn as it is now."""
         tap = self.taps.get(id)
         if tap is not None:
             return tap.shown()
-        return schemas.of_journal(noted, held=False) if noted is not None else None
+        return schemas.row_from_journal(noted, held=False) if noted is not None else None
 
-    def going(self, tenant: str | None) -> list[schemas.Row]:
+    def going(self, tenant: str | None) -> list[schemas.TurnRow]:
         """Those that go on now."""
         return [tap.shown() for tap in self.taps.values() if not tap.over and tenant in {None, tap.tenant}]

@@ -11,42 +11,42 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.inspector.api import encoded, event, plain, suspect
-from penstock.inspector.traces import Reading
+from penstock.inspector.api import contains_secret, encode_public, encode_redacted, sse_event
+from penstock.inspector.traces import TraceReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from penstock.inspector.live_capture import Listener, Tap, Watch
-    from penstock.inspector.schemas import Row
-    from penstock.inspector.single_file import Work
+    from penstock.inspector.live_capture import LiveCaptures, TurnCapture, TurnListener
+    from penstock.inspector.schemas import TurnRow
+    from penstock.inspector.single_file import WorkerSlots
 
-PACE = 0.25  # seconds between two looks at the list
-STEP = 0.05  # and at a turn
-SOON = 256 * 1024  # bytes that are traced in the loop: less than a thread would take to be asked
+LIST_INTERVAL = 0.25  # seconds between two looks at the list
+TURN_INTERVAL = 0.05  # and at a turn
+MAX_INLINE_BYTES = 256 * 1024  # bytes that are traced in the loop: less than a thread would take to be asked
 log = logging.getLogger("penstock.inspector")
 
 
-async def turns(
-    watch: Watch, listener: Listener, first: Iterable[Row], secrets: Callable[[], Iterable[str]]
+async def stream_turns(
+    watch: LiveCaptures, listener: TurnListener, first: Iterable[TurnRow], secrets: Callable[[], Iterable[str]]
 ) -> AsyncIterator[bytes]:
     """The list: what there is, then what changes."""
     try:
-        yield event("turns", encoded({"rows": list(first), "first": True}, secrets()))
+        yield sse_event("turns", encode_redacted({"rows": list(first), "first": True}, secrets()))
         while not watch.closed:
             await listener.news.wait()
             found = [watch.row(name, noted) for name, noted in listener.fetch().items()]
             rows = [row for row in found if row is not None]
             missed, listener.missed = listener.missed, 0
             if rows:
-                yield event("turns", listed(rows, missed, tuple(secrets())))
-            await asyncio.sleep(PACE)
+                yield sse_event("turns", encode_rows(rows, missed, tuple(secrets())))
+            await asyncio.sleep(LIST_INTERVAL)
     finally:
         watch.leave(listener)
 
 
-async def follow(
-    watch: Watch, tap: Tap, consumer: str, work: Work, secrets: Callable[[], Iterable[str]]
+async def stream_turn(
+    watch: LiveCaptures, tap: TurnCapture, consumer: str, work: WorkerSlots, secrets: Callable[[], Iterable[str]]
 ) -> AsyncIterator[bytes]:
     """One turn: all of it so far, then more, until it is over."""
     news = asyncio.Event()
@@ -55,36 +55,36 @@ async def follow(
         while not tap.engine and not tap.over and not watch.closed:  # nobody has answered yet
             await news.wait()
             news.clear()
-        following = Following(tap, consumer, secrets())
-        yield event("trace", await work.do(following.first))
+        following = TurnFollower(tap, consumer, secrets())
+        yield sse_event("trace", await work.do(following.first))
         while not following.done and not watch.closed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), 1.0)
             news.clear()
-            made = following.more() if following.waiting < SOON else await work.do(following.more)
+            made = following.more() if following.waiting < MAX_INLINE_BYTES else await work.do(following.more)
             if made:
-                yield event("more", made)
-            await asyncio.sleep(STEP)
+                yield sse_event("more", made)
+            await asyncio.sleep(TURN_INTERVAL)
     finally:
         tap.followers.remove(news)
 
 
-def listed(rows: list[Row], missed: int, secrets: tuple[str, ...]) -> bytes:
+def encode_rows(rows: list[TurnRow], missed: int, secrets: tuple[str, ...]) -> bytes:
     """Rows as JSON, and how many there were besides. Most have nothing in them that could be a secret."""
     made = {"rows": rows, "missed": missed} if missed else {"rows": rows}
-    if any(suspect(row.said, secrets) for row in rows):
-        return encoded(made, secrets)
-    return plain(made)
+    if any(contains_secret(row.said, secrets) for row in rows):
+        return encode_redacted(made, secrets)
+    return encode_public(made)
 
 
-class Following:
+class TurnFollower:
     """A tap being read, as far as it has come."""
 
-    def __init__(self, tap: Tap, consumer: str, secrets: Iterable[str]) -> None:
+    def __init__(self, tap: TurnCapture, consumer: str, secrets: Iterable[str]) -> None:
         self._tap = tap
         self._source = tap.source()
         self._secrets = [*secrets, *self._source.secrets]
-        self._reading = Reading(self._source, consumer)
+        self._reading = TraceReader(self._source, consumer)
         self._place = 0
         self.done = False
 
@@ -98,14 +98,14 @@ class Following:
         self._take()
         trace = self._reading.trace(done=self.done)
         trace.row = self._tap.shown()
-        return encoded(trace, self._secrets)
+        return encode_redacted(trace, self._secrets)
 
     def more(self) -> bytes:
         """What is new; nothing where nothing is."""
         self._take()
         made = self._reading.more(done=self.done)
         said = self.done or made.frames or made.events or made.outputs or made.marks
-        return encoded(made, self._secrets) if said else b""
+        return encode_redacted(made, self._secrets) if said else b""
 
     def _take(self) -> None:
         over = self._tap.over  # before the chunks: none comes after it

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from penstock.tracing import Step, Tracer
 
 VERSION = 1
-LONG = 64 * 1024  # letters of one frame that are sent; all of it is an address of its own
-ROOM = 24 * 2**20  # letters of all frames and outputs together; those beyond it are cut to
-SHORT = 256  # letters
-FILE = 8 * 2**20  # letters of a file's data
+MAX_FRAME_CHARACTERS = 64 * 1024  # letters of one frame that are sent; all of it is an address of its own
+MAX_TRACE_CHARACTERS = 24 * 2**20  # letters of all frames and outputs together; those beyond it are cut to
+MIN_FRAME_CHARACTERS = 256  # letters
+MAX_FILE_CHARACTERS = 8 * 2**20  # letters of a file's data
 Level: TypeAlias = Literal["info", "warning", "error"]
 
 
-class Frame(msgspec.Struct, omit_defaults=True, gc=False):
+class FrameRow(msgspec.Struct, omit_defaults=True, gc=False):
     """A frame of the upstream. `t`: seconds since the turn began."""
 
     t: float | None
@@ -38,7 +38,7 @@ class Frame(msgspec.Struct, omit_defaults=True, gc=False):
     cut: bool = False
 
 
-class Event(msgspec.Struct, gc=False):
+class EventRow(msgspec.Struct, gc=False):
     """A canonical event; `frame` None: the end of input brought it about."""
 
     frame: int | None
@@ -46,7 +46,7 @@ class Event(msgspec.Struct, gc=False):
     body: Any
 
 
-class Output(msgspec.Struct, omit_defaults=True, gc=False):
+class OutputRow(msgspec.Struct, omit_defaults=True, gc=False):
     """What the consumer got. `event`: what it says. `frame`: what had come when it left."""
 
     event: int | None
@@ -57,7 +57,7 @@ class Output(msgspec.Struct, omit_defaults=True, gc=False):
     cut: bool = False
 
 
-class Mark(msgspec.Struct, gc=False):
+class MarkRow(msgspec.Struct, gc=False):
     """A finding, a loss or a fault, and where."""
 
     level: Level
@@ -68,21 +68,21 @@ class Mark(msgspec.Struct, gc=False):
     output: int | None = None
 
 
-class Additions(msgspec.Struct):
+class TraceUpdate(msgspec.Struct):
     """What is new."""
 
-    frames: list[Frame]
-    events: list[Event]
-    outputs: list[Output]
-    marks: list[Mark]
+    frames: list[FrameRow]
+    events: list[EventRow]
+    outputs: list[OutputRow]
+    marks: list[MarkRow]
     done: bool
 
 
-class Trace(Additions, kw_only=True, omit_defaults=True):
+class Trace(TraceUpdate, kw_only=True, omit_defaults=True):
     """A turn, or a file, as one consumer sees it. `lost`: what is missing, and why."""
 
     version: int = 0
-    row: Row | None
+    row: TurnRow | None
     title: str
     protocol: str
     consumer: str
@@ -94,7 +94,7 @@ class Trace(Additions, kw_only=True, omit_defaults=True):
     same: str = ""  # in an export: the consumer whose trace has the frames and events
 
 
-class Shown:
+class TraceFormatter:
     """A tracer's steps as the page wants them. `more` gives what is new since the last time."""
 
     def __init__(self, tracer: Tracer) -> None:
@@ -103,21 +103,21 @@ class Shown:
         self._frames: list[int | None] = []  # and the frame that it goes back to
         self._counts: dict[str, int] = {"frame": 0, "event": 0, "output": 0}
         self._found = 0
-        self._room = ROOM
+        self._room = MAX_TRACE_CHARACTERS
 
-    def more(self, *, done: bool = False) -> Additions:
+    def more(self, *, done: bool = False) -> TraceUpdate:
         """What was traced since the last time. `done`: there will be no more."""
-        made = Additions([], [], [], [], done)
+        made = TraceUpdate([], [], [], [], done)
         for step in self._tracer.steps[len(self._places) :]:
             self._add(made, step)
         found = self._tracer.findings
         made.marks += [self._mark(finding.row, finding.step) for finding in found[self._found :]]
         self._found = len(found)
         if done:
-            made.marks += [_total(finding.row) for finding in found if finding.row.count > 1]
+            made.marks += [_repeat_mark(finding.row) for finding in found if finding.row.count > 1]
         return made
 
-    def _add(self, made: Additions, step: Step) -> None:
+    def _add(self, made: TraceUpdate, step: Step) -> None:
         kind, cause = step.kind, step.cause
         place = self._counts[kind]
         self._counts[kind] += 1
@@ -126,68 +126,70 @@ class Shown:
         self._frames.append(frame)
         if kind == "event":
             event: ev.Event = step.item
-            made.events.append(Event(frame, str(event.__struct_config__.tag), _bounded(event)))
-            said = _SAYING.get(type(event))
+            made.events.append(EventRow(frame, str(event.__struct_config__.tag), _limit_file_data(event)))
+            said = _DESCRIBE.get(type(event))
             if said is not None:
-                made.marks.append(Mark(*said(event), frame=frame, event=place))
+                made.marks.append(MarkRow(*said(event), frame=frame, event=place))
             return
         name, data, size, cut = self._text(step.item)
         if kind == "frame":
-            made.frames.append(Frame(step.at, name, data, size, cut))
+            made.frames.append(FrameRow(step.at, name, data, size, cut))
         else:
             of = None if step.of is None else self._places[step.of]
-            made.outputs.append(Output(of, frame, name, data, size, cut))
+            made.outputs.append(OutputRow(of, frame, name, data, size, cut))
 
     def _text(self, frame: tuple[bytes, bytes]) -> tuple[str, str, int, bool]:
         text = frame[1].decode("utf-8", "replace")
-        most = LONG if self._room > 0 else SHORT
+        most = MAX_FRAME_CHARACTERS if self._room > 0 else MIN_FRAME_CHARACTERS
         cut = len(text) > most
         if cut:
             text = text[:most]
         self._room -= len(text)
-        return frame[0].decode("utf-8", "replace")[:SHORT], text, len(frame[1]), cut
+        return frame[0].decode("utf-8", "replace")[:MIN_FRAME_CHARACTERS], text, len(frame[1]), cut
 
-    def _mark(self, row: Diagnostic, number: int | None) -> Mark:
-        mark = Mark("info" if row.code.startswith("loss-") else "warning", row.code, row.message)
+    def _mark(self, row: Diagnostic, number: int | None) -> MarkRow:
+        mark = MarkRow("info" if row.code.startswith("loss-") else "warning", row.code, row.message)
         if number is not None:
             setattr(mark, self._tracer.steps[number].kind, self._places[number])
             mark.frame = self._frames[number]
         return mark
 
 
-def _bounded(event: ev.Event) -> ev.Event:
+def _limit_file_data(event: ev.Event) -> ev.Event:
     """An event as it is, but for more of a file than anybody would look at."""
-    if type(event) is ev.FileDelta and len(event.data) > FILE:
-        return ev.FileDelta(event.index, event.data[:FILE])
+    if type(event) is ev.FileDelta and len(event.data) > MAX_FILE_CHARACTERS:
+        return ev.FileDelta(event.index, event.data[:MAX_FILE_CHARACTERS])
     return event
 
 
-def _total(row: Diagnostic) -> Mark:
-    return Mark("info", row.code, f"{row.message} ({row.count:,} times in all)")
+def _repeat_mark(row: Diagnostic) -> MarkRow:
+    return MarkRow("info", row.code, f"{row.message} ({row.count:,} times in all)")
 
 
-def _fault(event: ev.Fault) -> tuple[Level, str, str]:
+def _describe_fault(event: ev.Fault) -> tuple[Level, str, str]:
     return "error", event.kind, event.message
 
 
-def _unknown(event: ev.Unknown) -> tuple[Level, str, str]:
+def _describe_unknown(event: ev.Unknown) -> tuple[Level, str, str]:
     return "info", "unknown", f"{event.name or 'a payload'} has no canonical word: it is kept as it is"
 
 
-def _cut(event: ev.CallCut) -> tuple[Level, str, str]:
+def _describe_cut_call(event: ev.CallCut) -> tuple[Level, str, str]:
     return "warning", "call-cut", f"the call of {event.name or 'a tool'} never became whole: nobody may run it"
 
 
 # What an event says about itself.
-_SAYING: dict[type, Callable[[Any], tuple[Level, str, str]]] = {
-    ev.Fault: _fault, ev.Unknown: _unknown, ev.CallCut: _cut,
-}  # fmt: skip
+_DESCRIBE: dict[type, Callable[[Any], tuple[Level, str, str]]] = {
+    ev.Fault: _describe_fault,
+    ev.Unknown: _describe_unknown,
+    ev.CallCut: _describe_cut_call,
+}
 
 
-State: TypeAlias = Literal["open", "streaming", "finish", "fault", "cancelled", "refused"]
+TurnState: TypeAlias = Literal["open", "streaming", "finish", "fault", "cancelled", "refused"]
 
 
-class Row(msgspec.Struct, kw_only=True):
+class TurnRow(msgspec.Struct, kw_only=True):
     """One turn. `held`: its frames can be looked at."""
 
     id: str
@@ -205,7 +207,7 @@ class Row(msgspec.Struct, kw_only=True):
     operation: str
     stream: bool
     tee: bool
-    state: State
+    state: TurnState
     finish: str
     fault: str
     message: str
@@ -232,39 +234,56 @@ class Row(msgspec.Struct, kw_only=True):
         return "\0".join((*texts, *self.decisions))
 
 
-def of_journal(turn: Turn, *, held: bool) -> Row:
-    """A turn that is over."""
-    return Row(
-        id=turn.request_id, time=turn.time, client=turn.client, route=turn.route, key=turn.key, asked=turn.asked,
-        model=turn.model, provider=turn.provider, engine=turn.engine, decisions=turn.decisions.splitlines(),
-        protocol=turn.protocol, upstream=turn.upstream, operation=turn.operation, stream=turn.stream, tee=turn.tee,
-        state=turn.status, finish=turn.finish, fault=turn.fault,
-        message=hide(turn.fault_message) if turn.fault_message else "", http=turn.http, ttft=turn.ttft,
-        duration=turn.duration, rate=_rate(turn), input=turn.input, output=turn.output, cached=turn.cached,
-        reasoning=turn.reasoning, cost=turn.cost, estimate=turn.estimate, low=turn.low, high=turn.high, held=held,
-        times=turn.times, malformed=turn.malformed,
-    )  # fmt: skip
+_COMPUTED = {"id", "decisions", "state", "message", "rate", "held"}
+_COPIED = tuple(name for name in TurnRow.__struct_fields__ if name not in _COMPUTED)
+"""Columns of the journal that the list shows as they are."""
 
 
-def of_turn(turn: Going, time: float, *, held: bool) -> Row:
-    """A turn that is going on, that began at this time."""
+def row_from_journal(turn: Turn, *, held: bool) -> TurnRow:
+    """Return the row of a finished turn."""
+    copied: dict[str, Any] = {name: getattr(turn, name) for name in _COPIED}
+    return TurnRow(
+        id=turn.request_id,
+        decisions=turn.decisions.splitlines(),
+        state=turn.status,
+        message=hide(turn.fault_message) if turn.fault_message else "",
+        rate=_tokens_per_second(turn),
+        held=held,
+        **copied,
+    )
+
+
+def row_from_turn(turn: Going, time: float, *, held: bool) -> TurnRow:
+    """Return the row of a running turn that began at this time."""
     visit, asked, reply = turn.visit, turn.asked, turn.reply
-    answered: dict[str, Any] = {name: getattr(reply, name, "") for name in ("model", "provider", "engine")}
     usage = reply.usage if reply is not None else None
-    return Row(
-        id=visit.id, time=time, client=visit.client.name, route=visit.path, key=visit.caller.key,
-        asked=asked.request.model if asked else "", decisions=reply.record.lines() if reply is not None else [],
-        protocol=asked.protocol if asked else turn.door.protocol, operation=asked.operation if asked else "",
-        stream=bool(asked and asked.request.stream), tee=turn.teed, state="open" if reply is None else "streaming",
-        finish="", fault="", message="", http=turn.status, ttft=turn.first if reply is not None else None,
-        duration=None, rate=None, input=usage.input if usage else None, output=usage.output if usage else None,
-        cached=usage.cached if usage else None, reasoning=usage.reasoning if usage else None, cost=None, estimate=None,
-        low=None, high=None, held=held, upstream=reply.protocol if reply is not None else "",
-        malformed=turn.malformed, **answered,
-    )  # fmt: skip
+    known: dict[str, Any] = {name: getattr(reply, name, "") for name in ("model", "provider", "engine")}
+    known |= {name: getattr(usage, name, None) for name in ("input", "output", "cached", "reasoning")}
+    known |= dict.fromkeys(("duration", "rate", "cost", "estimate", "low", "high"))
+    known |= dict.fromkeys(("finish", "fault", "message"), "")
+    return TurnRow(
+        id=visit.id,
+        time=time,
+        client=visit.client.name,
+        route=visit.path,
+        key=visit.caller.key,
+        asked=asked.request.model if asked else "",
+        decisions=reply.record.lines() if reply is not None else [],
+        protocol=asked.protocol if asked else turn.door.protocol,
+        upstream=reply.protocol if reply is not None else "",
+        operation=asked.operation if asked else "",
+        stream=bool(asked and asked.request.stream),
+        tee=turn.teed,
+        state="open" if reply is None else "streaming",
+        http=turn.status,
+        ttft=turn.first if reply is not None else None,
+        held=held,
+        malformed=turn.malformed,
+        **known,
+    )
 
 
-def _rate(turn: Turn) -> float | None:
+def _tokens_per_second(turn: Turn) -> float | None:
     """Tokens a second, once they began to come."""
     spent = turn.duration - (turn.ttft or 0.0)
     if turn.output is None or not turn.stream or turn.status == "refused" or spent <= 0:

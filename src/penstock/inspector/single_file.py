@@ -15,36 +15,44 @@ from penstock.errors import InputError
 from penstock.gateway.access import Access, refused
 from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable
 from penstock.gateway.endpoints import whole_number
-from penstock.inspector.api import Pages, Said, Serving, check_own, encoded, hide, text
-from penstock.inspector.export import exported
-from penstock.inspector.traces import CONSUMERS, of_file, traced
+from penstock.inspector.api import (
+    ApiResponse,
+    ApiRouter,
+    StaticFiles,
+    check_origin,
+    encode_redacted,
+    redact_text,
+    text_response,
+)
+from penstock.inspector.export import export_html
+from penstock.inspector.traces import CONSUMERS, read_trace, source_from_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.gateway.endpoints import Headers, Visit
-    from penstock.inspector.traces import Source
+    from penstock.inspector.traces import TraceSource
 
 T = TypeVar("T")
-AT_ONCE = 4  # pieces of work; others wait
-HEAVY = 4 * 2**20  # bytes: of streams that are longer, one at a time
-PATIENCE = 60.0  # seconds that work waits for its turn
-NAME = 100  # letters of a file's name
-_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+MAX_WORKERS = 4  # pieces of work; others wait
+LARGE_BYTES = 4 * 2**20  # bytes: of streams that are longer, one at a time
+MAX_WAIT = 60.0  # seconds that work waits for its turn
+MAX_NAME = 100  # letters of a file's name
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Work:
+class WorkerSlots:
     """What takes its time, away from the loop, a little at once."""
 
     def __init__(self) -> None:
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = asyncio.Semaphore(MAX_WORKERS)
         self._alone = asyncio.Semaphore(1)
 
     async def do(self, work: Callable[[], T], size: int = 0) -> T:
         """Have it done. `size`: how many bytes it is about."""
-        room = self._alone if size > HEAVY else self._room
+        room = self._alone if size > LARGE_BYTES else self._room
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(MAX_WAIT):
                 await room.acquire()
         except TimeoutError:
             raise refused(503, "overloaded", "the inspector has too much to do just now", retry_after=5.0) from None
@@ -54,43 +62,43 @@ class Work:
             room.release()
 
 
-class Files:
+class FileRoutes:
     """The routes of what is handed in."""
 
-    def __init__(self, work: Work, pages: Pages, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, work: WorkerSlots, pages: StaticFiles, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._work, self._pages, self._secrets = work, pages, secrets
 
-    async def trace(self, visit: Visit) -> Said:
+    async def trace(self, visit: Visit) -> ApiResponse:
         """`POST /inspector/trace`: a file's bytes. `frame` or `output`: only the whole text of that one."""
         raw, query = visit.raw, visit.query
-        return await self._work.do(lambda: self.traced(of_file(raw, *_told(visit)), query), len(raw))
+        return await self._work.do(lambda: self.traced(source_from_file(raw, *_file_options(visit)), query), len(raw))
 
-    async def export(self, visit: Visit) -> Said:
+    async def export(self, visit: Visit) -> ApiResponse:
         """`POST /inspector/export`: the same as one HTML file."""
         raw, query = visit.raw, visit.query
-        return await self._work.do(lambda: self.exported(of_file(raw, *_told(visit)), query), len(raw))
+        return await self._work.do(lambda: self.exported(source_from_file(raw, *_file_options(visit)), query), len(raw))
 
     # ── in a thread ───────────────────────────────────────────────────────────────────────────────
 
-    def traced(self, source: Source, query: dict[str, str]) -> Said:
+    def traced(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
         """A source as a trace, or one of its texts."""
-        reading = traced(source, query.get("as", ""))
+        reading = read_trace(source, query.get("as", ""))
         for kind in ("frame", "output"):
             if kind in query:
                 rows = [step.item[1] for step in reading.tracer.steps if step.kind == kind]
-                return text(hide(_one(rows, kind, query), self._known(source)))
-        return Said(encoded(reading.trace(), self._known(source)))
+                return text_response(redact_text(_single_text(rows, kind, query), self._known(source)))
+        return ApiResponse(encode_redacted(reading.trace(), self._known(source)))
 
-    def exported(self, source: Source, query: dict[str, str]) -> Said:
+    def exported(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
         """A source as a file to keep."""
-        made = exported(source, self._pages, self._known(source), query.get("as", ""))
-        return Said(made, saved(source.title))
+        made = export_html(source, self._pages, self._known(source), query.get("as", ""))
+        return ApiResponse(made, attachment_headers(source.title))
 
-    def _known(self, source: Source) -> list[str]:
+    def _known(self, source: TraceSource) -> list[str]:
         return [*self._secrets(), *source.secrets]
 
 
-def _one(rows: list[bytes], kind: str, query: dict[str, str]) -> str:
+def _single_text(rows: list[bytes], kind: str, query: dict[str, str]) -> str:
     """The whole text of one frame."""
     place = whole_number(query, kind, -1)
     if not 0 <= place < len(rows):
@@ -98,34 +106,38 @@ def _one(rows: list[bytes], kind: str, query: dict[str, str]) -> str:
     return rows[place].decode("utf-8", "replace")
 
 
-def saved(title: str) -> Headers:
+def attachment_headers(title: str) -> Headers:
     """What makes a browser save it, not show it: there it would be a page of ours."""
-    name = _ODD.sub("-", title).strip("-.")[:NAME] or "stream"
+    name = _UNSAFE_CHARACTERS.sub("-", title).strip("-.")[:MAX_NAME] or "stream"
     return (
-        (b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"),
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"cache-control", b"no-store"),
         (b"content-disposition", f'attachment; filename="{name}.html"'.encode()),
-    )  # fmt: skip
+    )
 
 
-def _told(visit: Visit) -> tuple[str, str]:
+def _file_options(visit: Visit) -> tuple[str, str]:
     query = visit.query
-    return query.get("name", "")[:NAME], query.get("protocol", "")
+    return query.get("name", "")[:MAX_NAME], query.get("protocol", "")
 
 
-class Alone:
+class SingleFileApp:
     """The application. `source` is what is shown."""
 
-    def __init__(self, source: Source, pages: Pages | None = None) -> None:
+    def __init__(self, source: TraceSource, pages: StaticFiles | None = None) -> None:
         self._source = source
-        self._work, self._pages = Work(), pages or Pages()
+        self._work, self._pages = WorkerSlots(), pages or StaticFiles()
         config = GatewayConfig(access=AccessTable(keys_file="memory"), journal=JournalTable(path="off"))
         self._access = Access(config, {})
-        self._files = Files(self._work, self._pages)
+        self._files = FileRoutes(self._work, self._pages)
         routes = {
-            ("GET", "about"): self._about, ("GET", "file"): self._file, ("GET", "export"): self._export,
-            ("POST", "trace"): self._files.trace, ("POST", "export"): self._files.export,
-        }  # fmt: skip
-        self._serving = Serving(routes, self._admit, pages=self._pages)
+            ("GET", "about"): self._about,
+            ("GET", "file"): self._file,
+            ("GET", "export"): self._export,
+            ("POST", "trace"): self._files.trace,
+            ("POST", "export"): self._files.export,
+        }
+        self._serving = ApiRouter(routes, self._admit, pages=self._pages)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
@@ -140,18 +152,25 @@ class Alone:
     def _admit(self, scope: Any, visit: Visit, api: bool) -> None:  # noqa: FBT001 — as `Serving` asks
         self._access.admit(scope, visit.headers)
         if api:
-            check_own(visit.headers, frozenset())
+            check_origin(visit.headers, frozenset())
 
-    async def _about(self, _: Visit) -> Said:
+    async def _about(self, _: Visit) -> ApiResponse:
         told = {
-            "version": __version__, "models": [], "consumers": CONSUMERS, "protocols": list(protocols.MODULES),
-            "recording": {"on": False}, "journal": False, "key": "none", "sees": "all", "live": False,
+            "version": __version__,
+            "models": [],
+            "consumers": CONSUMERS,
+            "protocols": list(protocols.MODULES),
+            "recording": {"on": False},
+            "journal": False,
+            "key": "none",
+            "sees": "all",
+            "live": False,
             "file": self._source.title,
-        }  # fmt: skip
-        return Said(encoded(told))
+        }
+        return ApiResponse(encode_redacted(told))
 
-    async def _file(self, visit: Visit) -> Said:
+    async def _file(self, visit: Visit) -> ApiResponse:
         return await self._work.do(lambda: self._files.traced(self._source, visit.query))
 
-    async def _export(self, visit: Visit) -> Said:
+    async def _export(self, visit: Visit) -> ApiResponse:
         return await self._work.do(lambda: self._files.exported(self._source, visit.query))

@@ -29,19 +29,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from penstock.inspector.schemas import Row
-    from penstock.pipeline import Stage
+    from penstock.inspector.schemas import TurnRow
+    from penstock.stage import Stage
     from penstock.tracing import Verbatim
 
 CONSUMERS = (
-    "openai-chat", "responses", "anthropic", "gemini", "uistream", "vscode", "completions", "aisdk", "events",
-)  # fmt: skip
+    "openai-chat",
+    "responses",
+    "anthropic",
+    "gemini",
+    "uistream",
+    "vscode",
+    "completions",
+    "aisdk",
+    "events",
+)
 DEFAULT = "vscode"  # what a file is shown as, unless something else is asked for
 _HEAD = b"HTTP/"
 
 
 @dataclass
-class Source:
+class TraceSource:
     """What is traced. `own`: the consumer there was, `way` what that one got.
 
     `end`: how it ended, where that is known; `left`: nobody was there to get an end. `lost`: what is missing,
@@ -54,7 +62,7 @@ class Source:
     title: str = ""
     own: str = DEFAULT
     request: str = ""
-    row: Row | None = None
+    row: TurnRow | None = None
     lost: str = ""
     note: str = ""
     shaping: Callable[[], tuple[Stage[Any, Any], ...]] = tuple
@@ -76,10 +84,10 @@ class Source:
         return Tracer(front, encoding(consumer, frames=True))
 
 
-class Reading:
+class TraceReader:
     """A source being traced for one consumer."""
 
-    def __init__(self, source: Source, consumer: str = "") -> None:
+    def __init__(self, source: TraceSource, consumer: str = "") -> None:
         self.source = source
         self.consumer = consumer or source.own
         if self.consumer not in source.consumers:
@@ -87,7 +95,7 @@ class Reading:
         self.tracer = source.tracer(self.consumer)
         if self.consumer == source.own:
             self.tracer.say([(b"", payload) for payload in source.before])
-        self.shown = schemas.Shown(self.tracer)
+        self.shown = schemas.TraceFormatter(self.tracer)
         self._broken: Fault | None = None
 
     def take(self, chunks: Iterable[tuple[float | None, bytes]]) -> None:
@@ -119,26 +127,37 @@ class Reading:
             row = Diagnostic("cut-frame", "the bytes ended in the middle of this frame: nobody has read it")
             self.tracer.findings.append(Finding(step, row))
 
-    def more(self, *, done: bool = False) -> schemas.Additions:
+    def more(self, *, done: bool = False) -> schemas.TraceUpdate:
         made = self.shown.more(done=done)
         if done and self.source.left and self.source.end is not None:
-            made.marks.append(schemas.Mark("warning", self.source.end.kind, self.source.end.message))
+            made.marks.append(schemas.MarkRow("warning", self.source.end.kind, self.source.end.message))
         return made
 
     def trace(self, *, done: bool = True) -> schemas.Trace:
         """All there is so far."""
         made, source = self.more(done=done), self.source
         return schemas.Trace(
-            made.frames, made.events, made.outputs, made.marks, made.done, version=schemas.VERSION, row=source.row,
-            title=source.title, protocol=source.protocol, consumer=self.consumer, consumers=source.consumers,
-            timed=any(at is not None for at, _ in source.chunks), request=source.request, lost=source.lost,
+            made.frames,
+            made.events,
+            made.outputs,
+            made.marks,
+            made.done,
+            version=schemas.VERSION,
+            row=source.row,
+            title=source.title,
+            protocol=source.protocol,
+            consumer=self.consumer,
+            consumers=source.consumers,
+            timed=any(at is not None for at, _ in source.chunks),
+            request=source.request,
+            lost=source.lost,
             note=source.note,
-        )  # fmt: skip
+        )
 
 
-def traced(source: Source, consumer: str = "") -> Reading:
+def read_trace(source: TraceSource, consumer: str = "") -> TraceReader:
     """A source from its beginning to its end."""
-    reading = Reading(source, consumer)
+    reading = TraceReader(source, consumer)
     reading.take(source.chunks)
     reading.end()
     return reading
@@ -147,37 +166,43 @@ def traced(source: Source, consumer: str = "") -> Reading:
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def of_file(data: bytes, name: str = "", protocol: str = "") -> Source:
+def source_from_file(data: bytes, name: str = "", protocol: str = "") -> TraceSource:
     """A stream that somebody has saved: one of our recordings, or the bytes alone. What it is, is found out."""
     if not data.strip():
         raise InputError("there is nothing in it")
     if recordings.is_recording(data[:200]):
-        return of_recording(recordings.parse(data, name or "the recording"), name, protocol)
+        return source_from_recording(recordings.parse(data, name or "the recording"), name, protocol)
     body = _without_head(data)
-    return Source(protocol=_known(protocol) or guess(body), chunks=[(None, body)], title=name or "a stream")
+    return TraceSource(
+        protocol=_known_protocol(protocol) or guess(body), chunks=[(None, body)], title=name or "a stream"
+    )
 
 
-def of_recording(recording: recordings.Recording, name: str = "", protocol: str = "") -> Source:
+def source_from_recording(recording: recordings.Recording, name: str = "", protocol: str = "") -> TraceSource:
     """A recording of the gateway, or of `penstock record`."""
     header = recording.header
     lost = "the recording was cut at its bound" if header.cut else ""
     note = f"{header.hidden} secrets were taken out of it ({MARK})" if header.hidden else ""
     who = " ".join(filter(None, (header.provider, header.model)))
-    return Source(
-        protocol=_known(protocol or header.protocol) or guess(recording.data), chunks=recording.chunks,
-        framing=header.framing or "auto", title=name or who or "a recording", request=_request(header.request),
-        lost=lost, note="; ".join(filter(None, (note, header.note))),
-    )  # fmt: skip
+    return TraceSource(
+        protocol=_known_protocol(protocol or header.protocol) or guess(recording.data),
+        chunks=recording.chunks,
+        framing=header.framing or "auto",
+        title=name or who or "a recording",
+        request=_request_text(header.request),
+        lost=lost,
+        note="; ".join(filter(None, (note, header.note))),
+    )
 
 
-def _known(protocol: str) -> str:
+def _known_protocol(protocol: str) -> str:
     """A protocol that can be read, or an error that lists them."""
     if protocol:
         protocols.decoder(protocol)
     return protocol
 
 
-def _request(value: Any) -> str:
+def _request_text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return msgspec.json.encode(value).decode()
@@ -193,12 +218,12 @@ def _without_head(data: bytes) -> bytes:
     return data
 
 
-LISTED = 500  # the latest of them
+MAX_LISTED = 500  # the latest of them
 SLACK = 2  # seconds between when a turn is said to have begun and when its recording is
 _STAMP = "%Y%m%d-%H%M%S"
 
 
-class Taped(msgspec.Struct):
+class RecordingRow(msgspec.Struct):
     """A file in the list."""
 
     name: str
@@ -207,18 +232,18 @@ class Taped(msgspec.Struct):
     title: str
 
 
-class Folder:
+class RecordingFolder:
     """The folder of recordings; `path` None: there is none."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
-    def listed(self) -> list[Taped]:
+    def listed(self) -> list[RecordingRow]:
         """The latest, newest first."""
         if self.path is None:
             return []
         found = sorted(self._files(), key=lambda row: row[0].name, reverse=True)
-        return [Taped(path.name, when, size, _title(path.name)) for path, when, size in found[:LISTED]]
+        return [RecordingRow(path.name, when, size, _title(path.name)) for path, when, size in found[:MAX_LISTED]]
 
     def _files(self) -> list[tuple[Path, float, int]]:
         made: list[tuple[Path, float, int]] = []
@@ -230,29 +255,29 @@ class Folder:
             made.append((path, about.st_mtime, about.st_size))
         return made
 
-    def open(self, name: str) -> Source:
+    def open(self, name: str) -> TraceSource:
         """A recording by the name of its file."""
         if self.path is None or name not in {path.name for path, _, _ in self._files()}:
             raise refused(404, "not-found", f"there is no recording {name[:100]!r}")
-        return of_recording(recordings.read(self.path / name), name)
+        return source_from_recording(recordings.read(self.path / name), name)
 
     def names(self) -> frozenset[str]:
         """The seconds at which recordings began, by their names."""
         return frozenset(path.name[: len("YYYYMMDD-HHMMSS")] for path, _, _ in self._files())
 
-    def of_turn(self, id: str, began: float) -> Source | None:
+    def of_turn(self, id: str, began: float) -> TraceSource | None:
         """The recording of a turn that began then, if there is one."""
         if self.path is None or not id:
             return None
-        for second in seconds(began):
+        for second in file_stamps(began):
             for path in self.path.glob(f"{second}-*{recordings.SUFFIX}"):
                 recording = recordings.read(path)
                 if recording.header.id == id:
-                    return of_recording(recording, path.name)
+                    return source_from_recording(recording, path.name)
         return None
 
 
-def seconds(began: float) -> list[str]:
+def file_stamps(began: float) -> list[str]:
     """How the names of recordings of that time begin."""
     return [time.strftime(_STAMP, time.gmtime(began + slack)) for slack in range(-1, SLACK + 1)]
 

@@ -13,8 +13,8 @@ from penstock.gateway.callers import refused
 from penstock.gateway.endpoints import decimal_number, whole_number
 from penstock.http.response_writer import Flow
 from penstock.inspector import live_stream, schemas, usage_series
-from penstock.inspector.api import Said, encoded, event
-from penstock.inspector.traces import Folder, Source, seconds
+from penstock.inspector.api import ApiResponse, encode_redacted, sse_event
+from penstock.inspector.traces import RecordingFolder, TraceSource, file_stamps
 from penstock.store.history import By, History
 
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
     from penstock.gateway.endpoints import Visit
     from penstock.gateway.services import Services
-    from penstock.inspector.live_capture import Watch
-    from penstock.inspector.single_file import Files, Work
+    from penstock.inspector.live_capture import LiveCaptures
+    from penstock.inspector.single_file import FileRoutes, WorkerSlots
 
-FIRST = 200  # rows
-PAGE = 1_000  # rows at most
-WATCHERS = 32  # who listen at once
+DEFAULT_ROWS = 200  # rows
+MAX_ROWS = 1_000  # rows at most
+MAX_LISTENERS = 32  # who listen at once
 DAY = 86_400.0
 
 
-class Turns:
+class TurnRoutes:
     """All of them. `files` makes the answers that a file would have, too."""
 
-    def __init__(self, services: Services, watch: Watch, work: Work, files: Files) -> None:
+    def __init__(self, services: Services, watch: LiveCaptures, work: WorkerSlots, files: FileRoutes) -> None:
         self._services, self._watch, self._work, self._files = services, watch, work, files
-        self._folder = Folder(services.recorder.folder)
+        self._folder = RecordingFolder(services.recorder.folder)
 
     @property
     def _history(self) -> History | None:
@@ -50,35 +50,35 @@ class Turns:
 
     async def live(self, visit: Visit) -> Flow:
         """`GET /inspector/live`: the last turns, then every change."""
-        if self._watch.listeners >= WATCHERS:
-            raise refused(503, "overloaded", f"{WATCHERS} pages watch already", retry_after=5.0)
-        tenant = _tenant(visit)
+        if self._watch.listeners >= MAX_LISTENERS:
+            raise refused(503, "overloaded", f"{MAX_LISTENERS} pages watch already", retry_after=5.0)
+        tenant = _visible_tenant(visit)
         listener = self._watch.enter(tenant)
         try:
-            past = await self._work.do(lambda: self._past(None, "", FIRST, tenant)[0])
+            past = await self._work.do(lambda: self._past(None, "", DEFAULT_ROWS, tenant)[0])
         except BaseException:
             self._watch.leave(listener)
             raise
         known = {row.id: row for row in past} | {row.id: row for row in self._watch.going(tenant)}
-        return Flow(live_stream.turns(self._watch, listener, known.values(), self.secrets))
+        return Flow(live_stream.stream_turns(self._watch, listener, known.values(), self.secrets))
 
-    async def turns(self, visit: Visit) -> Said:
+    async def turns(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/turns`: what there was."""
-        tenant, query = _tenant(visit), visit.query
-        before, limit = whole_number(query, "before", 0), min(whole_number(query, "limit", FIRST), PAGE)
+        tenant, query = _visible_tenant(visit), visit.query
+        before, limit = whole_number(query, "before", 0), min(whole_number(query, "limit", DEFAULT_ROWS), MAX_ROWS)
         found, more = await self._work.do(lambda: self._past(before or None, query.get("q", ""), limit, tenant))
-        return Said(encoded({"rows": found, "before": more}, self.secrets()))
+        return ApiResponse(encode_redacted({"rows": found, "before": more}, self.secrets()))
 
     def _past(
         self, before: int | None, search: str, limit: int, tenant: str | None
-    ) -> tuple[list[schemas.Row], int | None]:
+    ) -> tuple[list[schemas.TurnRow], int | None]:
         history = self._history
         if history is None:
             return [], None
         self._services.journal.flush()
         found = history.page(before=before, search=search[:200], limit=limit, tenant=tenant)
         taped = self._folder.names()
-        made = [schemas.of_journal(turn, held=self._holds(turn, taped)) for _, turn in found]
+        made = [schemas.row_from_journal(turn, held=self._holds(turn, taped)) for _, turn in found]
         return made, found[-1][0] if len(found) == limit and found else None
 
     def _holds(self, turn: Any, taped: frozenset[str]) -> bool:
@@ -86,43 +86,43 @@ class Turns:
         tap = self._watch.taps.get(turn.request_id)
         if tap is not None:
             return not tap.dropped
-        return bool(taped) and not taped.isdisjoint(seconds(turn.time))
+        return bool(taped) and not taped.isdisjoint(file_stamps(turn.time))
 
     # ── one turn ──────────────────────────────────────────────────────────────────────────────────
 
-    async def turn(self, visit: Visit) -> Said:
+    async def turn(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/turns/ID`: its trace, as far as it has come."""
         return await self._work.do(lambda: self._files.traced(self._source(visit), visit.query))
 
-    async def frame(self, visit: Visit) -> Said:
+    async def frame(self, visit: Visit) -> ApiResponse:
         """`…/frames/N`: the whole text of one."""
         return await self._one(visit, "frame")
 
-    async def output(self, visit: Visit) -> Said:
+    async def output(self, visit: Visit) -> ApiResponse:
         """`…/outputs/N`: the same of what the client got."""
         return await self._one(visit, "output")
 
-    async def _one(self, visit: Visit, kind: str) -> Said:
+    async def _one(self, visit: Visit, kind: str) -> ApiResponse:
         query = {"as": visit.query.get("as", ""), kind: visit.params["two"]}
         return await self._work.do(lambda: self._files.traced(self._source(visit), query))
 
-    async def export(self, visit: Visit) -> Said:
+    async def export(self, visit: Visit) -> ApiResponse:
         """`…/export`: one HTML file."""
         return await self._work.do(lambda: self._files.exported(self._source(visit), visit.query))
 
-    async def follow(self, visit: Visit) -> Said | Flow:
+    async def follow(self, visit: Visit) -> ApiResponse | Flow:
         """`…/follow`: its trace, then more of it, until it is over."""
-        tap = self._watch.get(visit.params["one"], _tenant(visit))
+        tap = self._watch.get(visit.params["one"], _visible_tenant(visit))
         consumer = visit.query.get("as", "")
         if tap is not None:
             if consumer and consumer not in tap.source().consumers:
                 raise InputError(f"as: nobody is called {consumer[:100]!r}")
-            return Flow(live_stream.follow(self._watch, tap, consumer, self._work, self.secrets))
-        return Flow(_once(await self.turn(visit)))
+            return Flow(live_stream.stream_turn(self._watch, tap, consumer, self._work, self.secrets))
+        return Flow(_single_event(await self.turn(visit)))
 
-    def _source(self, visit: Visit) -> Source:
+    def _source(self, visit: Visit) -> TraceSource:
         """Where a turn's bytes are: in memory, else in a recording, else nowhere."""
-        id, tenant = visit.params["one"], _tenant(visit)  # noqa: A001
+        id, tenant = visit.params["one"], _visible_tenant(visit)  # noqa: A001
         tap = self._watch.get(id, tenant)
         if tap is not None and not tap.dropped:
             return tap.source()
@@ -135,8 +135,8 @@ class Turns:
             raise refused(404, "not-found", f"there is no turn {id[:100]!r} here, or none that this key may see")
         source = self._folder.of_turn(noted.request_id, noted.time)
         if source is None:
-            source = Source(noted.upstream or noted.protocol or "events", [], lost=self._gone(), left=True)
-        source.row = schemas.of_journal(noted, held=bool(source.chunks))
+            source = TraceSource(noted.upstream or noted.protocol or "events", [], lost=self._gone(), left=True)
+        source.row = schemas.row_from_journal(noted, held=bool(source.chunks))
         source.title = f"{noted.asked or noted.model} · {noted.protocol}"
         if source.own not in source.consumers or noted.protocol in source.consumers:
             source.own = noted.protocol or source.own
@@ -148,63 +148,63 @@ class Turns:
 
     # ── recordings ────────────────────────────────────────────────────────────────────────────────
 
-    async def recordings(self, visit: Visit) -> Said:
+    async def recordings(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/recordings`: for those who see all turns; a recording does not say whose it is."""
-        _all(visit)
-        return Said(encoded({"recordings": await self._work.do(self._folder.listed)}, self.secrets()))
+        _require_all_turns(visit)
+        return ApiResponse(encode_redacted({"recordings": await self._work.do(self._folder.listed)}, self.secrets()))
 
-    async def recording(self, visit: Visit) -> Said:
+    async def recording(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/recordings/NAME`: its trace."""
-        _all(visit)
+        _require_all_turns(visit)
         return await self._work.do(lambda: self._files.traced(self._folder.open(visit.params["one"]), visit.query))
 
-    async def recording_export(self, visit: Visit) -> Said:
+    async def recording_export(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/recordings/NAME/export`."""
-        _all(visit)
+        _require_all_turns(visit)
         return await self._work.do(lambda: self._files.exported(self._folder.open(visit.params["one"]), visit.query))
 
     # ── figures ───────────────────────────────────────────────────────────────────────────────────
 
-    async def usage(self, visit: Visit) -> Said:
+    async def usage(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/usage`."""
-        tenant, query = _tenant(visit), visit.query
+        tenant, query = _visible_tenant(visit), visit.query
         by = query.get("by", "model")
         if by not in get_args(By):
             raise InputError(f"by: expected one of {', '.join(get_args(By))}, found {by[:40]!r}")
         until = decimal_number(query, "until", time.time())
         since = decimal_number(query, "since", max(until - DAY, 0.0))
-        step = usage_series.step_of(since, max(until, since + 1), decimal_number(query, "bucket", 0.0))
+        step = usage_series.bucket_seconds(since, max(until, since + 1), decimal_number(query, "bucket", 0.0))
         made = await self._work.do(lambda: self._used(cast("By", by), since, max(until, since + 1), step, tenant))
-        return Said(encoded(made, self.secrets()))
+        return ApiResponse(encode_redacted(made, self.secrets()))
 
-    def _used(self, by: By, since: float, until: float, step: float, tenant: str | None) -> usage_series.Usage:
+    def _used(self, by: By, since: float, until: float, step: float, tenant: str | None) -> usage_series.UsageReport:
         self._services.journal.flush()
         history = self._history
         found = history.spent(by, since, until, tenant) if history is not None else []
-        return usage_series.usage(found, by, since, until, step)
+        return usage_series.build_usage(found, by, since, until, step)
 
-    async def tokens(self, visit: Visit) -> Said:
+    async def tokens(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/tokens`: estimates of the last 30 days, unless `since` says otherwise."""
-        tenant, since = _tenant(visit), decimal_number(visit.query, "since", time.time() - 30 * DAY)
+        tenant, since = _visible_tenant(visit), decimal_number(visit.query, "since", time.time() - 30 * DAY)
         found = await self._work.do(lambda: self._estimated(since, tenant))
-        return Said(encoded({"models": found}, self.secrets()))
+        return ApiResponse(encode_redacted({"models": found}, self.secrets()))
 
-    def _estimated(self, since: float, tenant: str | None) -> list[usage_series.Model]:
+    def _estimated(self, since: float, tenant: str | None) -> list[usage_series.ModelAccuracy]:
         self._services.journal.flush()
         history = self._history
-        return usage_series.tokens(history.points(since, tenant)) if history is not None else []
+        return usage_series.build_accuracy(history.points(since, tenant)) if history is not None else []
 
 
-async def _once(said: Said) -> AsyncIterator[bytes]:
-    yield event("trace", said.body)
+async def _single_event(said: ApiResponse) -> AsyncIterator[bytes]:
+    yield sse_event("trace", said.body)
 
 
-def _tenant(visit: Visit) -> str | None:
+def _visible_tenant(visit: Visit) -> str | None:
     """Whose turns the caller sees; None is everybody's."""
     return None if visit.caller.sees == "all" else visit.caller.tenant
 
 
-def _all(visit: Visit) -> None:
-    if _tenant(visit) is not None:
+def _require_all_turns(visit: Visit) -> None:
+    if _visible_tenant(visit) is not None:
         said = "this key sees the turns of its own tenant only; recordings are not told apart"
         raise refused(403, "permission", said, code="not_yours")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
     from penstock.store.history import Point, Spent
 
-SERIES = 20  # those with the most turns; the others are one
+MAX_SERIES = 20  # those with the most turns; the others are one
 OTHERS = "others"
-BUCKETS = 500  # at most
+MAX_BUCKETS = 500  # at most
 STEPS = (60, 300, 900, 3600, 10_800, 21_600, 86_400, 604_800)  # seconds
-WANTED = 60  # buckets, or a little more
-POINTS = 500  # of one model
-_HIGH = 0.95
+USUAL_BUCKETS = 60  # buckets, or a little more
+MAX_POINTS = 500  # of one model
+_PERCENTILE = 0.95
 
 
-class Series(msgspec.Struct, omit_defaults=True):
+class UsageSeries(msgspec.Struct, omit_defaults=True):
     """Turns of one name, by bucket. A median of none is null."""
 
     name: str
@@ -37,10 +37,10 @@ class Series(msgspec.Struct, omit_defaults=True):
     p95: list[float | None]
     duration: list[float | None]
     faults: list[int]
-    total: Total
+    total: UsageTotal
 
 
-class Total(msgspec.Struct):
+class UsageTotal(msgspec.Struct):
     """The same of all the time."""
 
     requests: int = 0
@@ -53,7 +53,7 @@ class Total(msgspec.Struct):
     duration: float | None = None
 
 
-class Usage(msgspec.Struct):
+class UsageReport(msgspec.Struct):
     """All series. `buckets`: when each begins, in seconds since the epoch."""
 
     by: str
@@ -61,18 +61,18 @@ class Usage(msgspec.Struct):
     since: float
     until: float
     buckets: list[float]
-    series: list[Series]
-    total: Total
+    series: list[UsageSeries]
+    total: UsageTotal
 
 
-def step_of(since: float, until: float, wanted: float = 0.0) -> float:
+def bucket_seconds(since: float, until: float, wanted: float = 0.0) -> float:
     """How long a bucket is: as asked, but never so short that there are too many."""
-    least = (until - since) / BUCKETS
-    fitting = next((step for step in STEPS if (until - since) / step <= WANTED), STEPS[-1])
+    least = (until - since) / MAX_BUCKETS
+    fitting = next((step for step in STEPS if (until - since) / step <= USUAL_BUCKETS), STEPS[-1])
     return max(wanted or fitting, least, 1.0)
 
 
-def usage(rows: list[Spent], by: str, since: float, until: float, step: float) -> Usage:
+def build_usage(rows: list[Spent], by: str, since: float, until: float, step: float) -> UsageReport:
     """The rows in buckets, by name."""
     first = since // step * step
     count = max(1, int((until - first) / step) + (1 if (until - first) % step else 0))
@@ -80,38 +80,46 @@ def usage(rows: list[Spent], by: str, since: float, until: float, step: float) -
     for row in rows:
         names[row.name] += row.turns
     most = sorted(names, key=lambda name: (-names[name], name))
-    own = set(most if len(most) <= SERIES else most[: SERIES - 1])
+    own = set(most if len(most) <= MAX_SERIES else most[: MAX_SERIES - 1])
     groups: dict[str, list[Spent]] = {name: [] for name in most if name in own}
     for row in rows:
         groups.setdefault(row.name if row.name in own else OTHERS, []).append(row)
-    return Usage(
-        by=by, bucket=step, since=since, until=until, buckets=[first + place * step for place in range(count)],
-        series=[_series(name, group, first, step, count) for name, group in groups.items()], total=_total(rows),
-    )  # fmt: skip
+    return UsageReport(
+        by=by,
+        bucket=step,
+        since=since,
+        until=until,
+        buckets=[first + place * step for place in range(count)],
+        series=[_build_series(name, group, first, step, count) for name, group in groups.items()],
+        total=_sum_rows(rows),
+    )
 
 
-def _series(name: str, rows: list[Spent], first: float, step: float, count: int) -> Series:
+def _build_series(name: str, rows: list[Spent], first: float, step: float, count: int) -> UsageSeries:
     cells: list[list[Spent]] = [[] for _ in range(count)]
     for row in rows:
         cells[min(max(int((row.time - first) / step), 0), count - 1)].append(row)
-    totals = [_total(cell) for cell in cells]
-    return Series(
-        name, [one.requests for one in totals], [one.input for one in totals], [one.output for one in totals],
-        [one.cost for one in totals], [one.ttft for one in totals], [one.p95 for one in totals],
-        [one.duration for one in totals], [one.faults for one in totals], _total(rows),
-    )  # fmt: skip
+    totals = [_sum_rows(cell) for cell in cells]
+    columns: dict[str, Any] = {
+        field: [getattr(total, field) for total in totals] for field in UsageTotal.__struct_fields__
+    }
+    return UsageSeries(name=name, total=_sum_rows(rows), **columns)
 
 
-def _total(rows: list[Spent]) -> Total:
+def _sum_rows(rows: list[Spent]) -> UsageTotal:
     if not rows:
-        return Total()
+        return UsageTotal()
     firsts = sorted(row.ttft for row in rows if row.ttft is not None)
-    return Total(
-        sum(row.turns for row in rows), sum(row.input for row in rows), sum(row.output for row in rows),
-        sum(row.cost for row in rows), sum(row.turns for row in rows if row.fault), _median(firsts),
-        firsts[min(int(len(firsts) * _HIGH), len(firsts) - 1)] if firsts else None,
+    return UsageTotal(
+        sum(row.turns for row in rows),
+        sum(row.input for row in rows),
+        sum(row.output for row in rows),
+        sum(row.cost for row in rows),
+        sum(row.turns for row in rows if row.fault),
+        _median(firsts),
+        firsts[min(int(len(firsts) * _PERCENTILE), len(firsts) - 1)] if firsts else None,
         _median([row.duration for row in rows if row.duration is not None]),
-    )  # fmt: skip
+    )
 
 
 def _median(values: list[float]) -> float | None:
@@ -121,14 +129,14 @@ def _median(values: list[float]) -> float | None:
 # ── tokens ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Learned(msgspec.Struct):
+class LearnedFactor(msgspec.Struct):
     """A factor, and when it was that."""
 
     time: float
     factor: float
 
 
-class Shot(msgspec.Struct, gc=False):
+class EstimatePoint(msgspec.Struct, gc=False):
     """One turn: what was estimated, and what it was."""
 
     time: float
@@ -138,7 +146,7 @@ class Shot(msgspec.Struct, gc=False):
     high: int
 
 
-class Model(msgspec.Struct):
+class ModelAccuracy(msgspec.Struct):
     """What estimates for a model were worth. `coverage`: how many of ten were within their bounds, as a share."""
 
     model: str
@@ -146,24 +154,29 @@ class Model(msgspec.Struct):
     samples: int
     coverage: float
     median_error: float
-    history: list[Learned]
-    points: list[Shot]
+    history: list[LearnedFactor]
+    points: list[EstimatePoint]
 
 
-def tokens(points: Iterable[Point]) -> list[Model]:
+def build_accuracy(points: Iterable[Point]) -> list[ModelAccuracy]:
     """By model, those with the most turns first."""
     groups: dict[str, list[Point]] = defaultdict(list)
     for point in points:
         groups[point.model].append(point)
-    return [_model(name, group) for name, group in sorted(groups.items(), key=lambda row: -len(row[1]))]
+    return [_model_accuracy(name, group) for name, group in sorted(groups.items(), key=lambda row: -len(row[1]))]
 
 
-def _model(name: str, points: list[Point]) -> Model:
+def _model_accuracy(name: str, points: list[Point]) -> ModelAccuracy:
     within = sum(point.low <= point.actual <= point.high for point in points)
     errors = [abs(point.estimate - point.actual) / point.actual for point in points]
-    history = [Learned(point.time, point.factor) for point in points if point.factor is not None]
-    shots = [Shot(point.time, point.estimate, point.actual, point.low, point.high) for point in points]
-    return Model(
-        name, history[-1].factor if history else 1.0, len(points), within / len(points), median(errors),
-        history[-POINTS:], shots[-POINTS:],
-    )  # fmt: skip
+    history = [LearnedFactor(point.time, point.factor) for point in points if point.factor is not None]
+    shots = [EstimatePoint(point.time, point.estimate, point.actual, point.low, point.high) for point in points]
+    return ModelAccuracy(
+        name,
+        history[-1].factor if history else 1.0,
+        len(points),
+        within / len(points),
+        median(errors),
+        history[-MAX_POINTS:],
+        shots[-MAX_POINTS:],
+    )

@@ -34,9 +34,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.epilog = EPILOG
     parser.add_argument(
-        "agent", nargs="?", choices=(*AGENTS, "gateway"), metavar="AGENT",
+        "agent",
+        nargs="?",
+        choices=(*AGENTS, "gateway"),
+        metavar="AGENT",
         help=f"what to set up: {', '.join(AGENTS)}, or gateway; without it, a provider's key",
-    )  # fmt: skip
+    )
     keys = parser.add_argument_group("a provider's key")
     keys.add_argument("--provider", metavar="NAME", default="", help="whose key (default: you are asked)")
     keys.add_argument("--key-stdin", action="store_true", help="read the key from standard input")

@@ -103,9 +103,13 @@ def choose_model(
     small = small or _smaller(model, facts, config)
     little = _facts(small, config, env)
     return ModelChoice(
-        model=model, small=small, context=context or facts.context, output=facts.max_output,
-        small_context=little.context, small_output=little.max_output,
-    )  # fmt: skip
+        model=model,
+        small=small,
+        context=context or facts.context,
+        output=facts.max_output,
+        small_context=little.context,
+        small_output=little.max_output,
+    )
 
 
 def _default(config: Config, env: Mapping[str, str]) -> str:
@@ -142,10 +146,16 @@ def _smaller(name: str, facts: Model, config: Config) -> str:
     top = facts.prices.input or 0.0
     maker = re.split(r"[-/]", facts.id)[0]
     rows = [
-        row for row in models_of(config.provider(facts.provider))
-        if row.chat and "tools" in row.capabilities and _SMALL.search(row.id) and not _SPECIAL.search(row.id)
-        and row.id.startswith(maker) and row.prices is not None and (row.prices.input or 0.0) < top
-    ]  # fmt: skip
+        row
+        for row in models_of(config.provider(facts.provider))
+        if row.chat
+        and "tools" in row.capabilities
+        and _SMALL.search(row.id)
+        and not _SPECIAL.search(row.id)
+        and row.id.startswith(maker)
+        and row.prices is not None
+        and (row.prices.input or 0.0) < top
+    ]
     best = max(rows, key=lambda row: (*_rank(row.id), -len(row.id)), default=None)
     return f"{prefix}/{best.id}" if best is not None else name
 

@@ -70,10 +70,17 @@ def gateway_of(options: Namespace, config: GatewayConfig) -> Gateway:
     )
     base = (options.url or base_of(config.serve.host, config.serve.port)).rstrip("/").removesuffix("/v1")
     return Gateway(
-        base=base, model=choice.model, small=choice.small, context=choice.context, output=choice.output,
-        small_context=choice.small_context, small_output=choice.small_output, key=_gateway_key(options, config),
-        home=Path.home(), env=os.environ,
-    )  # fmt: skip
+        base=base,
+        model=choice.model,
+        small=choice.small,
+        context=choice.context,
+        output=choice.output,
+        small_context=choice.small_context,
+        small_output=choice.small_output,
+        key=_gateway_key(options, config),
+        home=Path.home(),
+        env=os.environ,
+    )
 
 
 def _gateway_key(options: Namespace, config: GatewayConfig) -> str:

@@ -30,10 +30,13 @@ def _claude_env(at: Gateway) -> dict[str, str]:
     short = at.output if at.output < _CLAUDE_OUTPUT else 0
     limits = _known(CLAUDE_CODE_MAX_CONTEXT_TOKENS=at.context, CLAUDE_CODE_MAX_OUTPUT_TOKENS=short)
     return {
-        "ANTHROPIC_BASE_URL": at.base, "ANTHROPIC_AUTH_TOKEN": at.key, "ANTHROPIC_MODEL": at.model,
-        "ANTHROPIC_SMALL_FAST_MODEL": at.small, "ANTHROPIC_DEFAULT_HAIKU_MODEL": at.small,
+        "ANTHROPIC_BASE_URL": at.base,
+        "ANTHROPIC_AUTH_TOKEN": at.key,
+        "ANTHROPIC_MODEL": at.model,
+        "ANTHROPIC_SMALL_FAST_MODEL": at.small,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": at.small,
         **{name: str(value) for name, value in limits.items()},
-    }  # fmt: skip
+    }
 
 
 def _claude(at: Gateway) -> Plan:
@@ -56,9 +59,11 @@ def _codex(at: Gateway) -> Plan:
     """https://developers.openai.com/codex/config-reference"""
     path = at.folder("CODEX_HOME", ".codex") / "config.toml"
     values = {
-        "model": at.model, "model_provider": "penstock", **_known(model_context_window=at.context),
+        "model": at.model,
+        "model_provider": "penstock",
+        **_known(model_context_window=at.context),
         "model_providers": {"penstock": _codex_provider(at)},
-    }  # fmt: skip
+    }
     env = {KEY_VARIABLE: at.key} if at.keyed else {}
     notes = (
         "Codex has no second, smaller model.",
@@ -124,9 +129,12 @@ def _qwen(at: Gateway) -> Plan:
 
     rows = {at.small: described(at.small, at.small_context), at.model: described(at.model, at.context)}
     values = {
-        "modelProviders": {"openai": list(rows.values())}, "env": {KEY_VARIABLE: at.key},
-        "security": {"auth": {"selectedType": "openai"}}, "model": {"name": at.model}, "fastModel": at.small,
-    }  # fmt: skip
+        "modelProviders": {"openai": list(rows.values())},
+        "env": {KEY_VARIABLE: at.key},
+        "security": {"auth": {"selectedType": "openai"}},
+        "model": {"name": at.model},
+        "fastModel": at.small,
+    }
     return Plan("qwen", (FileEdit(at.home / ".qwen" / "settings.json", "json", values),))
 
 
@@ -148,8 +156,9 @@ def _gemini(at: Gateway) -> Plan:
         {"compressionThreshold": round(at.context / 2 / _GEMINI_WINDOW, 4)} if 0 < at.context < _GEMINI_WINDOW else {}
     )
     settings = {
-        "security": {"auth": {"selectedType": "gemini-api-key"}}, "model": {"name": at.model, **share},
-    }  # fmt: skip
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "model": {"name": at.model, **share},
+    }
     env = {"GEMINI_API_KEY": at.key, "GOOGLE_GEMINI_BASE_URL": at.base}
     folder = at.home / ".gemini"
     notes = (
@@ -173,9 +182,13 @@ def _copilot_env(at: Gateway) -> dict[str, str]:
         COPILOT_PROVIDER_MAX_OUTPUT_TOKENS=at.output,
     )
     return {
-        "COPILOT_PROVIDER_BASE_URL": at.v1, "COPILOT_PROVIDER_TYPE": "openai", "COPILOT_PROVIDER_API_KEY": at.key,
-        "COPILOT_MODEL": at.model, "COPILOT_OFFLINE": "true", **{name: str(value) for name, value in limits.items()},
-    }  # fmt: skip
+        "COPILOT_PROVIDER_BASE_URL": at.v1,
+        "COPILOT_PROVIDER_TYPE": "openai",
+        "COPILOT_PROVIDER_API_KEY": at.key,
+        "COPILOT_MODEL": at.model,
+        "COPILOT_OFFLINE": "true",
+        **{name: str(value) for name, value in limits.items()},
+    }
 
 
 def _copilot(at: Gateway) -> Plan:
@@ -234,9 +247,15 @@ def _continue(at: Gateway) -> Plan:
         limits = _known(contextLength=context)
         options = {"defaultCompletionOptions": limits} if limits else {}
         return {
-            "name": name, "provider": "openai", "model": model, "apiBase": at.v1, "apiKey": at.key, "roles": roles,
-            "capabilities": ["tool_use"], **options,
-        }  # fmt: skip
+            "name": name,
+            "provider": "openai",
+            "model": model,
+            "apiBase": at.v1,
+            "apiKey": at.key,
+            "roles": roles,
+            "capabilities": ["tool_use"],
+            **options,
+        }
 
     rows = [described("penstock", at.model, ["chat", "edit", "apply"], at.context)]
     if at.small != at.model:
@@ -253,9 +272,11 @@ def _continue(at: Gateway) -> Plan:
 def _aider(at: Gateway) -> Plan:
     """https://aider.chat/docs/llms/openai-compat.html, https://aider.chat/docs/config/adv-model-settings.html"""
     values = {
-        "model": f"openai/{at.model}", "weak-model": f"openai/{at.small}", "openai-api-base": at.v1,
+        "model": f"openai/{at.model}",
+        "weak-model": f"openai/{at.small}",
+        "openai-api-base": at.v1,
         "openai-api-key": at.key,
-    }  # fmt: skip
+    }
     files = [FileEdit(at.home / ".aider.conf.yml", "yaml", values)]
     if at.context:
         prompt = max(at.context - at.output, at.context // 2)
@@ -339,4 +360,4 @@ AGENTS: dict[str, Agent] = {
     "aider": Agent("aider", "Chat", _aider, _aider_hint),
     "llm": Agent("llm", "Chat", _llm),
     "pi": Agent("pi", "Chat, Messages or Responses", _pi),
-}  # fmt: skip
+}

@@ -297,8 +297,11 @@ def _open_env(text: str) -> tuple[Any, Callable[[], str]]:
 
 
 _OPENERS: dict[str, Callable[[str], tuple[Any, Callable[[], str]]]] = {
-    "json": _open_json, "toml": _open_toml, "yaml": _open_yaml, "env": _open_env,
-}  # fmt: skip
+    "json": _open_json,
+    "toml": _open_toml,
+    "yaml": _open_yaml,
+    "env": _open_env,
+}
 
 
 def write_text(form: Form, values: Any) -> str:
