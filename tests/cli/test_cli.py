@@ -145,7 +145,7 @@ def test_a_bug_of_ours_is_not_passed_off_as_bad_input(monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise GrammarError("ours")
 
-    monkeypatch.setattr("penstock.cli.common_options.chunks", broken)
+    monkeypatch.setattr("penstock.cli.common_options.read_chunks", broken)
     path = tmp_path / "answer.sse"
     path.write_bytes(ANTHROPIC)
     with pytest.raises(GrammarError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cli import COMMANDS
-from penstock.cli.common_options import HELP
+from penstock.cli.common_options import CONFIG_HELP
 from penstock.providers import providers
 from penstock.replay import play
 from penstock.testing import Reply, scripted
@@ -32,7 +32,7 @@ max_output = 100
 
 @pytest.mark.finding("DEF-9")
 def test_the_option_has_one_text() -> None:
-    words = " ".join(HELP.split())
+    words = " ".join(CONFIG_HELP.split())
     shown = {name: " ".join(inside(name, "--help", COLUMNS="500").stdout.decode().split()) for name in COMMANDS}
     assert {name for name, text in shown.items() if words in text} == set(READING)
     assert {name for name, text in shown.items() if "--config FILE" in text.split("examples:")[0]} == set(READING)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.cli.serve import base_of, models, welcome
+from penstock.cli.serve import base_url, list_models, welcome_text
 from penstock.engines.config import Account, Config
 from penstock.gateway.config import AccessTable, GatewayConfig, RecordTable, Serve
 from tests.cli.running import inside
@@ -20,7 +20,7 @@ ALL = "0.0.0.0"  # noqa: S104
 
 
 def said(config: GatewayConfig, **more: Any) -> str:
-    return welcome(config, 4480, models(config, {}), **{"keyed": False, **more})
+    return welcome_text(config, 4480, list_models(config, {}), **{"keyed": False, **more})
 
 
 def test_every_client_is_told_how() -> None:
@@ -37,8 +37,8 @@ def test_models_are_those_that_can_be_asked_for() -> None:
         providers={"lab": Account(base_url="http://x/v1", models=("small",))},
     )
     config = GatewayConfig(engine=engine)
-    assert models(config, {})[:2] == ["fast", "lab/small"]
-    assert "openai/…" in models(config, {"OPENAI_API_KEY": "x"})
+    assert list_models(config, {})[:2] == ["fast", "lab/small"]
+    assert "openai/…" in list_models(config, {"OPENAI_API_KEY": "x"})
     assert "ANTHROPIC_MODEL=fast" in said(config)
 
 
@@ -93,7 +93,7 @@ def test_a_module_is_started_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("host", "base"), [(ALL, "http://127.0.0.1:1"), ("::", "http://[::1]:1"), ("gw", "http://gw:1")]
 )
 def test_an_address_that_clients_can_use(host: str, base: str) -> None:
-    assert base_of(host, 1) == base
+    assert base_url(host, 1) == base
 
 
 def test_a_configuration_can_be_checked(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ruamel.yaml import YAML
 
-from penstock.cli.serve import models, welcome
-from penstock.cli.setup.agent_plan import Gateway
+from penstock.cli.serve import list_models, welcome_text
+from penstock.cli.setup.agent_plan import GatewayAddress
 from penstock.cli.setup.agents import AGENTS
 from penstock.gateway.config import GatewayConfig, load
 from penstock.gateway.config_trust import TrustStore, sensitive_settings
@@ -334,7 +334,7 @@ def test_without_a_model_it_asks_which(tmp_path: Path) -> None:
 def test_every_agent_has_a_hint_that_a_shell_can_read() -> None:
     config = GatewayConfig()
     env = {"ANTHROPIC_API_KEY": "x"}
-    said = welcome(config, 4480, [MODEL, *models(config, env)], keyed=False, env=env)
+    said = welcome_text(config, 4480, [MODEL, *list_models(config, env)], keyed=False, env=env)
     rows = {line[2:17].strip(): line[18:] for line in said.splitlines() if line.startswith("  ")}
     for name, agent in AGENTS.items():
         if agent.hint is None:
@@ -342,7 +342,7 @@ def test_every_agent_has_a_hint_that_a_shell_can_read() -> None:
             continue
         words = shlex.split(rows[agent.title])
         command = next(word for word in words if "=" not in word)
-        assert command == agent.plan(Gateway(BASE, MODEL, MODEL)).start.split()[0]
+        assert command == agent.plan(GatewayAddress(BASE, MODEL, MODEL)).start.split()[0]
     assert f"CLAUDE_CODE_MAX_CONTEXT_TOKENS={CONTEXT}" in rows["Claude Code"]
     assert f"ANTHROPIC_SMALL_FAST_MODEL={SMALL}" in rows["Claude Code"]
     assert f"model_context_window={CONTEXT}" in rows["Codex"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli.usage import since
+from penstock.cli.usage import parse_since
 from penstock.errors import InputError
 from penstock.store.journal import JournalRows, Turn
 from tests.cli.running import inside
@@ -84,11 +84,11 @@ def test_no_journal_is_one_line(tmp_path: Path) -> None:
 
 
 def test_times() -> None:
-    assert since("90m", 10_000.0) == 10_000.0 - 5400
-    assert since("2w", 0.0) == -1_209_600
-    assert time.strftime("%Y-%m-%d", time.localtime(since("2026-11-01", 0.0))) == "2026-11-01"
+    assert parse_since("90m", 10_000.0) == 10_000.0 - 5400
+    assert parse_since("2w", 0.0) == -1_209_600
+    assert time.strftime("%Y-%m-%d", time.localtime(parse_since("2026-11-01", 0.0))) == "2026-11-01"
     with pytest.raises(InputError, match="expected a time such as 24h"):
-        since("yesterday", 0.0)
+        parse_since("yesterday", 0.0)
 
 
 def test_bars_are_as_long_as_their_figures(journal: str) -> None:

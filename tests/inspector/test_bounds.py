@@ -29,7 +29,7 @@ def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
     slow = Reply(reply.chunks, headers=SSE)
     with inspected(slow) as gateway, watching(gateway.url):
         name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
-        tap = gateway.inspector.watch.taps[name]
+        tap = gateway.inspector.watch.captures[name]
         assert tap.cut
         assert tap.size <= 4_000
         trace = get(f"{gateway.url}/inspector/turns/{name}").json()
@@ -43,8 +43,8 @@ def test_all_turns_together_take_so_much_and_no_more(monkeypatch: pytest.MonkeyP
         names = [ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"] for _ in range(8)]
         watch = gateway.inspector.watch
         assert 0 < watch.size <= 20_000
-        assert watch.size == sum(tap.size for tap in watch.taps.values())
-        assert names[0] not in watch.taps
+        assert watch.size == sum(tap.size for tap in watch.captures.values())
+        assert names[0] not in watch.captures
         assert get(f"{gateway.url}/inspector/turns/{names[0]}").json()["row"]["held"] is False
         assert get(f"{gateway.url}/inspector/turns/{names[-1]}").json()["frames"]
 
@@ -53,7 +53,7 @@ def test_so_many_turns_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(watches, "MAX_TURNS", 3)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(6)]
-        assert list(gateway.inspector.watch.taps) == names[-3:]
+        assert list(gateway.inspector.watch.captures) == names[-3:]
 
 
 def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,36 +68,36 @@ def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPat
 def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
     made, ended = watches.TurnListener(None), cast("Any", object())
     for number in range(watches.MAX_UNREAD + 50):
-        assert made.wants("") == (number < watches.MAX_UNREAD)
-        made.told(str(number), "")
-        made.told(str(number), "", ended)
-    assert made.fetch() == dict.fromkeys(map(str, range(watches.MAX_UNREAD)), ended)
+        assert made.has_room("") == (number < watches.MAX_UNREAD)
+        made.on_turn(str(number), "")
+        made.on_turn(str(number), "", ended)
+    assert made.take_changes() == dict.fromkeys(map(str, range(watches.MAX_UNREAD)), ended)
     assert made.missed == 50, "each is counted once, when it is over"
-    assert made.fetch() == {}
-    assert made.wants("")
+    assert made.take_changes() == {}
+    assert made.has_room("")
 
 
 def test_the_end_of_a_turn_that_was_shown_is_never_missed() -> None:
     made = watches.TurnListener(None)
-    made.told("shown", "")
-    made.fetch()
+    made.on_turn("shown", "")
+    made.take_changes()
     ended = cast("Any", object())
     for number in range(3 * watches.MAX_UNREAD):
-        made.told(str(number), "", ended)
-    made.told("shown", "", ended)
-    assert made.fetch()["shown"] is ended
+        made.on_turn(str(number), "", ended)
+    made.on_turn("shown", "", ended)
+    assert made.take_changes()["shown"] is ended
     for number in range(3 * watches.MAX_UNREAD):
-        made.told(str(number), "", ended)
-    made.told("shown", "", ended)  # nothing is held of it any more: it is one of many
-    assert "shown" not in made.fetch()
+        made.on_turn(str(number), "", ended)
+    made.on_turn("shown", "", ended)  # nothing is held of it any more: it is one of many
+    assert "shown" not in made.take_changes()
 
 
 def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
     made = watches.TurnListener("ours")
-    assert made.wants("ours")
-    assert not made.wants("theirs")
-    made.told("one", "theirs", cast("Any", object()))
-    assert made.fetch() == {}
+    assert made.has_room("ours")
+    assert not made.has_room("theirs")
+    made.on_turn("one", "theirs", cast("Any", object()))
+    assert made.take_changes() == {}
 
 
 def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(live_stream, "LIST_INTERVAL", 60.0)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(5)]
-        held = set(gateway.inspector.watch.taps)
+        held = set(gateway.inspector.watch.captures)
         assert 2 <= len(held) <= 4  # the first may have been fetched already
         assert held == set(names[: len(held)])
 
@@ -161,15 +161,15 @@ def test_long_streams_are_looked_at_one_at_a_time() -> None:
             begun.set()
             return gate.wait(20)
 
-        first = asyncio.create_task(work.do(long, single_file.LARGE_BYTES + 1))
+        first = asyncio.create_task(work.run(long, single_file.LARGE_BYTES + 1))
         assert await asyncio.to_thread(begun.wait, 10)
         with pytest.raises(Refused) as refused:
-            await work.do(lambda: None, single_file.LARGE_BYTES + 1)
+            await work.run(lambda: None, single_file.LARGE_BYTES + 1)
         assert (refused.value.status, refused.value.fault.retry_after) == (503, 5.0)
-        assert await work.do(lambda: "short") == "short"
+        assert await work.run(lambda: "short") == "short"
         gate.set()
         assert await first is True
-        assert await work.do(lambda: "next", single_file.LARGE_BYTES + 1) == "next"
+        assert await work.run(lambda: "next", single_file.LARGE_BYTES + 1) == "next"
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(single_file, "MAX_WAIT", 0.01)

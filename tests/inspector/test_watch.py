@@ -85,17 +85,17 @@ def test_while_nobody_watches_nothing_is_tapped(gateway: Inspected) -> None:
     services, watch = gateway.inspector.services, gateway.inspector.watch
     assert services.watch is None
     ask(gateway.url, "anthropic", "replay/text")
-    assert (len(watch.taps), watch.size) == (0, 0)
+    assert (len(watch.captures), watch.size) == (0, 0)
     with watching(gateway.url), watching(gateway.url):
         assert services.watch is watch
         ask(gateway.url, "anthropic", "replay/text")
-        assert len(watch.taps) == 1
+        assert len(watch.captures) == 1
     left(gateway)
     assert services.estimates.told is None
     ask(gateway.url, "anthropic", "replay/text")
-    assert len(watch.taps) == 1  # what was held stays a while
+    assert len(watch.captures) == 1  # what was held stays a while
     in_loop(gateway, watch.clear)
-    assert (len(watch.taps), watch.size) == (0, 0)
+    assert (len(watch.captures), watch.size) == (0, 0)
 
 
 def left(gateway: Inspected) -> None:
@@ -115,7 +115,7 @@ def test_a_turn_ends_though_its_watcher_has_gone() -> None:
         with reader, going(gateway, gate, reader):
             reader.leave()
             left(gateway)
-        (tap,) = gateway.inspector.watch.taps.values()
+        (tap,) = gateway.inspector.watch.captures.values()
         ended(gateway, tap.id)
         assert tap.turn is None
         assert get(f"{gateway.url}/inspector/turns/{tap.id}").json()["events"][-1]["type"] == "finish"
@@ -161,7 +161,7 @@ def test_who_leaves_is_forgotten() -> None:
         watching(gateway.url) as reader,
         going(gateway, gate, reader) as row,
     ):
-        tap = gateway.inspector.watch.taps[row["id"]]
+        tap = gateway.inspector.watch.captures[row["id"]]
         with Reader(_at(gateway, row, "/follow")):
             assert len(tap.followers) == 1
 

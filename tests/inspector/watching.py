@@ -106,7 +106,7 @@ def ended(gateway: Inspected, name: str) -> None:
 
     async def over() -> None:
         async with asyncio.timeout(10):
-            while not gateway.inspector.watch.taps[name].over:  # noqa: ASYNC110 — it is the next thing that happens
+            while not gateway.inspector.watch.captures[name].finished:  # noqa: ASYNC110 — it is the next thing that happens
                 await asyncio.sleep(0)
 
     gateway.call(over())

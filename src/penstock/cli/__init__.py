@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code: 2 for input that cannot be used."""
     given = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _run(given)
+        code = _run_command(given)
         sys.stdout.flush()  # here, where a reader that went away is still expected
     except BrokenPipeError:
         # Whoever read our output has had enough. What is still buffered must not be written at exit.
@@ -59,22 +59,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if not _expected(error):
+        if not _is_user_error(error):
             raise
-        print(f"penstock: {_one_line(error)}", file=sys.stderr)
+        print(f"penstock: {_error_line(error)}", file=sys.stderr)
         return BAD_INPUT
     return code
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     """Says what is wrong in one line; the usage is a `--help` away."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def _run(given: list[str]) -> int:
-    parser, run = _parser(next((word for word in given if not word.startswith("-")), ""))
+def _run_command(given: list[str]) -> int:
+    parser, run = _create_parser(next((word for word in given if not word.startswith("-")), ""))
     try:
         options = parser.parse_args(given)
     except SystemExit as left:  # argparse has said what there is to say
@@ -85,11 +85,11 @@ def _run(given: list[str]) -> int:
     return run(options)
 
 
-def _parser(wanted: str) -> tuple[_Parser, Callable[[argparse.Namespace], int] | None]:
+def _create_parser(wanted: str) -> tuple[_ArgumentParser, Callable[[argparse.Namespace], int] | None]:
     """The parser with all commands, and the wanted one's function: only its module is imported."""
     form = argparse.RawDescriptionHelpFormatter
     about = "Any model's stream in, exactly what a client expects out."
-    parser = _Parser(prog="penstock", description=about, epilog=EXAMPLES, formatter_class=form)
+    parser = _ArgumentParser(prog="penstock", description=about, epilog=EXAMPLES, formatter_class=form)
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     run = None
@@ -104,7 +104,7 @@ def _parser(wanted: str) -> tuple[_Parser, Callable[[argparse.Namespace], int] |
     return parser, run
 
 
-def _expected(error: Exception) -> bool:
+def _is_user_error(error: Exception) -> bool:
     """Whether the error is about what we were given rather than about us."""
     if isinstance(error, OSError):
         return True
@@ -113,7 +113,7 @@ def _expected(error: Exception) -> bool:
     return isinstance(error, PenstockError) and not isinstance(error, GrammarError)
 
 
-def _one_line(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split()) or type(error).__name__

@@ -13,7 +13,7 @@ from penstock.cli.common_options import add_config_option, load_config
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from penstock.cli.event_printer import Speech
+    from penstock.cli.event_printer import EventPrinter
     from penstock.client import Client, Stream
     from penstock.engines.config import Config
 
@@ -48,22 +48,22 @@ def run(options: Namespace) -> int:
     """One question, or a conversation."""
     import asyncio
 
-    return asyncio.run(_run(options))
+    return asyncio.run(_run_chat(options))
 
 
-async def _run(options: Namespace) -> int:
-    from penstock.cli.event_printer import Speech
+async def _run_chat(options: Namespace) -> int:
+    from penstock.cli.event_printer import EventPrinter
     from penstock.client import Client
 
-    speech = Speech(sys.stdout, json=options.json)
-    async with Client(_config(options)) as client:
-        question = _question(options)
+    speech = EventPrinter(sys.stdout, json=options.json)
+    async with Client(_load_chat_config(options)) as client:
+        question = _read_question(options)
         if question:
-            return await _asked(client, options, speech, [*_system(options), _user(question)])
-        return await _talk(client, options, speech)
+            return await _ask_model(client, options, speech, [*_system_messages(options), _user_message(question)])
+        return await _run_conversation(client, options, speech)
 
 
-def _config(options: Namespace) -> Config:
+def _load_chat_config(options: Namespace) -> Config:
     """The configuration. Packaged streams are played to a person at the pace of a model."""
     from msgspec.structs import replace
 
@@ -75,25 +75,25 @@ def _config(options: Namespace) -> Config:
     return replace(config, providers={**config.providers, "replay": Account(settings={"pace": "natural"})})
 
 
-def _question(options: Namespace) -> str:
+def _read_question(options: Namespace) -> str:
     """The words of the command line, behind what was piped in."""
     said = " ".join(options.question)
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
     return f"{piped}\n\n{said}".strip()
 
 
-def _system(options: Namespace) -> list[dict[str, Any]]:
+def _system_messages(options: Namespace) -> list[dict[str, Any]]:
     return [{"role": "system", "content": options.system}] if options.system else []
 
 
-def _user(text: str) -> dict[str, Any]:
+def _user_message(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-async def _talk(client: Client, options: Namespace, speech: Speech) -> int:
+async def _run_conversation(client: Client, options: Namespace, speech: EventPrinter) -> int:
     import asyncio
 
-    said = _system(options)
+    said = _system_messages(options)
     code = 0
     while True:
         try:
@@ -102,15 +102,15 @@ async def _talk(client: Client, options: Namespace, speech: Speech) -> int:
             question = ""
         if not question:
             return code
-        said.append(_user(question))
-        code = await _asked(client, options, speech, said)
+        said.append(_user_message(question))
+        code = await _ask_model(client, options, speech, said)
         if code == 0:
             said.append({"role": "assistant", "content": speech.text or "(nothing)"})
         else:
             said.pop()
 
 
-async def _asked(client: Client, options: Namespace, speech: Speech, said: list[dict[str, Any]]) -> int:
+async def _ask_model(client: Client, options: Namespace, speech: EventPrinter, said: list[dict[str, Any]]) -> int:
     from penstock.errors import ProviderError
 
     settings = {
@@ -122,25 +122,25 @@ async def _asked(client: Client, options: Namespace, speech: Speech, said: list[
     stream = client.chat_stream(options.model, said, engine=options.engine, **given)
     try:
         async for batch in stream.batches():
-            speech.say(batch)
+            speech.print_events(batch)
     except ProviderError as error:
-        speech.leave()
+        speech.end_line()
         print(f"penstock: {error}", file=sys.stderr)
         if error.hint:
             print(f"  {error.hint}", file=sys.stderr)
         return FAILED
-    _close(stream, speech, verbose=options.verbose)
+    _print_footer(stream, speech, verbose=options.verbose)
     return FAILED if speech.broken else 0
 
 
-def _close(stream: Stream, speech: Speech, *, verbose: bool) -> None:
-    speech.leave()
+def _print_footer(stream: Stream, speech: EventPrinter, *, verbose: bool) -> None:
+    speech.end_line()
     reply = stream.reply
     if reply is None or speech.json:
         return
-    speech.aside(f"{reply.provider}/{reply.model}, {reply.engine}: {speech.cost(stream.usage)}")
+    speech.print_note(f"{reply.provider}/{reply.model}, {reply.engine}: {speech.format_usage(stream.usage)}")
     if verbose:
         for line in reply.record.lines():
-            speech.aside(line)
+            speech.print_note(line)
         for row in reply.diagnostics:
-            speech.aside(f"{row.code}: {row.message}")
+            speech.print_note(f"{row.code}: {row.message}")

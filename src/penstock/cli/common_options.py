@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostic
     from penstock.gateway.config import GatewayConfig
 
-SIZE = 64 * 1024
+READ_BYTES = 64 * 1024
 
 
-def source_arguments(parser: ArgumentParser) -> None:
+def add_source_options(parser: ArgumentParser) -> None:
     """The arguments of every command that reads a stream."""
     from penstock.framing.frame import LIMIT
     from penstock.protocols import MODULES
@@ -70,7 +70,7 @@ def source_arguments(parser: ArgumentParser) -> None:
 
 
 @contextmanager
-def opened(name: str) -> Generator[BufferedReader]:
+def open_input(name: str) -> Generator[BufferedReader]:
     """The named file, or standard input for `-`."""
     if name == "-" and sys.stdin.isatty():
         print("penstock: reading from the terminal; Ctrl-D ends it", file=sys.stderr)
@@ -78,19 +78,19 @@ def opened(name: str) -> Generator[BufferedReader]:
         yield file
 
 
-def chunks(file: BufferedReader) -> Iterator[bytes]:
+def read_chunks(file: BufferedReader) -> Iterator[bytes]:
     """What there is to read as soon as it is there; an input without a single byte is an error."""
-    chunk = file.read1(SIZE)
+    chunk = file.read1(READ_BYTES)
     if not chunk:
         from penstock.errors import InputError
 
         raise InputError("the input is empty")
     while chunk:
         yield chunk
-        chunk = file.read1(SIZE)
+        chunk = file.read1(READ_BYTES)
 
 
-def understood(events: Iterable[Any], findings: Iterable[Diagnostic]) -> bool:
+def is_stream(events: Iterable[Any], findings: Iterable[Diagnostic]) -> bool:
     """Whether the input is a stream at all: garbage makes no events, but for the fault at its end."""
     from penstock.events import Fault, Start
 
@@ -100,7 +100,7 @@ def understood(events: Iterable[Any], findings: Iterable[Diagnostic]) -> bool:
     )
 
 
-def settings(pairs: Iterable[str], make: Callable[..., Any] | None) -> dict[str, Any]:
+def parse_codec_options(pairs: Iterable[str], make: Callable[..., Any] | None) -> dict[str, Any]:
     """`key=value` pairs as the keyword arguments of a codec, each of the type that the codec wants."""
     from penstock.errors import InputError
 
@@ -112,15 +112,15 @@ def settings(pairs: Iterable[str], make: Callable[..., Any] | None) -> dict[str,
         given[key.replace("-", "_")] = value
     if not given:
         return {}
-    wanted = _wanted(make)
+    wanted = _option_types(make)
     for key, value in given.items():
         if key not in wanted:
             raise InputError(f"unknown option {key!r}; there is: {', '.join(sorted(wanted)) or 'none'}")
-        given[key] = _typed(key, value, wanted[key])
+        given[key] = _convert_option(key, value, wanted[key])
     return given
 
 
-def _wanted(make: Callable[..., Any] | None) -> dict[str, Any]:
+def _option_types(make: Callable[..., Any] | None) -> dict[str, Any]:
     """The keyword arguments of a codec and their types."""
     import inspect
     from typing import get_type_hints
@@ -145,7 +145,7 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def _typed(key: str, value: str, type: Any) -> Any:
+def _convert_option(key: str, value: str, type: Any) -> Any:
     import msgspec
 
     from penstock.errors import InputError
@@ -159,12 +159,14 @@ def _typed(key: str, value: str, type: Any) -> Any:
         raise InputError(f"option {key!r} cannot be given on the command line") from error
 
 
-HELP = "the configuration (default: the file of PENSTOCK_CONFIG, else ./penstock.toml if it is harmless or trusted)"
+CONFIG_HELP = (
+    "the configuration (default: the file of PENSTOCK_CONFIG, else ./penstock.toml if it is harmless or trusted)"
+)
 
 
 def add_config_option(parser: ArgumentParser) -> None:
     """Describe the option."""
-    parser.add_argument("--config", metavar="FILE", type=Path, help=HELP)
+    parser.add_argument("--config", metavar="FILE", type=Path, help=CONFIG_HELP)
 
 
 def load_config(options: Namespace) -> GatewayConfig:
@@ -174,7 +176,7 @@ def load_config(options: Namespace) -> GatewayConfig:
     return load(options.config, os.environ)
 
 
-NAME = "penstock"
+PROGRAM = "penstock"
 
 
 def find_command() -> str:
@@ -182,15 +184,15 @@ def find_command() -> str:
 
     `make serve` starts `.venv/bin/penstock`, which the shell that reads the hints does not find.
     """
-    started, found = Path(sys.argv[0]), shutil.which(NAME)
-    if started.name == "__main__.py" and started.parent.name == NAME:
-        return NAME if found else f"{_shorten(sys.executable)} -m {NAME}"
-    if started.stem != NAME or not started.exists():  # called by another program, or by its name
-        return NAME
-    return NAME if found and Path(found).resolve() == started.resolve() else _shorten(sys.argv[0])
+    started, found = Path(sys.argv[0]), shutil.which(PROGRAM)
+    if started.name == "__main__.py" and started.parent.name == PROGRAM:
+        return PROGRAM if found else f"{_relative_path(sys.executable)} -m {PROGRAM}"
+    if started.stem != PROGRAM or not started.exists():  # called by another program, or by its name
+        return PROGRAM
+    return PROGRAM if found and Path(found).resolve() == started.resolve() else _relative_path(sys.argv[0])
 
 
-def _shorten(path: str) -> str:
+def _relative_path(path: str) -> str:
     """The path from the current folder if it lies inside, as a shell reads it. Links are not followed."""
     whole = os.path.abspath(path)  # noqa: PTH100 — `Path.resolve` would leave a virtual environment by its links
     here = os.getcwd()  # noqa: PTH109

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.cli import common_options
-from penstock.cli.translate import Output, same, tell
+from penstock.cli.translate import OutputFile, is_same_file, print_findings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -63,10 +63,10 @@ def run(options: Namespace) -> int:
     from penstock.jsontext import as_json
     from penstock.messages import convert
 
-    if options.output != "-" and same(options.file, options.output):
+    if options.output != "-" and is_same_file(options.file, options.output):
         raise InputError(f"{options.output}: the output would overwrite the input")
-    with common_options.opened(options.file) as file:
-        body = b"".join(common_options.chunks(file))
+    with common_options.open_input(options.file) as file:
+        body = b"".join(common_options.read_chunks(file))
     made = convert(
         body,
         options.source,
@@ -77,8 +77,8 @@ def run(options: Namespace) -> int:
         prompt_caching=options.prompt_caching,
         strict=options.strict,
     )
-    with Output(options.output) as output:
+    with OutputFile(options.output) as output:
         output.write(msgspec.json.format(as_json(made.body), indent=2).encode() + b"\n")
     if not options.quiet:
-        tell(made.diagnostics)
+        print_findings(made.diagnostics)
     return 0

@@ -35,8 +35,8 @@ An error is saved as the body, as {"status": 429, "headers": {…}, "body": …}
 Exit code: 0 where everything that is configured works; 1 where something does not; 2 for input that is no use.
 """
 PACKAGES = ("aiohttp", "msgspec", "openai", "anthropic", "google-genai", "botocore", "google-auth", "uvloop", "rich")
-TROUBLE = 1
-_PATIENCE = 10.0
+FAILED = 1
+_TIMEOUT = 10.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -51,40 +51,40 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Look at everything, and tell."""
     if options.error:
-        return _explained(options.error)
+        return _explain_error(options.error)
     import asyncio
 
     from penstock.engines.router import Router
 
     router = Router(load_config(options).engine)
-    rows = asyncio.run(_found(router, offline=options.offline))
+    rows = asyncio.run(_check_all(router, offline=options.offline))
     if options.json:
         import msgspec
 
         print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
     else:
-        for line in _lines(rows):
+        for line in _report_lines(rows):
             print(line)
-    return TROUBLE if any(row.get("ok") is False for row in rows["providers"]) else 0
+    return FAILED if any(row.get("ok") is False for row in rows["providers"]) else 0
 
 
 # ── a saved error ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _explained(place: str) -> int:
+def _explain_error(place: str) -> int:
     from pathlib import Path
 
     from penstock.errors import explain
 
     data = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
-    print(explain(saved_error(data, place)))
+    print(explain(parse_saved_error(data, place)))
     return 0
 
 
 # ── findings ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _found(router: Router, *, offline: bool) -> dict[str, Any]:
+async def _check_all(router: Router, *, offline: bool) -> dict[str, Any]:
     import asyncio
     import platform
 
@@ -93,20 +93,20 @@ async def _found(router: Router, *, offline: bool) -> dict[str, Any]:
 
     rows = known(router.config, router.env)
     try:
-        checked = await asyncio.gather(*(_provider(router, row, offline=offline) for row in rows))
+        checked = await asyncio.gather(*(_check_provider(router, row, offline=offline) for row in rows))
     finally:
         await router.aclose()
     return {
         "penstock": __version__,
         "python": platform.python_version(),
-        "packages": _packages(),
+        "packages": _package_versions(),
         "aliases": dict(router.config.aliases),
-        "proxy": _proxy(router),
+        "proxy": _proxy_url(router),
         "providers": list(checked),
     }
 
 
-def _packages() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found: dict[str, str] = {}
@@ -118,7 +118,7 @@ def _packages() -> dict[str, str]:
     return found
 
 
-def _proxy(router: Router) -> str:
+def _proxy_url(router: Router) -> str:
     from penstock.engines.options import RequestOptions
     from penstock.http.proxy_and_tls import proxy_for
     from penstock.redaction import hide
@@ -126,7 +126,7 @@ def _proxy(router: Router) -> str:
     return hide(proxy_for("https://example.com", RequestOptions.read(router.config.options), router.env) or "none")
 
 
-async def _provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
+async def _check_provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
     from penstock.engines.config import wished
     from penstock.engines.credentials import find_stored_key
 
@@ -143,14 +143,14 @@ async def _provider(router: Router, row: Provider, *, offline: bool) -> dict[str
     }
     if offline:
         return told
-    return {**told, **await _reached(router, row)}
+    return {**told, **await _check_reachable(router, row)}
 
 
-async def _reached(router: Router, row: Provider) -> dict[str, Any]:
+async def _check_reachable(router: Router, row: Provider) -> dict[str, Any]:
     from penstock.client import Client, RequestOptions, Timeouts
     from penstock.errors import PenstockError
 
-    limits = Timeouts(connect=_PATIENCE, first_byte=_PATIENCE, between_bytes=_PATIENCE, total=2 * _PATIENCE)
+    limits = Timeouts(connect=_TIMEOUT, first_byte=_TIMEOUT, between_bytes=_TIMEOUT, total=2 * _TIMEOUT)
     if row.endpoint("models") is None:
         return {"ok": None, "said": "it has no list of models to ask for"}
     try:
@@ -160,7 +160,7 @@ async def _reached(router: Router, row: Provider) -> dict[str, Any]:
     return {"ok": True, "said": f"{len(found)} models"}
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
+def _report_lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"penstock {found['penstock']}, Python {found['python']}, proxy {found['proxy']}"
     yield "packages: " + ", ".join(f"{name} {version}" for name, version in found["packages"].items())
     if found["aliases"]:
@@ -177,17 +177,17 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 _STATUS = re.compile(r"HTTP/[\d.]+ (\d{3})")
 
 
-def saved_error(data: bytes, place: str) -> ProviderError:
+def parse_saved_error(data: bytes, place: str) -> ProviderError:
     """The error that a file tells of."""
     if not data.strip():
         raise InputError(f"{place}: there is nothing in it")
-    status, headers, body = _dumped(data) or _recorded(data) or (None, {}, data)
+    status, headers, body = _parse_curl_output(data) or _parse_error_object(data) or (None, {}, data)
     fault = rejection(status, headers, body)
-    shown = hide(_pretty(body))
+    shown = hide(_format_body(body))
     return provider_error(fault, body=shown, headers=hide_headers(headers))
 
 
-def _dumped(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
+def _parse_curl_output(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
     """What `curl -i` prints: a status line, headers, a blank line, the body. Of several heads the last one counts."""
     rest, found = data, None
     while (head := _STATUS.match(rest[:20].decode("latin-1"))) is not None:
@@ -197,7 +197,7 @@ def _dumped(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
     return (*found, rest) if found else None
 
 
-def _recorded(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
+def _parse_error_object(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
     """An object with a status and a body."""
     value = as_object(loose(data))
     if "body" not in value or not ({"status", "status_code", "headers"} & set(value)):
@@ -208,7 +208,7 @@ def _recorded(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
     return get_integer(value, "status") or get_integer(value, "status_code"), headers, raw
 
 
-def _pretty(body: bytes) -> str:
+def _format_body(body: bytes) -> str:
     value = loose(body)
     if value is None:
         return body[:20_000].decode("utf-8", "replace")

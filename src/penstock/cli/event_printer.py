@@ -16,44 +16,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _CODES = {"dim": 2, "red": 31, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}  # ANSI
-_LONG = 400  # characters of a call's input that are shown
+_MAX_INPUT = 400  # characters of a call's input that are shown
 
 
-class Speech:
+class EventPrinter:
     """Writes the events of one answer after another. `text` is what the last one said."""
 
     def __init__(self, out: IO[str], *, json: bool = False) -> None:
         self._out = out
         self.json = json
-        self._colour = _colours(out)
-        self._open = ""  # the kind of part whose line is not ended
+        self._colour = _has_color(out)
+        self._open_kind = ""  # the kind of part whose line is not ended
         self.text = ""
         self.broken = False
 
-    def say(self, events: Sequence[ev.AnyEvent]) -> None:
+    def print_events(self, events: Sequence[ev.AnyEvent]) -> None:
         """Write a batch, and let it be seen."""
         for event in events:
             if self.json:
-                self._line(event)
+                self._print_json(event)
             else:
                 write = self._table.get(type(event))
                 if write is not None:  # framing, and fragments of what comes whole, are not shown
                     write(self, event)
         self._out.flush()
 
-    def aside(self, text: str) -> None:
+    def print_note(self, text: str) -> None:
         """A line about the answer, not of it."""
-        print(_styled(printable(text), "dim", on=_colours(sys.stderr)), file=sys.stderr)
+        print(_style_text(printable(text), "dim", on=_has_color(sys.stderr)), file=sys.stderr)
 
-    def leave(self) -> None:
+    def end_line(self) -> None:
         """End the line that is open."""
-        if self._open:
+        if self._open_kind:
             self._out.write("\n")
-            self._open = ""
+            self._open_kind = ""
         self._out.flush()
 
     @staticmethod
-    def cost(usage: ev.Usage | None) -> str:
+    def format_usage(usage: ev.Usage | None) -> str:
         """Tokens in a few words."""
         if usage is None:
             return "usage unknown"
@@ -68,7 +68,7 @@ class Speech:
 
     # ── what each event looks like ────────────────────────────────────────────────────────────────
 
-    def _line(self, event: ev.AnyEvent) -> None:
+    def _print_json(self, event: ev.AnyEvent) -> None:
         import msgspec
 
         self._out.write(msgspec.json.encode(event).decode() + "\n")
@@ -77,75 +77,75 @@ class Speech:
     def _start(self, _: Any) -> None:
         self.text, self.broken = "", False
 
-    def _say(self, event: Any) -> None:
-        self._turn_to("text")
+    def _print_text(self, event: Any) -> None:
+        self._switch_kind("text")
         self.text += event.text
-        self._out.write(_shown(event.text))
+        self._out.write(_printable_text(event.text))
 
-    def _think(self, event: ev.ReasoningDelta) -> None:
+    def _print_reasoning(self, event: ev.ReasoningDelta) -> None:
         if self._colour:
-            self._turn_to("thinking")
-            self._out.write(_styled(_shown(event.text), "dim", on=True))
+            self._switch_kind("thinking")
+            self._out.write(_style_text(_printable_text(event.text), "dim", on=True))
 
-    def _call(self, event: ev.CallEnd | ev.CallCut) -> None:
-        self.leave()
+    def _print_call(self, event: ev.CallEnd | ev.CallCut) -> None:
+        self.end_line()
         who = "" if event.by == "client" else f", run by the {event.by}"
         cut = " (cut off: not to be run)" if isinstance(event, ev.CallCut) else ""
-        given = printable(event.json)[:_LONG]
-        self._note(f"tool {printable(event.name)}({given}){who}{cut}", "cyan")
+        given = printable(event.json)[:_MAX_INPUT]
+        self._print_aside(f"tool {printable(event.name)}({given}){who}{cut}", "cyan")
 
-    def _source(self, event: ev.Source) -> None:
-        self.leave()
-        self._note(f"source {printable(event.title or '')} {printable(event.url)}".replace("  ", " "), "blue")
+    def _print_source(self, event: ev.Source) -> None:
+        self.end_line()
+        self._print_aside(f"source {printable(event.title or '')} {printable(event.url)}".replace("  ", " "), "blue")
 
-    def _file(self, event: ev.FileStart) -> None:
-        self.leave()
-        self._note(f"file of type {printable(event.media)} {printable(event.url)}".rstrip(), "magenta")
+    def _print_file(self, event: ev.FileStart) -> None:
+        self.end_line()
+        self._print_aside(f"file of type {printable(event.media)} {printable(event.url)}".rstrip(), "magenta")
 
-    def _finish(self, event: ev.Finish) -> None:
+    def _print_finish(self, event: ev.Finish) -> None:
         if event.reason not in {"stop", "calls"}:
-            self.leave()
-            self._note(f"ended: {event.reason}", "yellow")
+            self.end_line()
+            self._print_aside(f"ended: {event.reason}", "yellow")
 
-    def _fault(self, event: ev.Fault) -> None:
-        self.leave()
+    def _print_fault(self, event: ev.Fault) -> None:
+        self.end_line()
         self.broken = True
-        self._note(f"broken off: {event.kind}: {printable(event.message)}", "red")
+        self._print_aside(f"broken off: {event.kind}: {printable(event.message)}", "red")
 
-    def _turn_to(self, kind: str) -> None:
-        if self._open and self._open != kind:
-            self.leave()
-        self._open = kind
+    def _switch_kind(self, kind: str) -> None:
+        if self._open_kind and self._open_kind != kind:
+            self.end_line()
+        self._open_kind = kind
 
-    def _note(self, text: str, style: str) -> None:
+    def _print_aside(self, text: str, style: str) -> None:
         """Beside the text where that is a terminal, else to standard error."""
         out = self._out if self._colour or self._out.isatty() else sys.stderr
-        print(_styled(text, style, on=self._colour if out is self._out else _colours(sys.stderr)), file=out)
+        print(_style_text(text, style, on=self._colour if out is self._out else _has_color(sys.stderr)), file=out)
 
     _table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start,
-        ev.TextDelta: _say,
-        ev.RefusalDelta: _say,
-        ev.ReasoningDelta: _think,
-        ev.CallEnd: _call,
-        ev.CallCut: _call,
-        ev.Source: _source,
-        ev.FileStart: _file,
-        ev.Finish: _finish,
-        ev.Fault: _fault,
+        ev.TextDelta: _print_text,
+        ev.RefusalDelta: _print_text,
+        ev.ReasoningDelta: _print_reasoning,
+        ev.CallEnd: _print_call,
+        ev.CallCut: _print_call,
+        ev.Source: _print_source,
+        ev.FileStart: _print_file,
+        ev.Finish: _print_finish,
+        ev.Fault: _print_fault,
     }
 
 
-def _shown(text: str) -> str:
+def _printable_text(text: str) -> str:
     """Text without anything that a terminal would obey, line breaks and tabs apart."""
     return "".join(char if char.isprintable() or char in "\n\t" else printable(char) for char in text)
 
 
-def _styled(text: str, style: str, *, on: bool) -> str:
+def _style_text(text: str, style: str, *, on: bool) -> str:
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if on and text else text
 
 
-def _colours(out: IO[str]) -> bool:
+def _has_color(out: IO[str]) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (out.isatty() and os.environ.get("TERM") != "dumb")

@@ -36,13 +36,13 @@ target on the right. What all frames repeat is said once, above; long runs of de
 Colours follow NO_COLOR and FORCE_COLOR.
 """
 INDENT = 10  # of the summary
-WIDE = 120  # where the terminal does not say
+DEFAULT_WIDTH = 120  # where the terminal does not say
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
-    common_options.source_arguments(parser)
+    common_options.add_source_options(parser)
     parser.add_argument(
         "--to", dest="target", metavar="PROTOCOL", default="vscode", help="what to show on the right (default: vscode)"
     )
@@ -62,8 +62,8 @@ def run(options: Namespace) -> int:
     from penstock.errors import InputError
     from penstock.tracing import tracer
 
-    with common_options.opened(options.file) as file:
-        data = b"".join(common_options.chunks(file))
+    with common_options.open_input(options.file) as file:
+        data = b"".join(common_options.read_chunks(file))
     if wants_page(options):
         return run_page(data, options)
     source = guess(data, options.framing, options.limit) if options.source == "auto" else options.source
@@ -72,13 +72,15 @@ def run(options: Namespace) -> int:
         options.target,
         framing=options.framing,
         limit=options.limit,
-        source_options=common_options.settings(options.source_options, protocols.protocol(source).decoder),
-        target_options=common_options.settings(options.target_options, protocols.protocol(options.target).encoder),
+        source_options=common_options.parse_codec_options(options.source_options, protocols.protocol(source).decoder),
+        target_options=common_options.parse_codec_options(
+            options.target_options, protocols.protocol(options.target).encoder
+        ),
     )
     traced.feed(data)
     traced.finish()
-    stream = Stream(options.file, data, source, options.target, traced)
-    if not common_options.understood(stream.events, traced.pipe.diagnostics):
+    stream = InspectedStream(options.file, data, source, options.target, traced)
+    if not common_options.is_stream(stream.events, traced.pipe.diagnostics):
         raise InputError(f"there is nothing of {source} in the input")
     if options.json:
         _print_json(stream)
@@ -88,7 +90,7 @@ def run(options: Namespace) -> int:
 
 
 @dataclass
-class Stream:
+class InspectedStream:
     """What was inspected, and what was seen of it."""
 
     file: str
@@ -109,13 +111,13 @@ class Stream:
         return sum(step.kind == kind for step in self.steps)
 
 
-def _print_json(stream: Stream) -> None:
+def _print_json(stream: InspectedStream) -> None:
     import msgspec
 
-    from penstock.cli.inspect_table import summary
+    from penstock.cli.inspect_table import summarize_stream
 
     for number, step in enumerate(stream.steps):
-        row = {"kind": step.kind, "number": number, "cause": step.cause, **_item(step)}
+        row = {"kind": step.kind, "number": number, "cause": step.cause, **_step_fields(step)}
         print(msgspec.json.encode(row).decode())
     about = {
         "kind": "summary",
@@ -127,10 +129,10 @@ def _print_json(stream: Stream) -> None:
         "events": stream.count("event"),
         "outputs": stream.count("output"),
     }
-    print(msgspec.json.encode({**about, **summary(stream.events, stream.traced.pipe.diagnostics)}).decode())
+    print(msgspec.json.encode({**about, **summarize_stream(stream.events, stream.traced.pipe.diagnostics)}).decode())
 
 
-def _item(step: Step) -> dict[str, Any]:
+def _step_fields(step: Step) -> dict[str, Any]:
     import msgspec
 
     if step.kind == "event":
@@ -143,25 +145,25 @@ def _item(step: Step) -> dict[str, Any]:
     return {"name": name.decode("utf-8", "replace"), "data": payload}
 
 
-def _print_table(stream: Stream, options: Namespace) -> None:
-    from penstock.cli.inspect_table import Table, lines, rows, summary
+def _print_table(stream: InspectedStream, options: Namespace) -> None:
+    from penstock.cli.inspect_table import InspectTable, group_steps, summarize_stream, summary_lines
     from penstock.cli.terminal import create_printer, replace_unencodable, wants_color
 
     replace_unencodable()
-    width = options.width or shutil.get_terminal_size((WIDE, 24)).columns
+    width = options.width or shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     printer = create_printer(color=wants_color(refused=options.no_color), width=width)
-    table = Table(rows(stream.steps), everything=options.all)
-    printer.print_line(_head(stream), cut=True)
+    table = InspectTable(group_steps(stream.steps), everything=options.all)
+    printer.print_line(_headline(stream), cut=True)
     if table.constant:
         printer.print_line([("in every frame:", "dim"), *table.constant], cut=True)
     printer.print_line([])
     table.print(printer, stream.source, stream.target)
     printer.print_line([])
-    for label, line in lines(summary(stream.events, stream.traced.pipe.diagnostics)):
+    for label, line in summary_lines(summarize_stream(stream.events, stream.traced.pipe.diagnostics)):
         printer.print_labelled(label, line, INDENT)
 
 
-def _head(stream: Stream) -> StyledLine:
+def _headline(stream: InspectedStream) -> StyledLine:
     from penstock.cli.terminal import printable
 
     name = "standard input" if stream.file == "-" else printable(PurePath(stream.file).name)
@@ -199,13 +201,13 @@ def run_page(data: bytes, options: Namespace) -> int:
     if options.framing != "auto":
         source.framing = options.framing
     if options.html is not None:
-        _write(source, options.html)
+        _write_page(source, options.html)
     if options.web:
-        _serve(source, options)
+        _serve_page(source, options)
     return 0
 
 
-def _write(source: TraceSource, path: Path) -> None:
+def _write_page(source: TraceSource, path: Path) -> None:
     from penstock.inspector.api import StaticFiles
     from penstock.inspector.export import export_html
 
@@ -214,7 +216,7 @@ def _write(source: TraceSource, path: Path) -> None:
     print(f"penstock: {path}: {len(data):,} bytes, secrets removed; it opens in any browser", file=sys.stderr)
 
 
-def _serve(source: TraceSource, options: Namespace) -> None:
+def _serve_page(source: TraceSource, options: Namespace) -> None:
     from penstock.errors import InputError
     from penstock.gateway.config import Serve
     from penstock.http.uvicorn_server import listen

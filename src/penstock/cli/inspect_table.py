@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.cli.one_line import Digest, event_line, label, quoted, style_of, tag
+from penstock.cli.one_line import FrameShortener, event_line, event_style, event_tag, frame_label, quote_text
 from penstock.cli.terminal import Column, printable, truncate
 from penstock.fold import fold
 from penstock.request import Call, Text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Effect:
+class EventOutputs:
     """One event and the frames that left because of it. No event: what the end of the input made the encoder say."""
 
     event: Any = None
@@ -37,46 +37,48 @@ class Effect:
 
 
 @dataclass
-class Row:
+class FrameEvents:
     """One frame and its effects. No frame: the end of the input."""
 
     number: int
     frame: Frame | None = None
-    effects: list[Effect] = field(default_factory=list[Effect])
+    effects: list[EventOutputs] = field(default_factory=list[EventOutputs])
 
 
-def rows(steps: list[Step]) -> list[Row]:
+def group_steps(steps: list[Step]) -> list[FrameEvents]:
     """The steps as a table."""
-    table: list[Row] = []
-    end = Row(0)
-    row_of: dict[int, Row] = {}
-    effect_of: dict[int, Effect] = {}
+    table: list[FrameEvents] = []
+    end = FrameEvents(0)
+    row_of: dict[int, FrameEvents] = {}
+    effect_of: dict[int, EventOutputs] = {}
     for number, step in enumerate(steps):
         if step.kind == "frame":
-            row_of[number] = Row(len(table) + 1, step.item)
+            row_of[number] = FrameEvents(len(table) + 1, step.item)
             table.append(row_of[number])
         elif step.kind == "event":
-            effect_of[number] = Effect(step.item)
+            effect_of[number] = EventOutputs(step.item)
             (row_of[step.cause] if step.cause is not None else end).effects.append(effect_of[number])
         else:
-            _output(step, row_of, effect_of, end).outputs.append(step.item)
+            _find_event_row(step, row_of, effect_of, end).outputs.append(step.item)
     return [*table, end] if end.effects else table
 
 
-def _output(step: Step, row_of: dict[int, Row], effect_of: dict[int, Effect], end: Row) -> Effect:
+def _find_event_row(
+    step: Step, row_of: dict[int, FrameEvents], effect_of: dict[int, EventOutputs], end: FrameEvents
+) -> EventOutputs:
     if step.cause in effect_of:
         return effect_of[step.cause]
     row = row_of.get(step.cause, end) if step.cause is not None else end
-    row.effects.append(Effect())
+    row.effects.append(EventOutputs())
     return row.effects[-1]
 
 
-FOLD = 8
+MAX_RUN = 8
 """A run of more rows alike is folded to its first two and its last."""
 
 
 @dataclass
-class Cells:
+class TableRow:
     """One line of the table."""
 
     number: str = ""
@@ -89,13 +91,13 @@ class Cells:
         return [self.frame or [], self.event or [], self.output or []]
 
 
-class Table:
+class InspectTable:
     """The rows of one stream, ready to be drawn."""
 
-    def __init__(self, rows: list[Row], *, everything: bool = False) -> None:
-        self._frames = Digest([row.frame for row in rows if row.frame is not None])
-        self._outputs = Digest([frame for row in rows for effect in row.effects for frame in effect.outputs])
-        self._cells = [cells for run in _runs(rows) for cells in self._run(run, everything=everything)]
+    def __init__(self, rows: list[FrameEvents], *, everything: bool = False) -> None:
+        self._frames = FrameShortener([row.frame for row in rows if row.frame is not None])
+        self._outputs = FrameShortener([frame for row in rows for effect in row.effects for frame in effect.outputs])
+        self._cells = [cells for run in _group_similar(rows) for cells in self._run(run, everything=everything)]
 
     @property
     def constant(self) -> StyledLine:
@@ -108,90 +110,90 @@ class Table:
         columns = [Column("", "dim", "right"), *(Column(title, shrinks=True) for title in titles)]
         printer.print_table(columns, [[cells.number, *cells.columns] for cells in self._cells], ruled=True)
 
-    def _run(self, run: list[Row], *, everything: bool) -> Iterator[Cells]:
-        folded = [] if everything or len(run) <= FOLD else run[2:-1]
+    def _run(self, run: list[FrameEvents], *, everything: bool) -> Iterator[TableRow]:
+        folded = [] if everything or len(run) <= MAX_RUN else run[2:-1]
         for row in run[:2] if folded else run:
             yield from self._row(row)
         if folded:
-            yield from _fold(folded)
+            yield from _fold_rows(folded)
             yield from self._row(run[-1])
 
-    def _row(self, row: Row) -> Iterator[Cells]:
+    def _row(self, row: FrameEvents) -> Iterator[TableRow]:
         number = str(row.number) if row.frame is not None else "end"
-        style = style_of(row.effects[0].event) if row.effects else "dim"
+        style = event_style(row.effects[0].event) if row.effects else "dim"
         frame: StyledLine = (
             self._frames.line(row.frame, style) if row.frame is not None else [("(end of input)", "dim")]
         )
         if not row.effects:
-            yield Cells(number, frame, [("·", "dim")])
+            yield TableRow(number, frame, [("·", "dim")])
         for effect in row.effects:
             event: StyledLine = [] if effect.event is None else event_line(effect.event)
             for output in self._leaving(effect):
-                yield Cells(number, frame, event, output)
+                yield TableRow(number, frame, event, output)
                 number, frame, event = "", [], []
 
-    def _leaving(self, effect: Effect) -> list[StyledLine]:
-        style = style_of(effect.event)
+    def _leaving(self, effect: EventOutputs) -> list[StyledLine]:
+        style = event_style(effect.event)
         return [[("→ ", style), *self._outputs.line(frame, style)] for frame in effect.outputs] or [[]]
 
 
-def _title(words: str, frames: Digest) -> str:
+def _title(words: str, frames: FrameShortener) -> str:
     return f"{words}, each {frames.prefix}…" if frames.prefix else words
 
 
-def _runs(rows: list[Row]) -> Iterator[list[Row]]:
-    for _, run in groupby(rows, _alike):
+def _group_similar(rows: list[FrameEvents]) -> Iterator[list[FrameEvents]]:
+    for _, run in groupby(rows, _similarity_key):
         yield list(run)
 
 
-def _alike(row: Row) -> tuple[Any, ...]:
+def _similarity_key(row: FrameEvents) -> tuple[Any, ...]:
     """Rows with the same of this look the same but for their text."""
     effects = [(_event_kind(effect), len(effect.outputs)) for effect in row.effects]
-    return row.frame and label(row.frame), tuple(effects)
+    return row.frame and frame_label(row.frame), tuple(effects)
 
 
-def _event_kind(effect: Effect) -> tuple[str, int | None]:
-    return (tag(effect.event), getattr(effect.event, "index", None)) if effect.event is not None else ("", None)
+def _event_kind(effect: EventOutputs) -> tuple[str, int | None]:
+    return (event_tag(effect.event), getattr(effect.event, "index", None)) if effect.event is not None else ("", None)
 
 
-def _fold(run: list[Row]) -> Iterator[Cells]:
+def _fold_rows(run: list[FrameEvents]) -> Iterator[TableRow]:
     """A line for each kind of event in the run, with all of its text."""
-    first: Cells = Cells("⋮", [(f"{len(run):,} more like these", "dim")])
+    first: TableRow = TableRow("⋮", [(f"{len(run):,} more like these", "dim")])
     for place, effect in enumerate(run[0].effects):
         if effect.event is not None:
             same = [row.effects[place].event for row in run]
-            first.event = _folded(same)
+            first.event = _folded_line(same)
             first.output = [("⋮", "dim")] if effect.outputs else []
             yield first
-            first = Cells()
+            first = TableRow()
     if first.number:
         yield first
 
 
-def _folded(events: list[Any]) -> StyledLine:
-    kind, index = tag(events[0]), getattr(events[0], "index", None)
+def _folded_line(events: list[Any]) -> StyledLine:
+    kind, index = event_tag(events[0]), getattr(events[0], "index", None)
     text = "".join(str(getattr(event, name, "")) for event in events for name in ("text", "json", "data"))
-    line: StyledLine = [(kind, style_of(events[0]))]
+    line: StyledLine = [(kind, event_style(events[0]))]
     if index is not None:
         line.append((f" #{index}", "dim"))
-    return [*line, (f" {len(events):,} times ", "dim"), (quoted(text, 300) if text else "", "")]
+    return [*line, (f" {len(events):,} times ", "dim"), (quote_text(text, 300) if text else "", "")]
 
 
 Object = dict[str, Any]
 FEW, LONG = 6, 300  # sources listed, columns for one text
 
 
-def summary(events: Iterable[Any], diagnostics: Iterable[Diagnostic]) -> Object:
+def summarize_stream(events: Iterable[Any], diagnostics: Iterable[Diagnostic]) -> Object:
     """The whole stream as one plain object."""
     turns = fold(events)
     return {
-        "turns": [_turn(turn) for turn in turns],
+        "turns": [_summarize_turn(turn) for turn in turns],
         "unknown": sum(len(turn.unknown) for turn in turns),
         "diagnostics": [msgspec.to_builtins(row) for row in diagnostics],
     }
 
 
-def _turn(turn: Turn) -> Object:
+def _summarize_turn(turn: Turn) -> Object:
     calls = [part for part in turn.parts if isinstance(part, Call)]
     known: Object = {
         "id": turn.id,
@@ -200,7 +202,7 @@ def _turn(turn: Turn) -> Object:
         "text": turn.text,
         "reasoning": turn.reasoning,
         "refusal": turn.refusal,
-        "calls": [_call(call) for call in calls],
+        "calls": [_summarize_call(call) for call in calls],
         "sources": list(filter(None, [row.url or row.title or row.filename or row.quote for row in turn.sources])),
     }
     for name in ("usage", "finish", "fault"):
@@ -217,11 +219,11 @@ def _part_kind(part: AnyPart) -> str:
     return str(part.__struct_config__.tag)
 
 
-def _call(call: Call) -> Object:
+def _summarize_call(call: Call) -> Object:
     return {"id": call.id, "name": call.name, "json": call.json, "by": call.by, "cut": call.cut}
 
 
-def lines(found: Object) -> Iterator[tuple[str, StyledLine]]:
+def summary_lines(found: Object) -> Iterator[tuple[str, StyledLine]]:
     """The summary as labelled lines."""
     turns: list[Object] = found["turns"]
     for number, turn in enumerate(turns, 1):
@@ -241,7 +243,7 @@ def _turn_lines(turn: Object) -> Iterator[tuple[str, StyledLine]]:
         yield "parts", [(", ".join(f"{count} {kind}" for kind, count in turn["parts"].items()), "")]
     for name, style in (("reasoning", "magenta"), ("text", "green"), ("refusal", "red")):
         if turn.get(name):
-            yield name, [(quoted(turn[name], LONG), style), (f" {len(turn[name]):,} characters", "dim")]
+            yield name, [(quote_text(turn[name], LONG), style), (f" {len(turn[name]):,} characters", "dim")]
     for place, call in enumerate(turn.get("calls", ())):
         yield "calls" if not place else "", _call_line(call)
     if turn.get("sources"):

@@ -60,19 +60,19 @@ def run(options: Namespace) -> int:
     if file is None:
         raise InputError('access.keys_file: "memory" keeps no keys; name a file')
     if options.action == "list":
-        _list(config, file, as_json=options.json)
+        _list_keys(config, file, as_json=options.json)
     elif options.action == "reset":
-        return _reset(config, file, options)
+        return _reset_keys(config, file, options)
     elif not options.name:
         raise InputError(f"keys {options.action} needs the name of a key")
     elif options.action == "add":
-        _add(config, file, options)
+        _add_key(config, file, options)
     else:
-        _revoke(config, file, options.name)
+        _revoke_key(config, file, options.name)
     return 0
 
 
-def _add(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
+def _add_key(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
     import time
 
     from penstock.errors import InputError
@@ -97,7 +97,7 @@ def _add(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
     print(f"penstock: the key {options.name!r} is shown this once; its hash is in {file.path}", file=sys.stderr)
 
 
-def _revoke(config: GatewayConfig, file: KeyFile, name: str) -> None:
+def _revoke_key(config: GatewayConfig, file: KeyFile, name: str) -> None:
     from penstock.errors import InputError
 
     if name in config.keys:
@@ -106,7 +106,7 @@ def _revoke(config: GatewayConfig, file: KeyFile, name: str) -> None:
     print(f"penstock: the key {name!r} opens nothing any more", file=sys.stderr)
 
 
-def _reset(config: GatewayConfig, file: KeyFile, options: Namespace) -> int:
+def _reset_keys(config: GatewayConfig, file: KeyFile, options: Namespace) -> int:
     from penstock.errors import InputError
 
     if options.name:
@@ -116,7 +116,7 @@ def _reset(config: GatewayConfig, file: KeyFile, options: Namespace) -> int:
     if config.keys:
         names = ", ".join(f"[keys.{name}]" for name in config.keys)
         raise InputError(f"{config.path} has keys too: take {names} out of it first")
-    if not options.yes and not _confirmed(file):
+    if not options.yes and not _confirm_reset(file):
         print("penstock: nothing was changed", file=sys.stderr)
         return 1
     file.reset()
@@ -125,7 +125,7 @@ def _reset(config: GatewayConfig, file: KeyFile, options: Namespace) -> int:
     return 0
 
 
-def _confirmed(file: KeyFile) -> bool:
+def _confirm_reset(file: KeyFile) -> bool:
     from penstock.errors import InputError
 
     if not sys.stdin.isatty():
@@ -138,7 +138,7 @@ def _confirmed(file: KeyFile) -> bool:
     return sys.stdin.readline().strip().lower() == "yes"
 
 
-def _list(config: GatewayConfig, file: KeyFile, *, as_json: bool) -> None:
+def _list_keys(config: GatewayConfig, file: KeyFile, *, as_json: bool) -> None:
     kept = file.read()
     rows = {name: (key, str(file.path)) for name, key in kept.items()}
     rows |= {name: (key, str(config.path)) for name, key in config.keys.items()}
@@ -156,10 +156,10 @@ def _list(config: GatewayConfig, file: KeyFile, *, as_json: bool) -> None:
         print(f"there are no keys: `penstock keys add NAME` makes one{closed}")
     wide = max([4, *map(len, rows)])
     for name, (key, place) in sorted(rows.items()):
-        print(f"{name:<{wide}}  {_said(key)}  {place}")
+        print(f"{name:<{wide}}  {_describe_key(key)}  {place}")
 
 
-def _said(key: Key) -> str:
+def _describe_key(key: Key) -> str:
     import msgspec
 
     limits: dict[str, float] = msgspec.to_builtins(key.limits) if key.limits else {}

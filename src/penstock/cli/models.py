@@ -24,7 +24,7 @@ examples:
   penstock models groq --live              asks Groq for its list, completed from the facts
   penstock models openai --json | jq '.[] | {id, max_input_tokens, prices}'
 """
-WORDS = ("tools", "reasoning", "images", "documents", "audio", "video", "image-output")
+CAPABILITIES = ("tools", "reasoning", "images", "documents", "audio", "video", "image-output")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def run(options: Namespace) -> int:
     from penstock.providers import detail
 
     config = load_config(options)
-    policy = policy_of(options.policy) if options.policy else config.features.max_input
+    policy = parse_policy(options.policy) if options.policy else config.features.max_input
     word = options.search.lower()
     found = [
         row
@@ -60,18 +60,18 @@ def run(options: Namespace) -> int:
         if (options.all or row.chat) and word in f"{row.id} {row.name}".lower()
     ]
     if options.json:
-        listed = [described(row, policy, _provider(row, config.engine)) for row in found]
+        listed = [describe_model(row, policy, _find_provider(row, config.engine)) for row in found]
         print(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return 0
     rows = [
-        (f"{row.provider}/{row.id}", _count(_prompt(row, policy, config.engine)), detail(row) or row.name)
+        (f"{row.provider}/{row.id}", _format_count(_max_prompt(row, policy, config.engine)), detail(row) or row.name)
         for row in found
     ]
     print_table((Column("model", "bold"), Column("prompt"), Column("detail", "dim", shrinks=True)), rows)
     return 0
 
 
-def policy_of(word: str) -> Policy:
+def parse_policy(word: str) -> Policy:
     """A policy as it is written on a command line."""
     from penstock.providers import Model, max_input_tokens
 
@@ -83,7 +83,7 @@ def policy_of(word: str) -> Policy:
     return policy  # type: ignore[no-any-return]
 
 
-def described(row: Model, policy: Policy, provider: Provider | None = None) -> dict[str, Any]:
+def describe_model(row: Model, policy: Policy, provider: Provider | None = None) -> dict[str, Any]:
     """A model as JSON: the names are those of the hosts that read it. A limit that nobody knows is left out."""
     import msgspec
 
@@ -95,17 +95,17 @@ def described(row: Model, policy: Policy, provider: Provider | None = None) -> d
     return {**made, **{name: limit for name, limit in limits.items() if limit}, "detail": detail(row)}
 
 
-def _prompt(row: Model, policy: Policy, config: Config) -> int:
+def _max_prompt(row: Model, policy: Policy, config: Config) -> int:
     from penstock.providers import max_input_tokens
 
-    return max_input_tokens(row, policy, _provider(row, config))
+    return max_input_tokens(row, policy, _find_provider(row, config))
 
 
-def _provider(row: Model, config: Config) -> Provider | None:
+def _find_provider(row: Model, config: Config) -> Provider | None:
     return config.provider(row.provider) if config.has(row.provider) else None
 
 
-def _count(tokens: int) -> str:
+def _format_count(tokens: int) -> str:
     return f"{tokens:,}" if tokens else "?"
 
 
@@ -117,10 +117,10 @@ def _select_models(options: Namespace, config: Config) -> list[Model]:
     if options.live:
         return _ask_providers(options, config)
     rows = [config.provider(name) for name in options.providers] or known(config, LIVE)
-    return [model for row in rows for model in _known(row, config)] if rows else _packaged()
+    return [model for row in rows for model in _known_models(row, config)] if rows else _replay_models()
 
 
-def _known(row: Provider, config: Config) -> Sequence[Model]:
+def _known_models(row: Provider, config: Config) -> Sequence[Model]:
     from penstock.providers import model, models
 
     said = config.account(row.name).models
@@ -129,7 +129,7 @@ def _known(row: Provider, config: Config) -> Sequence[Model]:
     return models(row)
 
 
-def _packaged() -> list[Model]:
+def _replay_models() -> list[Model]:
     """What can be talked to with no key: the packaged streams."""
     from penstock.providers import Model
     from penstock.replay import offered

@@ -42,9 +42,9 @@ def run(options: Namespace) -> int:
     config = load_config(options).engine
     names = options.names or dict.fromkeys([*providers(), *config.providers])
     chosen = {row.name: row for row in map(config.provider, names)}.values()
-    rows = [row for row in chosen if not options.ready or ready(row, LIVE, config)]
+    rows = [row for row in chosen if not options.ready or is_ready(row, LIVE, config)]
     if options.json:
-        _print_json([described(row, LIVE, config) for row in rows])
+        _print_json([describe_provider(row, LIVE, config) for row in rows])
     elif options.names:
         for row in rows:
             _print_row(row, config)
@@ -57,13 +57,14 @@ def run(options: Namespace) -> int:
             Column("title", "dim", shrinks=True),
         )
         cells = [
-            (row.name, row.protocol, key_of(row, LIVE, config), " ".join(row.endpoints), row.title) for row in rows
+            (row.name, row.protocol, describe_key(row, LIVE, config), " ".join(row.endpoints), row.title)
+            for row in rows
         ]
         print_table(columns, cells)
     return 0
 
 
-def ready(row: Provider, env: Mapping[str, str], config: Config) -> bool:
+def is_ready(row: Provider, env: Mapping[str, str], config: Config) -> bool:
     """Whether it can be asked as things are."""
     from penstock.engines.config_problems import missing_key
 
@@ -72,7 +73,7 @@ def ready(row: Provider, env: Mapping[str, str], config: Config) -> bool:
     return row.configured(env) or row.credentials[0].scheme == "none"
 
 
-def key_of(row: Provider, env: Mapping[str, str], config: Config) -> str:
+def describe_key(row: Provider, env: Mapping[str, str], config: Config) -> str:
     """Where its key is, or which variable is missing; never the key."""
     from penstock.engines.credentials import find_stored_key
 
@@ -92,13 +93,13 @@ def key_of(row: Provider, env: Mapping[str, str], config: Config) -> str:
     return f"needs {row.env[0]}" if row.env else "needs a key"
 
 
-def described(row: Provider, env: Mapping[str, str], config: Config) -> dict[str, Any]:
+def describe_provider(row: Provider, env: Mapping[str, str], config: Config) -> dict[str, Any]:
     """All of a row as JSON, and whether it is ready."""
     import msgspec
 
     made: dict[str, Any] = msgspec.to_builtins(row)
-    key, auth = key_of(row, env, config), row.auth
-    return {**made, "ready": ready(row, env, config), "key": key, "auth": auth, "env": list(row.env)}
+    key, auth = describe_key(row, env, config), row.auth
+    return {**made, "ready": is_ready(row, env, config), "key": key, "auth": auth, "env": list(row.env)}
 
 
 def _print_row(row: Provider, config: Config) -> None:
@@ -110,7 +111,7 @@ def _print_row(row: Provider, config: Config) -> None:
         "address": row.base_url,
         "speaks": row.protocol,
         "auth": ", ".join(one.scheme for one in row.credentials),
-        "key": key_of(row, LIVE, config),
+        "key": describe_key(row, LIVE, config),
         "also called": ", ".join(row.names),
         "sdk": row.sdk,
         "responses only": ", ".join(row.responses_only),

@@ -23,7 +23,7 @@ examples:
 What comes in goes out on standard output at once, unchanged; only the file is cleaned of secrets.
 `penstock replay answer.tape` plays it again.
 """
-LIMIT = 256 * 2**20
+MAX_BYTES = 256 * 2**20
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -59,16 +59,16 @@ def run(options: Namespace) -> int:
     header = Header(time=time.time(), note=options.note)
     chunks: list[tuple[float, bytes]] = []
     began, size = time.perf_counter(), 0
-    with common_options.opened("-") as file:
-        for chunk in common_options.chunks(file):
+    with common_options.open_input("-") as file:
+        for chunk in common_options.read_chunks(file):
             size += len(chunk)
-            if size > LIMIT:
-                raise InputError(f"the stream is over {LIMIT >> 20} MiB, which is all that a recording holds")
+            if size > MAX_BYTES:
+                raise InputError(f"the stream is over {MAX_BYTES >> 20} MiB, which is all that a recording holds")
             chunks.append((time.perf_counter() - began, chunk))
             if not options.quiet:
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
-    header.protocol = options.source if options.source != "auto" else _guessed(chunks)
+    header.protocol = options.source if options.source != "auto" else _detect_protocol(chunks)
     kept, header.hidden = clean(chunks)
     header.request = body_of(request)
     write(options.file, cleaned_header(header), kept)
@@ -77,7 +77,7 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _guessed(chunks: list[tuple[float, bytes]]) -> str:
+def _detect_protocol(chunks: list[tuple[float, bytes]]) -> str:
     """The protocol, where it can be told; a recording needs none."""
     from penstock.detect import guess
     from penstock.errors import PenstockError

@@ -47,18 +47,18 @@ def run(options: Namespace) -> int:
 
     if options.speed <= 0:
         raise InputError(f"--speed: expected a number over 0, found {options.speed:g}; --full-speed waits for nothing")
-    recordings = list(_read(options.files))
+    recordings = list(_read_recordings(options.files))
     if options.about:
-        _tell(recordings)
+        _print_headers(recordings)
     elif options.serve:
-        _serve(recordings, options)
+        _serve_recordings(recordings, options)
     else:
         for recording in recordings:
-            asyncio.run(_play(recording, 0.0 if options.full_speed else options.speed, options.target))
+            asyncio.run(_play_recording(recording, 0.0 if options.full_speed else options.speed, options.target))
     return 0
 
 
-def _read(places: list[Path]) -> list[Recording]:
+def _read_recordings(places: list[Path]) -> list[Recording]:
     from penstock.errors import InputError
     from penstock.store.recordings import SUFFIX, read
 
@@ -71,7 +71,7 @@ def _read(places: list[Path]) -> list[Recording]:
     return [read(file) for file in files]
 
 
-def _tell(recordings: list[Recording]) -> None:
+def _print_headers(recordings: list[Recording]) -> None:
     import msgspec
 
     for one in recordings:
@@ -80,30 +80,30 @@ def _tell(recordings: list[Recording]) -> None:
         print(msgspec.json.encode(said).decode())
 
 
-async def _play(recording: Recording, speed: float, target: str) -> None:
+async def _play_recording(recording: Recording, speed: float, target: str) -> None:
     from penstock.gateway.recordings import timed
 
-    pipe = _pipe(recording, target) if target else None
+    pipe = _create_pipe(recording, target) if target else None
     async for chunk in timed(recording, speed):
-        _write(pipe.feed([chunk]) if pipe else [chunk])
-    _write(pipe.finish() if pipe else [])
+        _write_chunks(pipe.feed([chunk]) if pipe else [chunk])
+    _write_chunks(pipe.finish() if pipe else [])
 
 
-def _pipe(recording: Recording, target: str) -> Pipe:
+def _create_pipe(recording: Recording, target: str) -> Pipe:
     from penstock.bridge import bridge
     from penstock.detect import guess
 
     return bridge(recording.header.protocol or guess(recording.data), target)
 
 
-def _write(chunks: list[bytes]) -> None:
+def _write_chunks(chunks: list[bytes]) -> None:
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
 
 
-def _serve(recordings: list[Recording], options: Namespace) -> None:
-    from penstock.cli.serve import base_of
+def _serve_recordings(recordings: list[Recording], options: Namespace) -> None:
+    from penstock.cli.serve import base_url
     from penstock.gateway.config import Serve
     from penstock.gateway.recordings import Playback
     from penstock.http.uvicorn_server import listen
@@ -112,6 +112,6 @@ def _serve(recordings: list[Recording], options: Namespace) -> None:
 
     def ready(port: int, _: object) -> None:
         count = f"{len(recordings)} recording{'s' * (len(recordings) != 1)}"
-        print(f"penstock plays {count} at {base_of(options.host, port)}", file=sys.stderr, flush=True)
+        print(f"penstock plays {count} at {base_url(options.host, port)}", file=sys.stderr, flush=True)
 
     listen(app, Serve(host=options.host, port=options.port, drain=1.0), ready)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.gateway.config import GatewayConfig
     from penstock.http.uvicorn_server import Server
 
-LEVELS = ("trace", "debug", "info", "warning", "error")
+LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
 EXAMPLES = """\
 examples:
   penstock serve
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help=f"port to listen on (default: {PORT}; 0 picks one)")
     parser.add_argument("--full-speed", action="store_true", help="play streams without the pauses of a real model")
     parser.add_argument("--record", metavar="DIR", help="save every stream to this folder, secrets removed")
-    parser.add_argument("--log", choices=LEVELS, help="what to tell on standard error (trace: content, too)")
+    parser.add_argument("--log", choices=LOG_LEVELS, help="what to tell on standard error (trace: content, too)")
     parser.add_argument("--log-json", action="store_true", help="one JSON object a line")
     parser.add_argument(
         "--check",
@@ -53,10 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Listen until interrupted."""
-    config = _told(args)(load_config(args))
+    config = _command_line_overrides(args)(load_config(args))
     _check_trace(config)
     if args.check:
-        return _check(config)
+        return _check_config(config)
     from penstock.gateway import logs
     from penstock.gateway.app import App
     from penstock.gateway.byte_budget import websocket_protocol
@@ -68,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
     listen(
         Inspector(app),
         config.serve,
-        lambda port, server: _ready(app, args, port, server),
+        lambda port, server: _on_ready(app, args, port, server),
         websocket_protocol(app, config.serve),
     )
     return 0
 
 
-def _check(config: GatewayConfig) -> int:
+def _check_config(config: GatewayConfig) -> int:
     """Print what cannot work: exit code 1 if there is anything."""
     from penstock.engines.environ import LIVE
     from penstock.gateway.lifecycle import report_problems
@@ -97,7 +97,7 @@ def _check_trace(config: GatewayConfig) -> None:
         raise InputError(TRACE_NEEDS_CONTENT)
 
 
-def _told(args: argparse.Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
+def _command_line_overrides(args: argparse.Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
     """What the command line says goes over the file, also when that is read again."""
     from msgspec.structs import replace
 
@@ -117,7 +117,7 @@ def _told(args: argparse.Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
     return over
 
 
-def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> None:
+def _on_ready(app: App, args: argparse.Namespace, port: int, server: Server) -> None:
     from penstock.gateway import logs
     from penstock.gateway.lifecycle import Reloader, log_problems
 
@@ -131,8 +131,8 @@ def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> Non
         log_problems(config, app.services.router.env)
 
     log_problems(config, app.services.router.env)
-    reloader = Reloader(args.config, os.environ, apply, _told(args))
-    hung_up = _hung_up()
+    reloader = Reloader(args.config, os.environ, apply, _command_line_overrides(args))
+    hung_up = _terminal_watcher()
 
     def on_hangup() -> None:
         """A terminal that is closed says the same as somebody who wants a reload."""
@@ -144,10 +144,10 @@ def _ready(app: App, args: argparse.Namespace, port: int, server: Server) -> Non
     reloader.listen(on_hangup)
     # Last: whoever has read this may count on all of it.
     env = app.services.env
-    print(welcome(config, port, models(config, env), keyed=keyed, env=env), file=sys.stderr, flush=True)
+    print(welcome_text(config, port, list_models(config, env), keyed=keyed, env=env), file=sys.stderr, flush=True)
 
 
-def _hung_up() -> Callable[[], bool]:
+def _terminal_watcher() -> Callable[[], bool]:
     """A function that tells whether the terminal we were started in has gone."""
     try:
         import termios
@@ -166,17 +166,17 @@ def _hung_up() -> Callable[[], bool]:
     return gone
 
 
-SHOWN = 8  # models
+MAX_MODELS = 8  # models
 ANY = "any"
 
 
-def base_of(host: str, port: int) -> str:
+def base_url(host: str, port: int) -> str:
     """The address to give to clients: a server that listens everywhere is reached by loopback too."""
     name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 — compared, not bound
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
+def list_models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """Names to ask for: aliases, those that configured providers are said to have, packaged streams."""
     from penstock.engines.model_resolution import is_pattern, known
     from penstock.replay import offered
@@ -188,32 +188,32 @@ def models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     return found + [f"replay/{name}" for name in offered()]
 
 
-def welcome(
+def welcome_text(
     config: GatewayConfig, port: int, names: Sequence[str], *, keyed: bool, env: Mapping[str, str] | None = None
 ) -> str:
     """The lines, the address in the first."""
-    base = base_of(config.serve.host, port)
+    base = base_url(config.serve.host, port)
     model = next((name for name in names if not name.endswith("/…")), "replay/text")
     key = "YOUR_GATEWAY_KEY" if keyed else "YOUR_PROVIDER_KEY" if config.forward else ANY
     said = [
         f"penstock is listening on {base}",
-        *(f"  {label:<15} {text}" for label, text in _rows(config, base, names, model, key, env or {})),
-        *_warnings(config, keyed=keyed),
+        *(f"  {label:<15} {text}" for label, text in _welcome_rows(config, base, names, model, key, env or {})),
+        *_access_warnings(config, keyed=keyed),
         "Stop with Ctrl-C: streams are let finish first.",
     ]
     return "\n".join(said)
 
 
-def _rows(
+def _welcome_rows(
     config: GatewayConfig, base: str, names: Sequence[str], model: str, key: str, env: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    more = f" and {len(names) - MAX_MODELS} more" if len(names) > MAX_MODELS else ""
     yield "config", str(config.path) if config.path else "none (penstock.toml, or --config FILE)"
     yield "inspector", f"{base}/"
-    yield "models", ", ".join(names[:SHOWN]) + more
+    yield "models", ", ".join(names[:MAX_MODELS]) + more
     yield "OpenAI SDKs", f"OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY={key}"
     yield "Anthropic SDKs", f"ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY={key}"
-    yield from _agents(base, model, key, config, env)
+    yield from _agent_rows(base, model, key, config, env)
     yield "AI SDK", f"createOpenAICompatible({{ name: 'penstock', baseURL: '{base}/v1', apiKey: '{key}' }})"
     yield "useChat", f"new DefaultChatTransport({{ api: '{base}/api/chat' }})"
     yield "VS Code", f'the penstock extension, "penstock.gateway.url": "{base}"'
@@ -222,11 +222,11 @@ def _rows(
         yield "recording to", config.record.path
 
 
-def _agents(
+def _agent_rows(
     base: str, model: str, key: str, config: GatewayConfig, env: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """A line that starts each agent once, with the window of its model; `penstock setup` for those that need a file."""
-    from penstock.cli.setup.agent_plan import Gateway, ModelChoice, choose_model
+    from penstock.cli.setup.agent_plan import GatewayAddress, ModelChoice, choose_model
     from penstock.cli.setup.agents import AGENTS
     from penstock.errors import InputError
 
@@ -234,7 +234,7 @@ def _agents(
         choice = choose_model(config.engine, env, model=model)
     except InputError:  # a name that needs a provider's key first
         choice = ModelChoice(model, model)
-    at = Gateway(
+    at = GatewayAddress(
         base=base,
         model=choice.model,
         small=choice.small,
@@ -251,7 +251,7 @@ def _agents(
     yield "permanently", f"{setup} claude --model {model}{place}   (any agent: shows a diff, asks, can --undo)"
 
 
-def _warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
+def _access_warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
     from penstock.gateway.callers import loopback
 
     if keyed or loopback(config.serve.host):

@@ -27,7 +27,7 @@ examples:
 Bounds hold the actual count 9 times in 10. Exit code: 0, also near or over the limit; 2 for input that cannot be used.
 """
 # Which protocol a body is of, by what stands at its top: the first row of which all keys are there.
-SIGNS: tuple[tuple[tuple[str, ...], str], ...] = (
+BODY_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("contents",), "gemini"),
     (("input",), "responses"),
     (("inferenceConfig",), "bedrock"),
@@ -38,7 +38,7 @@ SIGNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("messages", "stop_sequences"), "anthropic"),
     (("messages",), "openai-chat"),
 )
-ABOUT = 36  # columns of what a message says
+MAX_ABOUT = 36  # columns of what a message says
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -77,15 +77,15 @@ def run(options: Namespace) -> int:
     from penstock.tokens import HybridTokenEstimator, warning
 
     config = load_config(options)
-    with common_options.opened(options.file) as file:
-        data = b"".join(common_options.chunks(file))
-    request = _request(data, options.source)
-    model, provider, limit = _resolve(options, options.model or request.model, config)
-    estimator = HybridTokenEstimator(learned=_learned() if options.learned else None)
+    with common_options.open_input(options.file) as file:
+        data = b"".join(common_options.read_chunks(file))
+    request = _read_request(data, options.source)
+    model, provider, limit = _resolve_model(options, options.model or request.model, config)
+    estimator = HybridTokenEstimator(learned=_load_factors() if options.learned else None)
     found = estimator.breakdown(request, model, provider)
-    if not request.messages or request.messages[0].extra == TEXT:
+    if not request.messages or request.messages[0].extra == TEXT_MARK:
         # A text by itself has no framing.
-        found = _bare(estimator.estimate_text(_text(request), model, provider), found.family)
+        found = _text_breakdown(estimator.estimate_text(_request_text(request), model, provider), found.family)
     near = warning(found.total, limit)
     if options.json:
         _print_json(found, model, provider, near.message if near else None)
@@ -98,7 +98,7 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _resolve(options: Namespace, name: str, config: GatewayConfig) -> tuple[str, str, int]:
+def _resolve_model(options: Namespace, name: str, config: GatewayConfig) -> tuple[str, str, int]:
     """The model's name, who serves it, and how long a prompt may be; aliases are replaced by the first they mean."""
     from penstock.engines.environ import LIVE
     from penstock.engines.model_resolution import find_alias, targets
@@ -122,53 +122,53 @@ def _resolve(options: Namespace, name: str, config: GatewayConfig) -> tuple[str,
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-TEXT: dict[str, dict[str, Any]] = {"text": {"bare": True}}
+TEXT_MARK: dict[str, dict[str, Any]] = {"text": {"bare": True}}
 """Marks the message that stands for a plain text."""
 
 
-def _request(data: bytes, source: str) -> Request:
+def _read_request(data: bytes, source: str) -> Request:
     from penstock.errors import BadRequest
     from penstock.jsontext import loose
     from penstock.messages.request_codecs import reader
 
     body = None if source == "text" else loose(data)
     if source == "auto":
-        source = _found_out(body)
+        source = _detect_protocol(body)
     if source == "text":
-        return _plain(data)
+        return _text_request(data)
     if not isinstance(body, dict):
         raise BadRequest("a JSON object", body)
     return reader(source)(body)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _found_out(body: Any) -> str:
+def _detect_protocol(body: Any) -> str:
     from penstock.errors import InputError
 
     if not isinstance(body, dict):
         return "text"
-    for signs, name in SIGNS:
+    for signs, name in BODY_KEYS:
         if all(sign in body for sign in signs):
             return name
     raise InputError("cannot tell whose request this is; say it with --from PROTOCOL, or --from text")
 
 
-def _plain(data: bytes) -> Request:
+def _text_request(data: bytes) -> Request:
     from penstock.request import Message, Request, Text
 
-    return Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))], extra=TEXT)])
+    return Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))], extra=TEXT_MARK)])
 
 
-def _text(request: Request) -> str:
+def _request_text(request: Request) -> str:
     return "".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
 
 
-def _bare(estimate: Estimate, family: str) -> Breakdown:
+def _text_breakdown(estimate: Estimate, family: str) -> Breakdown:
     from penstock.tokens import Breakdown, Line
 
     return Breakdown(family, [Line("text", estimate)], estimate)
 
 
-def _learned() -> Any:
+def _load_factors() -> Any:
     from penstock.store.tokens import TokenStore, place
 
     return TokenStore(place()).factors
@@ -190,9 +190,9 @@ def _print_breakdown(printer: terminal.Printer, found: Breakdown, request: Reque
     messages = iter(request.messages)
     rows: list[list[terminal.Cell]] = []
     for line in found.lines:
-        about = line.what if line.what in ("around", "text") else _about(line.what, next(messages))
-        rows.append([*_figures(about, line.estimate), terminal.Bar(line.estimate.tokens, highest)])
-    rows.append([*_figures("total", found.total), ""])
+        about = line.what if line.what in ("around", "text") else _describe_message(line.what, next(messages))
+        rows.append([*_format_estimate(about, line.estimate), terminal.Bar(line.estimate.tokens, highest)])
+    rows.append([*_format_estimate("total", found.total), ""])
     printer.print_table(_COLUMNS, rows)
 
 
@@ -205,12 +205,12 @@ _COLUMNS = (
 )
 
 
-def _figures(about: str, estimate: Estimate) -> list[str]:
+def _format_estimate(about: str, estimate: Estimate) -> list[str]:
     bounds = f"{estimate.low:,} to {estimate.high:,}"
-    return [terminal.truncate(terminal.printable(about), ABOUT), f"{estimate.tokens:,}", bounds, estimate.method]
+    return [terminal.truncate(terminal.printable(about), MAX_ABOUT), f"{estimate.tokens:,}", bounds, estimate.method]
 
 
-def _about(role: str, message: Any) -> str:
+def _describe_message(role: str, message: Any) -> str:
     for part in message.parts:
         said = getattr(part, "text", "") or getattr(part, "name", "") or getattr(part, "media", "")
         if said:

@@ -33,7 +33,7 @@ Exit code: 0, also for a stream that ends in a fault of its own; 2 for input tha
 def add_arguments(parser: ArgumentParser) -> None:
     """The command's options."""
     parser.epilog = EPILOG
-    common_options.source_arguments(parser)
+    common_options.add_source_options(parser)
     parser.add_argument("--to", dest="target", metavar="PROTOCOL", required=True, help="what the output is to speak")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write; - is standard output")
     parser.add_argument("-q", "--quiet", action="store_true", help="no findings on standard error")
@@ -44,31 +44,33 @@ def run(options: Namespace) -> int:
     from penstock import protocols, translate
     from penstock.errors import InputError
 
-    if options.output != "-" and same(options.file, options.output):
+    if options.output != "-" and is_same_file(options.file, options.output):
         raise InputError(f"{options.output}: the output would overwrite the input")
     source = None if options.source == "auto" else protocols.protocol(options.source).decoder
-    seen, findings = _Seen(), list[Any]()
-    with common_options.opened(options.file) as file, Output(options.output) as output:
+    seen, findings = _EventWatcher(), list[Any]()
+    with common_options.open_input(options.file) as file, OutputFile(options.output) as output:
         for chunk in translate(
-            common_options.chunks(file),
+            common_options.read_chunks(file),
             options.source,
             options.target,
             framing=options.framing,
             limit=options.limit,
             shaping=(seen,),
             on_diagnostic=findings.append,
-            source_options=common_options.settings(options.source_options, source),
-            target_options=common_options.settings(options.target_options, protocols.protocol(options.target).encoder),
+            source_options=common_options.parse_codec_options(options.source_options, source),
+            target_options=common_options.parse_codec_options(
+                options.target_options, protocols.protocol(options.target).encoder
+            ),
         ):
             output.write(chunk)
     if not options.quiet:
-        tell(findings, seen.fault)
-    if not common_options.understood(seen.kept, findings):
+        print_findings(findings, seen.fault)
+    if not common_options.is_stream(seen.kept, findings):
         raise InputError(f"there is nothing of {options.source} in the input")
     return 0
 
 
-class _Seen:
+class _EventWatcher:
     """Event → event: keeps two events, enough to tell a stream from garbage, and the last fault in words."""
 
     def __init__(self) -> None:
@@ -88,7 +90,7 @@ class _Seen:
         return []
 
 
-class Output:
+class OutputFile:
     """Standard output, or a file that is opened when there is something to write."""
 
     def __init__(self, name: str) -> None:
@@ -109,7 +111,7 @@ class Output:
         self._file.flush()
 
 
-def tell(findings: list[Diagnostic], fault: str = "") -> None:
+def print_findings(findings: list[Diagnostic], fault: str = "") -> None:
     """Findings on standard error, one line each."""
     for row in findings:
         times = f" ({row.count} times)" if row.count > 1 else ""
@@ -118,7 +120,7 @@ def tell(findings: list[Diagnostic], fault: str = "") -> None:
         print(f"penstock: the stream ends in a fault: {printable(fault)}", file=sys.stderr)
 
 
-def same(one: str, other: str) -> bool:
+def is_same_file(one: str, other: str) -> bool:
     """Whether two names are of one file."""
     try:
         return os.path.samefile(one, other)  # noqa: PTH121  paths as they were typed

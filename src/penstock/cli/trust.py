@@ -42,15 +42,15 @@ def run(options: Namespace) -> int:
     store = TrustStore(folder(os.environ))
     path: Path = options.path / FILE if options.path.is_dir() else options.path
     if options.list:
-        _list(store)
+        _list_trusted(store)
     elif options.remove:
-        _remove(store, path)
+        _remove_trust(store, path)
     else:
-        _trust(store, path)
+        _trust_file(store, path)
     return 0
 
 
-def _trust(store: TrustStore, path: Path) -> None:
+def _trust_file(store: TrustStore, path: Path) -> None:
     from penstock.gateway.config import parse
     from penstock.gateway.config_trust import placed, sensitive_settings
     from penstock.gateway.toml_locations import Place
@@ -64,7 +64,7 @@ def _trust(store: TrustStore, path: Path) -> None:
     print(f"penstock: {placed(path)} is trusted as it is now", file=sys.stderr)
 
 
-def _remove(store: TrustStore, path: Path) -> None:
+def _remove_trust(store: TrustStore, path: Path) -> None:
     from penstock.errors import InputError
     from penstock.gateway.config_trust import placed
 
@@ -73,15 +73,15 @@ def _remove(store: TrustStore, path: Path) -> None:
     print(f"penstock: {placed(path)} is not trusted any more", file=sys.stderr)
 
 
-def _list(store: TrustStore) -> None:
+def _list_trusted(store: TrustStore) -> None:
     rows = store.read()
     if not rows:
         print("nothing is trusted: `penstock trust` trusts the penstock.toml of this folder")
     for one in rows:
-        print(f"{one.sha256[:12]}  {one.time}  {one.path}{_state(one)}")
+        print(f"{one.sha256[:12]}  {one.time}  {one.path}{_file_state(one)}")
 
 
-def _state(one: Trusted) -> str:
+def _file_state(one: Trusted) -> str:
     """Whether the file is still the one that was trusted."""
     from penstock.gateway.config_trust import content_hash
 

@@ -32,13 +32,19 @@ beside them.
 """
 GROUPS = ("model", "key", "provider", "client", "route", "operation", "protocol", "engine", "status", "fault", "tenant")
 FILTERS = ("key", "model", "provider", "client", "operation")
-COUNT = "count"  # an operation that costs nothing and says nothing: it is only counted, unless it is asked for
-BESIDE = {"embeddings": "embedding", "rerank": "ranking", COUNT: "count"}  # operations that are no turns
+COUNT_OPERATION = (
+    "count"  # an operation that costs nothing and says nothing: it is only counted, unless it is asked for
+)
+OTHER_OPERATIONS = {
+    "embeddings": "embedding",
+    "rerank": "ranking",
+    COUNT_OPERATION: "count",
+}  # operations that are no turns
 PLOTS = ("turns", "tokens", "cost", "faults")
-SPANS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+UNITS = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 STEPS = (60.0, 300.0, 900.0, 3_600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 604_800.0)
 WIDE = 100
-SLICES = 40
+MAX_SLICES = 40
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -62,15 +68,15 @@ def run(options: Namespace) -> int:
     """Read the journal and tell."""
     from penstock.store.journal import JournalRows
 
-    rows = JournalRows(_file(options), time.time, read_only=True)
+    rows = JournalRows(_journal_path(options), time.time, read_only=True)
     try:
-        _told(rows, options)
+        _print_usage(rows, options)
     finally:
         rows.close()
     return 0
 
 
-def _file(options: Namespace) -> Path:
+def _journal_path(options: Namespace) -> Path:
     from penstock.errors import InputError
     from penstock.gateway.config import place_of
     from penstock.gateway.journal import FILE
@@ -84,35 +90,35 @@ def _file(options: Namespace) -> Path:
     return path
 
 
-def since(text: str, now: float) -> float:
+def parse_since(text: str, now: float) -> float:
     """A time of the command line, in seconds since the epoch."""
     from penstock.errors import InputError
 
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", text.strip())
     if found:
-        return now - float(found[1]) * SPANS[found[2]]
+        return now - float(found[1]) * UNITS[found[2]]
     try:
         return time.mktime(time.strptime(text.strip(), "%Y-%m-%d"))
     except (ValueError, OverflowError):
         raise InputError(f"--since: expected a time such as 24h, 7d or 2026-11-01, found {text!r}") from None
 
 
-def _told(rows: JournalRows, options: Namespace) -> None:
+def _print_usage(rows: JournalRows, options: Namespace) -> None:
     from penstock.cli import terminal
 
     now = time.time()
-    begin = since(options.since, now)
+    begin = parse_since(options.since, now)
     same = {name: getattr(options, name) for name in FILTERS if getattr(options, name)}
     if options.last:
         turns = [turn for _, turn in rows.turns(since=begin, limit=options.last, **same)]
         _print_turns(turns, as_json=options.json)
         return
-    but = COUNT if not options.operation and options.by not in ("operation", "route") else ""
+    but = COUNT_OPERATION if not options.operation and options.by not in ("operation", "route") else ""
     total = rows.total(since=begin, without=but, **same)
     groups = rows.by(options.by, since=begin, without=but, **same)
-    step = next((one for one in STEPS if (now - begin) / one <= SLICES), STEPS[-1])
+    step = next((one for one in STEPS if (now - begin) / one <= MAX_SLICES), STEPS[-1])
     slices = rows.slices(step, since=begin, without=but, **same)
-    beside = {row.name: row.turns for row in rows.by("operation", since=begin, **same) if row.name in BESIDE}
+    beside = {row.name: row.turns for row in rows.by("operation", since=begin, **same) if row.name in OTHER_OPERATIONS}
     if options.json:
         told = {"since": begin, "total": total, options.by: groups, "step": step, "slices": slices}
         _print_json({**told, "beside": beside} if beside else told)
@@ -143,7 +149,7 @@ def _print_turns(turns: Sequence[Turn], *, as_json: bool) -> None:
         ttft = f"{turn.ttft:.2f}" if turn.ttft is not None else "-"
         ended = turn.finish or turn.fault or turn.operation
         ended += f", {turn.times} times" if turn.times > 1 else ""
-        tokens = f"{_count(turn.input)}→{_count(turn.output)}"
+        tokens = f"{_format_count(turn.input)}→{_format_count(turn.output)}"
         print(printable(f"{when}  {turn.key}  {who}  {tokens}  {ttft}/{turn.duration:.2f} s  {turn.status}:{ended}"))
 
 
@@ -151,17 +157,17 @@ def _print_total(printer: Printer, total: Sum, span: str, inside: dict[str, int]
     """`beside` are operations that are no turns, `inside` those of them that the total holds."""
     ended = [("broken off", total.faults), ("cancelled", total.cancelled), ("refused", total.refused)]
     bad = "".join(f", {count:,} {word}" for word, count in ended if count)
-    turns = _several(total.turns - sum(inside.values()), "turn")
-    others = "".join(f", {_several(count, BESIDE[name])}" for name, count in beside.items())
+    turns = _plural(total.turns - sum(inside.values()), "turn")
+    others = "".join(f", {_plural(count, OTHER_OPERATIONS[name])}" for name, count in beside.items())
     printer.print_line([(turns, "bold"), (f"{others} since {span}{bad}", "")])
     if total.turns:
         cached = f" ({total.cached / total.input:.0%} cached)" if total.input and total.cached else ""
-        cost = _cost(total) + (f" ({total.unpriced:,} turns have no price)" if total.unpriced else "")
+        cost = _format_cost(total) + (f" ({total.unpriced:,} turns have no price)" if total.unpriced else "")
         printer.print_line([(f"{total.input:,} tokens in{cached}, {total.output:,} out, {cost}", "")])
     printer.print_line([])
 
 
-def _several(count: int, word: str) -> str:
+def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'s' * (count != 1)}"
 
 
@@ -172,9 +178,11 @@ def _print_groups(printer: Printer, groups: Sequence[Sum], by: str) -> None:
     columns = [Column(by, "cyan", shrinks=True), *(Column(title, justify="right") for title in titles)]
     rows: list[list[Cell]] = []
     for row in groups:
-        figures = (f"{row.turns:,}", _count(row.input), _count(row.output), _cost(row))
+        figures = (f"{row.turns:,}", _format_count(row.input), _format_count(row.output), _format_cost(row))
         faults = [(f"{row.faults:,}", "red" if row.faults else "dim")]
-        rows.append([printable(row.name or "-"), *figures, _seconds(row.ttft), _seconds(row.duration), faults])
+        rows.append(
+            [printable(row.name or "-"), *figures, _format_seconds(row.ttft), _format_seconds(row.duration), faults]
+        )
     printer.print_table(columns, rows)
     printer.print_line([])
 
@@ -185,23 +193,23 @@ def _print_plot(printer: Printer, slices: Sequence[Sum], what: str, begin: float
 
     at = {int(row.start // step): float(getattr(row, what)) for row in slices}
     first, last = min(at, default=int(begin // step)), int(now // step)
-    form = "%H:%M" if step < SPANS["d"] / 2 else "%m-%d"
-    format_figure = _money if what == "cost" else _count
+    form = "%H:%M" if step < UNITS["d"] / 2 else "%m-%d"
+    format_figure = _format_money if what == "cost" else _format_count
     highest = max(at.values(), default=0.0)
     rows: list[list[Cell]] = []
     for number in range(first, last + 1):
         label, figure = time.strftime(form, time.localtime(number * step)), at.get(number, 0.0)
         rows.append([label, format_figure(figure), Bar(figure, highest)])
-    printer.print_line([(f"{what} by {_step(step)}", "dim")])
+    printer.print_line([(f"{what} by {_format_step(step)}", "dim")])
     printer.print_table([Column("from", "dim"), Column(what, justify="right"), Column("")], rows)
 
 
-def _step(step: float) -> str:
-    word = next(word for word, size in reversed(SPANS.items()) if step >= size)
-    return f"{step / SPANS[word]:g}{word}"
+def _format_step(step: float) -> str:
+    word = next(word for word, size in reversed(UNITS.items()) if step >= size)
+    return f"{step / UNITS[word]:g}{word}"
 
 
-def _count(number: float | None) -> str:
+def _format_count(number: float | None) -> str:
     if number is None:
         return "?"
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -210,16 +218,16 @@ def _count(number: float | None) -> str:
     return f"{number:,.0f}"
 
 
-def _money(dollars: float) -> str:
+def _format_money(dollars: float) -> str:
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
 
 
-def _cost(row: Sum) -> str:
+def _format_cost(row: Sum) -> str:
     """What is known of it: a plus where some of the turns have no price."""
     if row.unpriced and not row.cost:
         return "?"
-    return _money(row.cost) + "+" * bool(row.unpriced)
+    return _format_money(row.cost) + "+" * bool(row.unpriced)
 
 
-def _seconds(value: float | None) -> str:
+def _format_seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}s"

@@ -129,11 +129,11 @@ class TraceLog:
         self._frames = 0
         self._write(f"request: {turn.visit.raw.decode('utf-8', 'replace')}")
 
-    def opened(self, reply: Reply) -> None:
+    def on_reply(self, reply: Reply) -> None:
         """An answer has begun."""
         asked = self._turn.asked
         if self._tap is not None:
-            self._tap.opened(reply)
+            self._tap.on_reply(reply)
         if asked is None:
             return
         self._raw = reply.raw
@@ -144,16 +144,16 @@ class TraceLog:
         teed = reply.protocol == asked.protocol and asked.tee and reply.verbatim
         self._tracer = Tracer(front, *client_stream.way(asked, teed=teed, cleared=reply.cleared))
 
-    def told(self, said: bytes) -> None:
+    def on_notice(self, said: bytes) -> None:
         """The client was told something before its answer."""
         if self._tap is not None:
-            self._tap.told(said)
+            self._tap.on_notice(said)
         self._write(f"notice → output {said.decode('utf-8', 'replace')}")
 
-    def read(self, pair: Pair) -> None:
+    def on_read(self, pair: Pair) -> None:
         """What one read gave."""
         if self._tap is not None:
-            self._tap.read(pair)
+            self._tap.on_read(pair)
         data = pair[0] if self._raw else _encode(pair[1])
         if self._tracer is not None and data:
             try:
@@ -164,10 +164,10 @@ class TraceLog:
             else:
                 self._write_steps(self._tracer)
 
-    def ended(self, turn: Turn, row: Any) -> None:
+    def on_end(self, turn: Turn, row: Any) -> None:
         """The turn is over."""
         if self._tap is not None:
-            self._tap.ended(turn, row)
+            self._tap.on_end(turn, row)
         if turn.reply is None and turn.fault is not None:
             self._write(f"no answer → {describe(turn.fault)}")
         if self._tracer is not None:

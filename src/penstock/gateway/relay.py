@@ -84,7 +84,7 @@ class Streaming:
         if self._kept is not None:
             self._kept.add(merge_runs(events))
         if self._tap is not None:
-            self._tap.read((chunk, events))  # it keeps the bytes; an engine that has none gives no runs
+            self._tap.on_read((chunk, events))  # it keeps the bytes; an engine that has none gives no runs
         data = self._feed((chunk, events))
         if self._tape is not None:
             self._tape.chunk(chunk if self._reply.raw else data)

@@ -366,9 +366,9 @@ class Services:
         self.kept.note(row, turn.visit.headers, sparing=turn.ticket is None)
         self.estimates.note(turn, row)
         if turn.tap is not None:
-            turn.tap.ended(turn, row)
+            turn.tap.on_end(turn, row)
         if self.watch is not None:
-            self.watch.noted(row)
+            self.watch.on_journal_row(row)
 
     def ran(self, visit: Visit, http: int, size: int) -> None:
         """What is no turn is over."""
@@ -377,7 +377,7 @@ class Services:
         errand.leave(row.cost or 0.0)
         self.kept.note(row, visit.headers, sparing=errand.sparing)
         if self.watch is not None:
-            self.watch.noted(row)
+            self.watch.on_journal_row(row)
 
     def away(self, visit: Visit, protocol: str, fault: Fault) -> None:
         """A request was not let in."""

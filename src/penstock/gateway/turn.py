@@ -124,7 +124,7 @@ class Turn:
         if self.tape is not None:
             self.tape.answered(reply, asked.protocol)
         if self.tap is not None:
-            self.tap.opened(reply)
+            self.tap.on_reply(reply)
         self.first = time.monotonic() - visit.started
         if reply.cleared is not None:
             await self._tell(reply.cleared)
@@ -162,7 +162,7 @@ class Turn:
             raw.append(pair[0])
             events += pair[1]
             if self.tap is not None:
-                self.tap.read(pair)
+                self.tap.on_read(pair)
         data = b"".join(raw)
         if self.tape is not None and reply.raw:
             self.tape.chunk(data)
@@ -205,7 +205,7 @@ class Turn:
         if asked is not None and asked.notice is not None and asked.request.stream:
             said = asked.notice(told)
             if self.tap is not None:
-                self.tap.told(said)
+                self.tap.on_notice(said)
             await self._out.say(b"".join(WRITERS[asked.framing]().feed([(b"", said)])))
 
     def _named(self) -> tuple[tuple[bytes, bytes], ...]:

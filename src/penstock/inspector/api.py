@@ -99,18 +99,18 @@ class ApiRouter:
 
     async def _answer(self, visit: Visit, scope: Any, receive: Any, send: Any) -> None:
         try:
-            said = await self._said(visit, scope, receive)
+            said = await self._route(visit, scope, receive)
         except PenstockError as error:
             said = _error_response(error_responses.fault_of(error))
         except Exception as error:
             log.exception("the inspector failed at %s", visit.path)
             said = _error_response(error_responses.fault_of(error))
         if isinstance(said, Flow):
-            await self._flow(said, visit, receive, send)
+            await self._stream(said, visit, receive, send)
         else:
             await _send_response(said, send, head=visit.method == "HEAD")
 
-    async def _said(self, visit: Visit, scope: Any, receive: Any) -> ApiResponse | Flow:
+    async def _route(self, visit: Visit, scope: Any, receive: Any) -> ApiResponse | Flow:
         self._admit(scope, visit, False)  # noqa: FBT003 — size, Host and Origin, before anything is looked up
         page = self._page(visit)
         if page is not None:
@@ -136,7 +136,7 @@ class ApiRouter:
         found = self.pages.get(name) if visit.method in READ_METHODS else None
         return ApiResponse(*found) if found is not None else None
 
-    async def _flow(self, flow: Flow, visit: Visit, receive: Any, send: Any) -> None:
+    async def _stream(self, flow: Flow, visit: Visit, receive: Any, send: Any) -> None:
         gone = Gone(receive)
         out = Outlet(send, gone, every=KEEP_ALIVE_SECONDS, limit=WRITE_TIMEOUT)
         try:

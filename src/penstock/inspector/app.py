@@ -70,12 +70,12 @@ class Inspector:
         self._serving = ApiRouter(routes, self._admit, frozenset({"about"}), pages)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and self._ours(scope):
+        if scope["type"] == "http" and self._is_inspector_path(scope):
             await self._serving(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
-    def _ours(self, scope: Any) -> bool:
+    def _is_inspector_path(self, scope: Any) -> bool:
         path = path_of(scope)
         if path == "/":  # without a page, the gateway's own says what to do
             return scope["method"] in READ_METHODS and self._serving.pages.built

@@ -49,11 +49,11 @@ _encode = msgspec.json.Encoder().encode_lines
 class CaptureStore(Protocol):
     """What all taps have their memory from."""
 
-    def took(self, tap: TurnCapture, size: int) -> None:
+    def on_growth(self, tap: TurnCapture, size: int) -> None:
         """A tap has grown by so much."""
         ...
 
-    def changed(self, tap: TurnCapture) -> None:
+    def on_change(self, tap: TurnCapture) -> None:
         """Its row is another now."""
         ...
 
@@ -90,25 +90,25 @@ class TurnCapture:
         self._times = array("d")
         self._unmeasured = 0  # chunks
         self._store = store
-        store.took(self, self.size)
+        store.on_growth(self, self.size)
 
     # ── while it goes on ──────────────────────────────────────────────────────────────────────────
 
-    def opened(self, reply: Reply) -> None:
+    def on_reply(self, reply: Reply) -> None:
         """An answer has begun."""
         self.engine, self.raw, self.cleared = reply.engine, reply.raw, reply.cleared
         self.protocol = reply.protocol if reply.raw else "events"
         self.framing = reply.framing if reply.raw else "ndjson"
         if reply.raw and reply.shaping:
             self.shaping = deepcopy(reply.shaping)
-        self._store.changed(self)
-        self.tell()
+        self._store.on_change(self)
+        self.wake_followers()
 
-    def told(self, said: bytes) -> None:
+    def on_notice(self, said: bytes) -> None:
         """The client was told something before its answer: a frame's payload."""
         self.notices = (*self.notices, said)[:MAX_NOTICES]
 
-    def read(self, pair: Pair) -> None:
+    def on_read(self, pair: Pair) -> None:
         """What one read gave. Its size is looked at now and then, that of a large one at once."""
         data = pair[0] if self.raw else _encode(pair[1])
         if not data or self.cut:
@@ -119,7 +119,7 @@ class TurnCapture:
         if self._unmeasured >= LOOK or len(data) > LARGE:
             self._measure()
         if self.followers:
-            self.tell()
+            self.wake_followers()
 
     def _measure(self) -> None:
         fresh = self.chunks[-self._unmeasured :] if self._unmeasured else []
@@ -130,9 +130,9 @@ class TurnCapture:
             self.chunks, self._times = self.chunks[: -len(fresh)], self._times[: -len(fresh)]
             return
         self.size += size
-        self._store.took(self, size)
+        self._store.on_growth(self, size)
 
-    def ended(self, turn: Turn, row: Noted) -> None:
+    def on_end(self, turn: Turn, row: Noted) -> None:
         """The turn is over; what only it needed is let go of. That it is over is said last: others may look."""
         self._measure()
         reply = turn.reply
@@ -142,7 +142,7 @@ class TurnCapture:
         self.asked = replace(self.asked, request=slim, over=None)
         self.row, self.teed = row, turn.teed
         self.turn = None
-        self.tell()
+        self.wake_followers()
 
     def drop(self) -> int:
         """Forget the chunks; gives the bytes that are free now."""
@@ -152,7 +152,7 @@ class TurnCapture:
         self._unmeasured = 0
         return freed
 
-    def tell(self) -> None:
+    def wake_followers(self) -> None:
         """Whoever follows has something to look at."""
         for follower in self.followers:
             follower.set()
@@ -160,15 +160,15 @@ class TurnCapture:
     # ── for those who look ────────────────────────────────────────────────────────────────────────
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
         return self.turn is None
 
     @property
-    def left(self) -> bool:
+    def client_left(self) -> bool:
         """Whether the client was no longer there to get an end."""
         return self.fault is not None and self.fault.kind == "cancelled"
 
-    def shown(self) -> schemas.TurnRow:
+    def to_row(self) -> schemas.TurnRow:
         """The turn as a row of the list. Any thread may ask: a turn has its row before it is let go of."""
         going, held = self.turn, not self.dropped
         if going is not None:
@@ -176,32 +176,32 @@ class TurnCapture:
         assert self.row is not None  # noqa: S101 — one of the two
         return schemas.row_from_journal(self.row, held=held)
 
-    def since(self, place: int) -> list[tuple[float | None, bytes]]:
+    def chunks_from(self, place: int) -> list[tuple[float | None, bytes]]:
         """The chunks from that one on, with their times."""
-        return list(self._timed(place))
+        return list(self._iterate_chunks(place))
 
-    def _timed(self, place: int) -> Iterator[tuple[float | None, bytes]]:
+    def _iterate_chunks(self, place: int) -> Iterator[tuple[float | None, bytes]]:
         for at, chunk in zip(islice(self._times, place, None), islice(self.chunks, place, None), strict=False):
             yield round(at - self._began, 6), chunk
 
-    def source(self) -> TraceSource:
+    def to_source(self) -> TraceSource:
         """What there is to trace."""
         asked, cleared, going = self.asked, self.cleared, self.turn
         teed = self.teed if going is None else going.teed
         refused = not self.engine  # nobody answered: the client was told so in one piece
         return TraceSource(
             protocol=self.protocol or asked.protocol,
-            chunks=self.since(0),
+            chunks=self.chunks_from(0),
             framing=self.framing,
             title=f"{asked.request.model} · {asked.protocol}",
             own=asked.protocol,
             request=self.request.decode("utf-8", "replace"),
-            row=self.shown(),
-            lost=self._lost(),
+            row=self.to_row(),
+            lost=self._lost_reason(),
             note="" if self.raw else _EVENTS_NOTE.format(engine=self.engine),
             shaping=lambda: deepcopy(self.shaping),
             end=self.fault,
-            left=self.left,
+            left=self.client_left,
             secrets=(self.secret,) if self.secret else (),
             before=self.notices,
             way=lambda: (
@@ -209,7 +209,7 @@ class TurnCapture:
             ),
         )
 
-    def _lost(self) -> str:
+    def _lost_reason(self) -> str:
         if self.dropped:
             return _LOST_ALL
         if self.cut:
@@ -233,17 +233,17 @@ class TurnListener:
         self._fresh: dict[str, Noted | None] = {}
         self._going: set[str] = set()  # that it was told are going on: it will be told of their end
 
-    def sees(self, tenant: str) -> bool:
+    def may_see(self, tenant: str) -> bool:
         """Whether it may see the turns of a tenant."""
         return self.tenant is None or self.tenant == tenant
 
-    def wants(self, tenant: str) -> bool:
+    def has_room(self, tenant: str) -> bool:
         """Whether a turn that begins now will be told of: only such a turn is worth being held."""
-        return len(self._fresh) < MAX_UNREAD and self.sees(tenant)
+        return len(self._fresh) < MAX_UNREAD and self.may_see(tenant)
 
-    def told(self, id: str, tenant: str, row: Noted | None = None) -> None:
+    def on_turn(self, id: str, tenant: str, row: Noted | None = None) -> None:
         """A turn has changed. `row`: it is over."""
-        if not self.sees(tenant):
+        if not self.may_see(tenant):
             return
         if len(self._fresh) >= MAX_UNREAD and id not in self._fresh and id not in self._going:
             self.missed += row is not None
@@ -251,7 +251,7 @@ class TurnListener:
         self._fresh[id] = row
         self.news.set()
 
-    def fetch(self) -> dict[str, Noted | None]:
+    def take_changes(self) -> dict[str, Noted | None]:
         """All that changed since the last time."""
         fresh, self._fresh = self._fresh, {}
         self.news.clear()
@@ -264,7 +264,7 @@ class LiveCaptures:
     """All taps, the oldest first, and all listeners."""
 
     def __init__(self, services: Any) -> None:
-        self.taps: OrderedDict[str, TurnCapture] = OrderedDict()
+        self.captures: OrderedDict[str, TurnCapture] = OrderedDict()
         self.size = 0
         self.closed = False
         self._services = services
@@ -278,18 +278,18 @@ class LiveCaptures:
     def listeners(self) -> int:
         return len(self._listeners)
 
-    def enter(self, tenant: str | None) -> TurnListener:
+    def add_listener(self, tenant: str | None) -> TurnListener:
         """Somebody watches. `tenant`: whose turns; None is everybody's."""
         self._loop = asyncio.get_running_loop()
         made = TurnListener(tenant)
         self._listeners.add(made)
         self._services.watch = self
-        self._services.estimates.told = self._estimated
+        self._services.estimates.told = self._on_estimate
         if self._timer is not None:
             self._timer.cancel()
         return made
 
-    def leave(self, listener: TurnListener) -> None:
+    def remove_listener(self, listener: TurnListener) -> None:
         """Somebody has gone. What is held stays a while for those who come back."""
         self._listeners.discard(listener)
         if not self._listeners:
@@ -298,17 +298,17 @@ class LiveCaptures:
 
     def clear(self) -> None:
         """Forget all that is over."""
-        for tap in list(self.taps.values()):
-            if tap.over:
-                self._drop(tap)
+        for tap in list(self.captures.values()):
+            if tap.finished:
+                self._drop_capture(tap)
 
     def close(self) -> None:
         """The gateway stops: whoever listens is let go."""
         self.closed = True
         for listener in self._listeners:
             listener.news.set()
-        for tap in self.taps.values():
-            tap.tell()
+        for tap in self.captures.values():
+            tap.wake_followers()
 
     # ── what goes by ──────────────────────────────────────────────────────────────────────────────
 
@@ -316,79 +316,79 @@ class LiveCaptures:
         """A turn has begun. Where there are too many to be shown, it is only counted in the end."""
         tenant = turn.visit.caller.tenant
         for listener in self._listeners:
-            if listener.wants(tenant):
-                return self._tapped(turn)
+            if listener.has_room(tenant):
+                return self._start_capture(turn)
         return None
 
-    def _tapped(self, turn: Turn) -> TurnCapture:
-        tap = self.taps[turn.visit.id] = TurnCapture(turn, self)
-        if len(self.taps) > MAX_TURNS:
-            self._forget()
-        self._tell(tap.id, tap.tenant)
+    def _start_capture(self, turn: Turn) -> TurnCapture:
+        tap = self.captures[turn.visit.id] = TurnCapture(turn, self)
+        if len(self.captures) > MAX_TURNS:
+            self._drop_oldest()
+        self._notify(tap.id, tap.tenant)
         return tap
 
-    def changed(self, tap: TurnCapture) -> None:
+    def on_change(self, tap: TurnCapture) -> None:
         """Its answer has begun."""
-        self._tell(tap.id, tap.tenant)
+        self._notify(tap.id, tap.tenant)
 
-    def noted(self, row: Noted) -> None:
+    def on_journal_row(self, row: Noted) -> None:
         """Something is over, or more is known of it."""
-        tap = self.taps.get(row.request_id)
+        tap = self.captures.get(row.request_id)
         if tap is not None and tap.row is not None:
             tap.row = row
-        self._tell(row.request_id, row.tenant, row)
+        self._notify(row.request_id, row.tenant, row)
 
-    def _estimated(self, row: Noted) -> None:
+    def _on_estimate(self, row: Noted) -> None:
         """In the thread that estimates."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.noted, row)
+            self._loop.call_soon_threadsafe(self.on_journal_row, row)
 
-    def _tell(self, id: str, tenant: str, row: Noted | None = None) -> None:
+    def _notify(self, id: str, tenant: str, row: Noted | None = None) -> None:
         for listener in self._listeners:
-            listener.told(id, tenant, row)
+            listener.on_turn(id, tenant, row)
 
     # ── bounds ────────────────────────────────────────────────────────────────────────────────────
 
-    def took(self, tap: TurnCapture, size: int) -> None:
+    def on_growth(self, tap: TurnCapture, size: int) -> None:
         """A tap has grown. The oldest that are over make room; if none is, the one that grew is dropped."""
         self.size += size
         if self.size > MAX_TOTAL_BYTES:
-            for old in list(self.taps.values()):
+            for old in list(self.captures.values()):
                 if self.size <= MAX_TOTAL_BYTES:
                     return
-                if old.over:
-                    self._drop(old)
+                if old.finished:
+                    self._drop_capture(old)
             if self.size > MAX_TOTAL_BYTES:
                 self.size -= tap.drop()
 
-    def _forget(self) -> None:
+    def _drop_oldest(self) -> None:
         """No more turns than there is room for; those that go on stay."""
-        first = next(iter(self.taps.values()))
-        if first.over:  # as most often
-            self._drop(first)
+        first = next(iter(self.captures.values()))
+        if first.finished:  # as most often
+            self._drop_capture(first)
             return
-        over = next((tap for tap in self.taps.values() if tap.over), None)
+        over = next((tap for tap in self.captures.values() if tap.finished), None)
         if over is not None:
-            self._drop(over)
+            self._drop_capture(over)
 
-    def _drop(self, tap: TurnCapture) -> None:
+    def _drop_capture(self, tap: TurnCapture) -> None:
         self.size -= tap.drop()
-        del self.taps[tap.id]
+        del self.captures[tap.id]
 
     # ── for those who look ────────────────────────────────────────────────────────────────────────
 
     def get(self, id: str, tenant: str | None) -> TurnCapture | None:
         """A turn that is held, if it is one that may be seen."""
-        tap = self.taps.get(id)
+        tap = self.captures.get(id)
         return tap if tap is not None and tenant in {None, tap.tenant} else None
 
     def row(self, id: str, noted: Noted | None) -> schemas.TurnRow | None:
         """A turn as it is now."""
-        tap = self.taps.get(id)
+        tap = self.captures.get(id)
         if tap is not None:
-            return tap.shown()
+            return tap.to_row()
         return schemas.row_from_journal(noted, held=False) if noted is not None else None
 
-    def going(self, tenant: str | None) -> list[schemas.TurnRow]:
+    def running_rows(self, tenant: str | None) -> list[schemas.TurnRow]:
         """Those that go on now."""
-        return [tap.shown() for tap in self.taps.values() if not tap.over and tenant in {None, tap.tenant}]
+        return [tap.to_row() for tap in self.captures.values() if not tap.finished and tenant in {None, tap.tenant}]

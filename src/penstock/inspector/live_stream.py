@@ -35,14 +35,14 @@ async def stream_turns(
         yield sse_event("turns", encode_redacted({"rows": list(first), "first": True}, secrets()))
         while not watch.closed:
             await listener.news.wait()
-            found = [watch.row(name, noted) for name, noted in listener.fetch().items()]
+            found = [watch.row(name, noted) for name, noted in listener.take_changes().items()]
             rows = [row for row in found if row is not None]
             missed, listener.missed = listener.missed, 0
             if rows:
                 yield sse_event("turns", encode_rows(rows, missed, tuple(secrets())))
             await asyncio.sleep(LIST_INTERVAL)
     finally:
-        watch.leave(listener)
+        watch.remove_listener(listener)
 
 
 async def stream_turn(
@@ -52,16 +52,20 @@ async def stream_turn(
     news = asyncio.Event()
     tap.followers.append(news)
     try:
-        while not tap.engine and not tap.over and not watch.closed:  # nobody has answered yet
+        while not tap.engine and not tap.finished and not watch.closed:  # nobody has answered yet
             await news.wait()
             news.clear()
         following = TurnFollower(tap, consumer, secrets())
-        yield sse_event("trace", await work.do(following.first))
+        yield sse_event("trace", await work.run(following.first_trace))
         while not following.done and not watch.closed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), 1.0)
             news.clear()
-            made = following.more() if following.waiting < MAX_INLINE_BYTES else await work.do(following.more)
+            made = (
+                following.take_update()
+                if following.waiting_bytes < MAX_INLINE_BYTES
+                else await work.run(following.take_update)
+            )
             if made:
                 yield sse_event("more", made)
             await asyncio.sleep(TURN_INTERVAL)
@@ -72,7 +76,7 @@ async def stream_turn(
 def encode_rows(rows: list[TurnRow], missed: int, secrets: tuple[str, ...]) -> bytes:
     """Rows as JSON, and how many there were besides. Most have nothing in them that could be a secret."""
     made = {"rows": rows, "missed": missed} if missed else {"rows": rows}
-    if any(contains_secret(row.said, secrets) for row in rows):
+    if any(contains_secret(row.searchable_text, secrets) for row in rows):
         return encode_redacted(made, secrets)
     return encode_public(made)
 
@@ -82,38 +86,38 @@ class TurnFollower:
 
     def __init__(self, tap: TurnCapture, consumer: str, secrets: Iterable[str]) -> None:
         self._tap = tap
-        self._source = tap.source()
+        self._source = tap.to_source()
         self._secrets = [*secrets, *self._source.secrets]
         self._reading = TraceReader(self._source, consumer)
         self._place = 0
         self.done = False
 
     @property
-    def waiting(self) -> int:
+    def waiting_bytes(self) -> int:
         """Bytes that are not looked at yet."""
         return sum(map(len, self._tap.chunks[self._place :]))
 
-    def first(self) -> bytes:
+    def first_trace(self) -> bytes:
         """All there is."""
-        self._take()
+        self._feed_chunks()
         trace = self._reading.trace(done=self.done)
-        trace.row = self._tap.shown()
+        trace.row = self._tap.to_row()
         return encode_redacted(trace, self._secrets)
 
-    def more(self) -> bytes:
+    def take_update(self) -> bytes:
         """What is new; nothing where nothing is."""
-        self._take()
-        made = self._reading.more(done=self.done)
+        self._feed_chunks()
+        made = self._reading.take_update(done=self.done)
         said = self.done or made.frames or made.events or made.outputs or made.marks
         return encode_redacted(made, self._secrets) if said else b""
 
-    def _take(self) -> None:
-        over = self._tap.over  # before the chunks: none comes after it
-        chunks = self._tap.since(self._place)
+    def _feed_chunks(self) -> None:
+        over = self._tap.finished  # before the chunks: none comes after it
+        chunks = self._tap.chunks_from(self._place)
         self._place += len(chunks)
-        self._reading.take(chunks)
+        self._reading.feed(chunks)
         if over:
             self._source.end = self._tap.fault
-            self._source.left = self._tap.left
-            self._reading.end()
+            self._source.left = self._tap.client_left
+            self._reading.finish()
             self.done = True

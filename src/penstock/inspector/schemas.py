@@ -105,11 +105,11 @@ class TraceFormatter:
         self._found = 0
         self._room = MAX_TRACE_CHARACTERS
 
-    def more(self, *, done: bool = False) -> TraceUpdate:
+    def take_update(self, *, done: bool = False) -> TraceUpdate:
         """What was traced since the last time. `done`: there will be no more."""
         made = TraceUpdate([], [], [], [], done)
         for step in self._tracer.steps[len(self._places) :]:
-            self._add(made, step)
+            self._add_step(made, step)
         found = self._tracer.findings
         made.marks += [self._mark(finding.row, finding.step) for finding in found[self._found :]]
         self._found = len(found)
@@ -117,7 +117,7 @@ class TraceFormatter:
             made.marks += [_repeat_mark(finding.row) for finding in found if finding.row.count > 1]
         return made
 
-    def _add(self, made: TraceUpdate, step: Step) -> None:
+    def _add_step(self, made: TraceUpdate, step: Step) -> None:
         kind, cause = step.kind, step.cause
         place = self._counts[kind]
         self._counts[kind] += 1
@@ -228,7 +228,7 @@ class TurnRow(msgspec.Struct, kw_only=True):
     malformed: int = 0  # frames that could not be read
 
     @property
-    def said(self) -> str:
+    def searchable_text(self) -> str:
         """All in it that others have written."""
         texts = (self.client, self.route, self.key, self.asked, self.model, self.provider, self.fault, self.message)
         return "\0".join((*texts, *self.decisions))

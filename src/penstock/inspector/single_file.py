@@ -48,7 +48,7 @@ class WorkerSlots:
         self._room = asyncio.Semaphore(MAX_WORKERS)
         self._alone = asyncio.Semaphore(1)
 
-    async def do(self, work: Callable[[], T], size: int = 0) -> T:
+    async def run(self, work: Callable[[], T], size: int = 0) -> T:
         """Have it done. `size`: how many bytes it is about."""
         room = self._alone if size > LARGE_BYTES else self._room
         try:
@@ -71,30 +71,34 @@ class FileRoutes:
     async def trace(self, visit: Visit) -> ApiResponse:
         """`POST /inspector/trace`: a file's bytes. `frame` or `output`: only the whole text of that one."""
         raw, query = visit.raw, visit.query
-        return await self._work.do(lambda: self.traced(source_from_file(raw, *_file_options(visit)), query), len(raw))
+        return await self._work.run(
+            lambda: self.trace_response(source_from_file(raw, *_file_options(visit)), query), len(raw)
+        )
 
     async def export(self, visit: Visit) -> ApiResponse:
         """`POST /inspector/export`: the same as one HTML file."""
         raw, query = visit.raw, visit.query
-        return await self._work.do(lambda: self.exported(source_from_file(raw, *_file_options(visit)), query), len(raw))
+        return await self._work.run(
+            lambda: self.export_response(source_from_file(raw, *_file_options(visit)), query), len(raw)
+        )
 
     # ── in a thread ───────────────────────────────────────────────────────────────────────────────
 
-    def traced(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
+    def trace_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
         """A source as a trace, or one of its texts."""
         reading = read_trace(source, query.get("as", ""))
         for kind in ("frame", "output"):
             if kind in query:
                 rows = [step.item[1] for step in reading.tracer.steps if step.kind == kind]
-                return text_response(redact_text(_single_text(rows, kind, query), self._known(source)))
-        return ApiResponse(encode_redacted(reading.trace(), self._known(source)))
+                return text_response(redact_text(_single_text(rows, kind, query), self._secrets_of(source)))
+        return ApiResponse(encode_redacted(reading.trace(), self._secrets_of(source)))
 
-    def exported(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
+    def export_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
         """A source as a file to keep."""
-        made = export_html(source, self._pages, self._known(source), query.get("as", ""))
+        made = export_html(source, self._pages, self._secrets_of(source), query.get("as", ""))
         return ApiResponse(made, attachment_headers(source.title))
 
-    def _known(self, source: TraceSource) -> list[str]:
+    def _secrets_of(self, source: TraceSource) -> list[str]:
         return [*self._secrets(), *source.secrets]
 
 
@@ -170,7 +174,7 @@ class SingleFileApp:
         return ApiResponse(encode_redacted(told))
 
     async def _file(self, visit: Visit) -> ApiResponse:
-        return await self._work.do(lambda: self._files.traced(self._source, visit.query))
+        return await self._work.run(lambda: self._files.trace_response(self._source, visit.query))
 
     async def _export(self, visit: Visit) -> ApiResponse:
-        return await self._work.do(lambda: self._files.exported(self._source, visit.query))
+        return await self._work.run(lambda: self._files.export_response(self._source, visit.query))

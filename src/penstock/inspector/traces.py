@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.inspector.schemas import TurnRow
-    from penstock.stage import Stage
+    from penstock.pipeline import Stage
     from penstock.tracing import Verbatim
 
 CONSUMERS = (
@@ -98,7 +98,7 @@ class TraceReader:
         self.shown = schemas.TraceFormatter(self.tracer)
         self._broken: Fault | None = None
 
-    def take(self, chunks: Iterable[tuple[float | None, bytes]]) -> None:
+    def feed(self, chunks: Iterable[tuple[float | None, bytes]]) -> None:
         """More bytes. What cannot be read ends the trace, in it."""
         try:
             for at, chunk in chunks:
@@ -107,10 +107,10 @@ class TraceReader:
         except InputError as error:
             self._broken = Fault("malformed", str(error))
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """No more bytes."""
         if self.source.left:
-            self._half()
+            self._note_half_frame()
             return
         try:
             if self._broken is None and (self.source.end is None or self.source.end.kind == "truncated"):
@@ -118,24 +118,24 @@ class TraceReader:
                 return
         except InputError as error:
             self._broken = Fault("malformed", str(error))
-        self._half()
+        self._note_half_frame()
         self.tracer.finish(self._broken or self.source.end, broken=True)
 
-    def _half(self) -> None:
+    def _note_half_frame(self) -> None:
         step = self.tracer.half()
         if step is not None:
             row = Diagnostic("cut-frame", "the bytes ended in the middle of this frame: nobody has read it")
             self.tracer.findings.append(Finding(step, row))
 
-    def more(self, *, done: bool = False) -> schemas.TraceUpdate:
-        made = self.shown.more(done=done)
+    def take_update(self, *, done: bool = False) -> schemas.TraceUpdate:
+        made = self.shown.take_update(done=done)
         if done and self.source.left and self.source.end is not None:
             made.marks.append(schemas.MarkRow("warning", self.source.end.kind, self.source.end.message))
         return made
 
     def trace(self, *, done: bool = True) -> schemas.Trace:
         """All there is so far."""
-        made, source = self.more(done=done), self.source
+        made, source = self.take_update(done=done), self.source
         return schemas.Trace(
             made.frames,
             made.events,
@@ -158,8 +158,8 @@ class TraceReader:
 def read_trace(source: TraceSource, consumer: str = "") -> TraceReader:
     """A source from its beginning to its end."""
     reading = TraceReader(source, consumer)
-    reading.take(source.chunks)
-    reading.end()
+    reading.feed(source.chunks)
+    reading.finish()
     return reading
 
 
@@ -238,7 +238,7 @@ class RecordingFolder:
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
-    def listed(self) -> list[RecordingRow]:
+    def list_recordings(self) -> list[RecordingRow]:
         """The latest, newest first."""
         if self.path is None:
             return []
@@ -265,7 +265,7 @@ class RecordingFolder:
         """The seconds at which recordings began, by their names."""
         return frozenset(path.name[: len("YYYYMMDD-HHMMSS")] for path, _, _ in self._files())
 
-    def of_turn(self, id: str, began: float) -> TraceSource | None:
+    def find_turn(self, id: str, began: float) -> TraceSource | None:
         """The recording of a turn that began then, if there is one."""
         if self.path is None or not id:
             return None

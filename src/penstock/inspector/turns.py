@@ -53,23 +53,25 @@ class TurnRoutes:
         if self._watch.listeners >= MAX_LISTENERS:
             raise refused(503, "overloaded", f"{MAX_LISTENERS} pages watch already", retry_after=5.0)
         tenant = _visible_tenant(visit)
-        listener = self._watch.enter(tenant)
+        listener = self._watch.add_listener(tenant)
         try:
-            past = await self._work.do(lambda: self._past(None, "", DEFAULT_ROWS, tenant)[0])
+            past = await self._work.run(lambda: self._read_history(None, "", DEFAULT_ROWS, tenant)[0])
         except BaseException:
-            self._watch.leave(listener)
+            self._watch.remove_listener(listener)
             raise
-        known = {row.id: row for row in past} | {row.id: row for row in self._watch.going(tenant)}
+        known = {row.id: row for row in past} | {row.id: row for row in self._watch.running_rows(tenant)}
         return Flow(live_stream.stream_turns(self._watch, listener, known.values(), self.secrets))
 
     async def turns(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/turns`: what there was."""
         tenant, query = _visible_tenant(visit), visit.query
         before, limit = whole_number(query, "before", 0), min(whole_number(query, "limit", DEFAULT_ROWS), MAX_ROWS)
-        found, more = await self._work.do(lambda: self._past(before or None, query.get("q", ""), limit, tenant))
+        found, more = await self._work.run(
+            lambda: self._read_history(before or None, query.get("q", ""), limit, tenant)
+        )
         return ApiResponse(encode_redacted({"rows": found, "before": more}, self.secrets()))
 
-    def _past(
+    def _read_history(
         self, before: int | None, search: str, limit: int, tenant: str | None
     ) -> tuple[list[schemas.TurnRow], int | None]:
         history = self._history
@@ -78,12 +80,12 @@ class TurnRoutes:
         self._services.journal.flush()
         found = history.page(before=before, search=search[:200], limit=limit, tenant=tenant)
         taped = self._folder.names()
-        made = [schemas.row_from_journal(turn, held=self._holds(turn, taped)) for _, turn in found]
+        made = [schemas.row_from_journal(turn, held=self._is_held(turn, taped)) for _, turn in found]
         return made, found[-1][0] if len(found) == limit and found else None
 
-    def _holds(self, turn: Any, taped: frozenset[str]) -> bool:
+    def _is_held(self, turn: Any, taped: frozenset[str]) -> bool:
         """Whether there is something to look at: in memory, or, as far as a name tells, in a recording."""
-        tap = self._watch.taps.get(turn.request_id)
+        tap = self._watch.captures.get(turn.request_id)
         if tap is not None:
             return not tap.dropped
         return bool(taped) and not taped.isdisjoint(file_stamps(turn.time))
@@ -92,30 +94,30 @@ class TurnRoutes:
 
     async def turn(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/turns/ID`: its trace, as far as it has come."""
-        return await self._work.do(lambda: self._files.traced(self._source(visit), visit.query))
+        return await self._work.run(lambda: self._files.trace_response(self._source(visit), visit.query))
 
     async def frame(self, visit: Visit) -> ApiResponse:
         """`…/frames/N`: the whole text of one."""
-        return await self._one(visit, "frame")
+        return await self._single_text(visit, "frame")
 
     async def output(self, visit: Visit) -> ApiResponse:
         """`…/outputs/N`: the same of what the client got."""
-        return await self._one(visit, "output")
+        return await self._single_text(visit, "output")
 
-    async def _one(self, visit: Visit, kind: str) -> ApiResponse:
+    async def _single_text(self, visit: Visit, kind: str) -> ApiResponse:
         query = {"as": visit.query.get("as", ""), kind: visit.params["two"]}
-        return await self._work.do(lambda: self._files.traced(self._source(visit), query))
+        return await self._work.run(lambda: self._files.trace_response(self._source(visit), query))
 
     async def export(self, visit: Visit) -> ApiResponse:
         """`…/export`: one HTML file."""
-        return await self._work.do(lambda: self._files.exported(self._source(visit), visit.query))
+        return await self._work.run(lambda: self._files.export_response(self._source(visit), visit.query))
 
     async def follow(self, visit: Visit) -> ApiResponse | Flow:
         """`…/follow`: its trace, then more of it, until it is over."""
         tap = self._watch.get(visit.params["one"], _visible_tenant(visit))
         consumer = visit.query.get("as", "")
         if tap is not None:
-            if consumer and consumer not in tap.source().consumers:
+            if consumer and consumer not in tap.to_source().consumers:
                 raise InputError(f"as: nobody is called {consumer[:100]!r}")
             return Flow(live_stream.stream_turn(self._watch, tap, consumer, self._work, self.secrets))
         return Flow(_single_event(await self.turn(visit)))
@@ -125,7 +127,7 @@ class TurnRoutes:
         id, tenant = visit.params["one"], _visible_tenant(visit)  # noqa: A001
         tap = self._watch.get(id, tenant)
         if tap is not None and not tap.dropped:
-            return tap.source()
+            return tap.to_source()
         noted = tap.row if tap is not None else None
         if noted is None:
             self._services.journal.flush()
@@ -133,16 +135,16 @@ class TurnRoutes:
             noted = history.find(id, tenant) if history is not None else None
         if noted is None:
             raise refused(404, "not-found", f"there is no turn {id[:100]!r} here, or none that this key may see")
-        source = self._folder.of_turn(noted.request_id, noted.time)
+        source = self._folder.find_turn(noted.request_id, noted.time)
         if source is None:
-            source = TraceSource(noted.upstream or noted.protocol or "events", [], lost=self._gone(), left=True)
+            source = TraceSource(noted.upstream or noted.protocol or "events", [], lost=self._lost_reason(), left=True)
         source.row = schemas.row_from_journal(noted, held=bool(source.chunks))
         source.title = f"{noted.asked or noted.model} · {noted.protocol}"
         if source.own not in source.consumers or noted.protocol in source.consumers:
             source.own = noted.protocol or source.own
         return source
 
-    def _gone(self) -> str:
+    def _lost_reason(self) -> str:
         recording = "nothing is recorded here" if self._folder.path is None else "it was not recorded"
         return f"nobody watched while it went by, and {recording}: there is only its row in the journal"
 
@@ -151,17 +153,23 @@ class TurnRoutes:
     async def recordings(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/recordings`: for those who see all turns; a recording does not say whose it is."""
         _require_all_turns(visit)
-        return ApiResponse(encode_redacted({"recordings": await self._work.do(self._folder.listed)}, self.secrets()))
+        return ApiResponse(
+            encode_redacted({"recordings": await self._work.run(self._folder.list_recordings)}, self.secrets())
+        )
 
     async def recording(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/recordings/NAME`: its trace."""
         _require_all_turns(visit)
-        return await self._work.do(lambda: self._files.traced(self._folder.open(visit.params["one"]), visit.query))
+        return await self._work.run(
+            lambda: self._files.trace_response(self._folder.open(visit.params["one"]), visit.query)
+        )
 
     async def recording_export(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/recordings/NAME/export`."""
         _require_all_turns(visit)
-        return await self._work.do(lambda: self._files.exported(self._folder.open(visit.params["one"]), visit.query))
+        return await self._work.run(
+            lambda: self._files.export_response(self._folder.open(visit.params["one"]), visit.query)
+        )
 
     # ── figures ───────────────────────────────────────────────────────────────────────────────────
 
@@ -174,10 +182,14 @@ class TurnRoutes:
         until = decimal_number(query, "until", time.time())
         since = decimal_number(query, "since", max(until - DAY, 0.0))
         step = usage_series.bucket_seconds(since, max(until, since + 1), decimal_number(query, "bucket", 0.0))
-        made = await self._work.do(lambda: self._used(cast("By", by), since, max(until, since + 1), step, tenant))
+        made = await self._work.run(
+            lambda: self._read_usage(cast("By", by), since, max(until, since + 1), step, tenant)
+        )
         return ApiResponse(encode_redacted(made, self.secrets()))
 
-    def _used(self, by: By, since: float, until: float, step: float, tenant: str | None) -> usage_series.UsageReport:
+    def _read_usage(
+        self, by: By, since: float, until: float, step: float, tenant: str | None
+    ) -> usage_series.UsageReport:
         self._services.journal.flush()
         history = self._history
         found = history.spent(by, since, until, tenant) if history is not None else []
@@ -186,10 +198,10 @@ class TurnRoutes:
     async def tokens(self, visit: Visit) -> ApiResponse:
         """`GET /inspector/tokens`: estimates of the last 30 days, unless `since` says otherwise."""
         tenant, since = _visible_tenant(visit), decimal_number(visit.query, "since", time.time() - 30 * DAY)
-        found = await self._work.do(lambda: self._estimated(since, tenant))
+        found = await self._work.run(lambda: self._read_accuracy(since, tenant))
         return ApiResponse(encode_redacted({"models": found}, self.secrets()))
 
-    def _estimated(self, since: float, tenant: str | None) -> list[usage_series.ModelAccuracy]:
+    def _read_accuracy(self, since: float, tenant: str | None) -> list[usage_series.ModelAccuracy]:
         self._services.journal.flush()
         history = self._history
         return usage_series.build_accuracy(history.points(since, tenant)) if history is not None else []

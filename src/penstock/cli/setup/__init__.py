@@ -75,9 +75,9 @@ def run(options: Namespace) -> int:
         return provider_key.remove_key(options.remove)
     config = load(options.config, os.environ)
     if options.agent:
-        from penstock.cli.setup.agent_setup import set_up
+        from penstock.cli.setup.agent_setup import set_up_agent
 
         if options.provider or options.key_stdin:
             raise InputError("an agent and a provider's key are two commands: leave out one of them")
-        return set_up(options, config)
+        return set_up_agent(options, config)
     return provider_key.add_key(options, config.engine)

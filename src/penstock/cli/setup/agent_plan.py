@@ -25,7 +25,7 @@ KEY_VARIABLE = "PENSTOCK_KEY"
 ANY = "any"  # the key where the gateway asks for none: most agents insist on one
 
 
-class Gateway(msgspec.Struct, frozen=True):
+class GatewayAddress(msgspec.Struct, frozen=True):
     """Where an agent is pointed. `base` has no /v1. `key` is `ANY` where none is needed. `home`, `env`: the user's."""
 
     base: str
@@ -53,7 +53,7 @@ class Gateway(msgspec.Struct, frozen=True):
         return Path(named).expanduser() if named else self.home.joinpath(*default)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class AgentPlan(msgspec.Struct, frozen=True):
     """What one agent needs: files to write, variables to set, commands to run, then how to start it. `notes`: why."""
 
     start: str
@@ -68,11 +68,11 @@ class Agent(msgspec.Struct, frozen=True):
 
     title: str
     speaks: str
-    plan: Callable[[Gateway], Plan]
-    hint: Callable[[Gateway], str] | None = None
+    plan: Callable[[GatewayAddress], AgentPlan]
+    hint: Callable[[GatewayAddress], str] | None = None
 
 
-def shell_words(env: Mapping[str, str]) -> str:
+def shell_variables(env: Mapping[str, str]) -> str:
     """Variables before a command."""
     return " ".join(f"{name}={quote(value)}" for name, value in env.items())
 
@@ -98,10 +98,10 @@ def choose_model(
     config: Config, env: Mapping[str, str], *, model: str = "", small: str = "", context: int = 0
 ) -> ModelChoice:
     """What is asked for, completed from the table. Without a name: the alias `default`, or the only choice there is."""
-    model = model or _default(config, env)
-    facts = _facts(model, config, env)
-    small = small or _smaller(model, facts, config)
-    little = _facts(small, config, env)
+    model = model or _default_model(config, env)
+    facts = _model_facts(model, config, env)
+    small = small or _find_small_model(model, facts, config)
+    little = _model_facts(small, config, env)
     return ModelChoice(
         model=model,
         small=small,
@@ -112,33 +112,33 @@ def choose_model(
     )
 
 
-def _default(config: Config, env: Mapping[str, str]) -> str:
+def _default_model(config: Config, env: Mapping[str, str]) -> str:
     if DEFAULT in config.aliases:
         return DEFAULT
     rows = known(config, env)
     if not rows:
         return f"{REPLAY}/agent"
-    names = [f"{row.name}/{one}" for row in rows for one in _offered(row.name, config)][:6]
+    names = [f"{row.name}/{one}" for row in rows for one in _offered_models(row.name, config)][:6]
     some = f", such as {', '.join(names)}" if names else ""
     raise InputError(f"which model? Give it with --model{some}; `{find_command()} models` lists them")
 
 
-def _offered(provider: str, config: Config) -> list[str]:
+def _offered_models(provider: str, config: Config) -> list[str]:
     own = config.account(provider).models
     if own and not isinstance(own, dict):
         return list(own)
     rows = [row for row in models_of(config.provider(provider)) if row.chat and "tools" in row.capabilities]
     plain = [row for row in rows if not _SPECIAL.search(row.id) and not row.version]
-    return [row.id for row in sorted(plain or rows, key=lambda row: _rank(row.id), reverse=True)]
+    return [row.id for row in sorted(plain or rows, key=lambda row: _version_rank(row.id), reverse=True)]
 
 
-def _facts(name: str, config: Config, env: Mapping[str, str]) -> Model:
+def _model_facts(name: str, config: Config, env: Mapping[str, str]) -> Model:
     """What is known of a model. Of an alias with several, the smallest window counts: any of them may be asked."""
     rows = [facts_of(target.provider, target.model) for target in targets(name, config, env)]
     return min((row for row in rows if row.context), key=lambda row: row.context, default=rows[0])
 
 
-def _smaller(name: str, facts: Model, config: Config) -> str:
+def _find_small_model(name: str, facts: Model, config: Config) -> str:
     """A cheaper model of the same provider and maker, else the model itself."""
     prefix, slash, _ = name.partition("/")
     if not slash or prefix != facts.provider or facts.prices is None or _SMALL.search(facts.id):
@@ -156,11 +156,11 @@ def _smaller(name: str, facts: Model, config: Config) -> str:
         and row.prices is not None
         and (row.prices.input or 0.0) < top
     ]
-    best = max(rows, key=lambda row: (*_rank(row.id), -len(row.id)), default=None)
+    best = max(rows, key=lambda row: (*_version_rank(row.id), -len(row.id)), default=None)
     return f"{prefix}/{best.id}" if best is not None else name
 
 
-def _rank(id: str) -> tuple[tuple[int, ...], bool]:
+def _version_rank(id: str) -> tuple[tuple[int, ...], bool]:
     """Newer models have higher numbers; days and months do not count."""
     numbers = tuple(int(one) for one in _NUMBERS.findall(id) if len(one) <= 2)  # noqa: PLR2004
     return numbers, not any(len(one) > 2 for one in _NUMBERS.findall(id))  # noqa: PLR2004

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.cli.common_options import find_command
-from penstock.cli.serve import base_of
-from penstock.cli.setup.agent_plan import ANY, KEY_VARIABLE, Gateway, Plan, choose_model
+from penstock.cli.serve import base_url
+from penstock.cli.setup.agent_plan import ANY, KEY_VARIABLE, AgentPlan, GatewayAddress, choose_model
 from penstock.cli.setup.agents import AGENTS
 from penstock.cli.setup.config_files import (
-    Change,
     Edited,
     FileEdit,
     Form,
     UneditableError,
+    ValueChange,
     diff_lines,
-    edit,
-    undo,
+    edit_file,
+    undo_changes,
     write_file,
     write_text,
 )
-from penstock.cli.setup.provider_key import agreed, print_line
+from penstock.cli.setup.provider_key import confirm, print_line
 from penstock.cli.terminal import create_printer, wants_color
 from penstock.engines.environ import LIVE
 from penstock.errors import InputError
@@ -43,33 +43,37 @@ if TYPE_CHECKING:
 GATEWAY = "gateway"
 
 
-def set_up(options: Namespace, config: GatewayConfig) -> int:
+def set_up_agent(options: Namespace, config: GatewayConfig) -> int:
     """One agent, or the gateway's own file."""
-    backup = Backup(config.data or Path(), options.agent)
+    backup = AgentBackup(config.data or Path(), options.agent)
     if options.undo:
-        return _undo(options.agent, backup)
+        return _undo_setup(options.agent, backup)
     if options.agent == GATEWAY:
-        return _write(options, config, backup, Plan(f"{find_command()} serve"), _own_file(options, config))
-    at = gateway_of(options, config)
+        return _write_files(
+            options, config, backup, AgentPlan(f"{find_command()} serve"), _gateway_file_edit(options, config)
+        )
+    at = find_gateway(options, config)
     plan = AGENTS[options.agent].plan(at)
     if options.print:
-        _print(plan)
+        _print_plan(plan)
         return 0
-    edits = _edits(plan)
+    edits = _plan_edits(plan)
     if edits is None:
-        _print(plan)
+        _print_plan(plan)
         return 1
-    _window_note(at)
-    return _write(options, config, backup, plan, [*edits, *_own_file(options, config, only_existing=True)])
+    _note_window(at)
+    return _write_files(
+        options, config, backup, plan, [*edits, *_gateway_file_edit(options, config, only_existing=True)]
+    )
 
 
-def gateway_of(options: Namespace, config: GatewayConfig) -> Gateway:
+def find_gateway(options: Namespace, config: GatewayConfig) -> GatewayAddress:
     """Where the agent is pointed, and with which models."""
     choice = choose_model(
         config.engine, LIVE, model=options.model or "", small=options.small_model or "", context=options.context or 0
     )
-    base = (options.url or base_of(config.serve.host, config.serve.port)).rstrip("/").removesuffix("/v1")
-    return Gateway(
+    base = (options.url or base_url(config.serve.host, config.serve.port)).rstrip("/").removesuffix("/v1")
+    return GatewayAddress(
         base=base,
         model=choice.model,
         small=choice.small,
@@ -101,17 +105,17 @@ def _gateway_key(options: Namespace, config: GatewayConfig) -> str:
     return ANY
 
 
-def _edits(plan: Plan) -> list[tuple[FileEdit, Edited]] | None:
+def _plan_edits(plan: AgentPlan) -> list[tuple[FileEdit, Edited]] | None:
     """What each file becomes; None if one cannot be edited, which is said."""
     try:
-        return [(one, edit(one)) for one in plan.files]
+        return [(one, edit_file(one)) for one in plan.files]
     except UneditableError as error:
         print_line(str(error))
         print_line("nothing was changed; these are the settings, to be put in by hand:")
         return None
 
 
-def _own_file(
+def _gateway_file_edit(
     options: Namespace, config: GatewayConfig, *, only_existing: bool = False
 ) -> list[tuple[FileEdit, Edited]]:
     """The settings of `penstock.toml` that an agent profits from."""
@@ -122,40 +126,44 @@ def _own_file(
         )
         return []
     try:
-        found = propose(path or Path(FILE), options.budget or 0.0)
+        found = propose_gateway_file(path or Path(FILE), options.budget or 0.0)
     except UneditableError as error:
         print_line(f"prompt caching and context management are not switched on: {error}")
         return []
     return [found]
 
 
-def _window_note(at: Gateway) -> None:
+def _note_window(at: GatewayAddress) -> None:
     if not at.context:
         print_line(
             f"the context window of {at.model} is not known: give it with --context, or the agent makes its own guess"
         )
 
 
-def _write(
-    options: Namespace, config: GatewayConfig, backup: Backup, plan: Plan, edits: list[tuple[FileEdit, Edited]]
+def _write_files(
+    options: Namespace,
+    config: GatewayConfig,
+    backup: AgentBackup,
+    plan: AgentPlan,
+    edits: list[tuple[FileEdit, Edited]],
 ) -> int:
     todo = [(one, edited) for one, edited in edits if edited.before != edited.after]
     put = create_printer(color=wants_color()).print_line
     for one, edited in todo:
         for line in diff_lines(one.path, edited):
             put(line)
-    _explain(todo)
+    _explain_settings(todo)
     if options.print:
         return 0
     if todo:
-        if not agreed(f"Write {'this file' if len(todo) == 1 else f'these {len(todo)} files'}?", yes=options.yes):
+        if not confirm(f"Write {'this file' if len(todo) == 1 else f'these {len(todo)} files'}?", yes=options.yes):
             print_line("nothing was changed")
             return 1
         backup.save(
             [(FileEdit(one.path.absolute(), one.form, one.values, one.defaults), edited) for one, edited in todo]
         )
         for one, edited in todo:
-            trusted = _trusted(one.path, edited, config)
+            trusted = _is_trusted(one.path, edited, config)
             write_file(one.path, edited.after)
             if trusted:
                 _trust_again(one.path, config)
@@ -167,15 +175,15 @@ def _write(
     return 0
 
 
-def _explain(todo: list[tuple[FileEdit, Edited]]) -> None:
+def _explain_settings(todo: list[tuple[FileEdit, Edited]]) -> None:
     """What each new setting of `penstock.toml` is for."""
     for _, edited in todo:
         for change in edited.changes:
-            if change.path in EXPLAINED:
-                print_line(f"{'.'.join(change.path)}: {EXPLAINED[change.path]}")
+            if change.path in EXPLANATIONS:
+                print_line(f"{'.'.join(change.path)}: {EXPLANATIONS[change.path]}")
 
 
-def _trusted(path: Path, edited: Edited, config: GatewayConfig) -> bool:
+def _is_trusted(path: Path, edited: Edited, config: GatewayConfig) -> bool:
     from penstock.gateway.config_trust import TrustStore
 
     if config.path != path or config.data is None or edited.before is None:
@@ -191,11 +199,11 @@ def _trust_again(path: Path, config: GatewayConfig) -> None:
         TrustStore(config.data).add(path, path.read_bytes())
 
 
-def _print_next_steps(plan: Plan) -> None:
+def _print_next_steps(plan: AgentPlan) -> None:
     """What is left for the person to do."""
     if plan.env:
         print_line("set these variables where the agent is started:")
-        for line in _exports(plan.env):
+        for line in _export_lines(plan.env):
             print(line)
     for command in plan.commands:
         print_line("run this once:")
@@ -205,7 +213,7 @@ def _print_next_steps(plan: Plan) -> None:
     print_line(f"start: {plan.start}")
 
 
-def _exports(env: dict[str, str]) -> list[str]:
+def _export_lines(env: dict[str, str]) -> list[str]:
 
     return [
         f"$env:{name} = '{value}'" if sys.platform == "win32" else f"export {name}={quote(value)}"
@@ -213,17 +221,17 @@ def _exports(env: dict[str, str]) -> list[str]:
     ]
 
 
-def _print(plan: Plan) -> None:
+def _print_plan(plan: AgentPlan) -> None:
     """Everything that would be written, on standard output."""
     for one in plan.files:
         comment = "//" if one.form == "json" else "#"
         print(f"{comment} {one.path}")
         print(write_text(one.form, one.whole))
-    for line in (*_exports(plan.env), *plan.commands):
+    for line in (*_export_lines(plan.env), *plan.commands):
         print(line)
 
 
-def _undo(agent: str, backup: Backup) -> int:
+def _undo_setup(agent: str, backup: AgentBackup) -> int:
     done = backup.restore()
     if not done:
         raise InputError(f"`{find_command()} setup {agent}` has changed nothing, or it was taken back already")
@@ -232,27 +240,27 @@ def _undo(agent: str, backup: Backup) -> int:
     return 0
 
 
-EXPLAINED: dict[tuple[Any, ...], str] = {
+EXPLANATIONS: dict[tuple[Any, ...], str] = {
     ("features", "prompt_caching"): "The conversation so far is cached by the provider: long sessions cost a fraction.",
     ("features", "context_management"): "Near the limit of a model's window old tool results go first, then old turns.",
     ("limits", "day_cost"): "Dollars a day and key; above it requests are refused until midnight UTC. 0 is no limit.",
 }
 
 
-def propose(path: Path, budget: float = 0.0) -> tuple[FileEdit, Edited]:
+def propose_gateway_file(path: Path, budget: float = 0.0) -> tuple[FileEdit, Edited]:
     """The settings that are missing in a file, or a whole new file. What the user has decided stays."""
     features = {"prompt_caching": True, "context_management": True}
     limits = {"limits": {"day_cost": budget}} if budget else {}
     if not path.is_file():
         one = FileEdit(path, "toml", {"features": features, **limits})
-        return one, Edited(None, _explained(budget), edit(one).changes)
+        return one, Edited(None, _explain_budget(budget), edit_file(one).changes)
     had = tomllib.loads(path.read_text(encoding="utf-8"))
     missing = {name: value for name, value in features.items() if name not in had.get("features", {})}
     one = FileEdit(path, "toml", limits, {"features": missing} if missing else {})
-    return one, edit(one)
+    return one, edit_file(one)
 
 
-def _explained(budget: float) -> str:
+def _explain_budget(budget: float) -> str:
     lines = ["# The settings of `penstock serve` in this folder. All of them: docs/configuration.md"]
     values = {
         "features": {"prompt_caching": "true", "context_management": "true"},
@@ -263,13 +271,13 @@ def _explained(budget: float) -> str:
         lines += ["", f"{off}[{table}]"]
         for name, value in rows.items():
             shown = value if budget or table != "limits" else "5"
-            lines += [f"# {EXPLAINED[table, name]}", f"{off}{name} = {shown}"]
+            lines += [f"# {EXPLANATIONS[table, name]}", f"{off}{name} = {shown}"]
     return "\n".join(lines) + "\n"
 
 
 # ── backups ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-FOLDER = "setup-backups"
+BACKUP_FOLDER = "setup-backups"
 
 
 class SavedFile(msgspec.Struct, frozen=True):
@@ -279,14 +287,14 @@ class SavedFile(msgspec.Struct, frozen=True):
     form: Form
     before: str | None
     after: str
-    changes: list[Change]
+    changes: list[ValueChange]
 
 
-class Backup:
+class AgentBackup:
     """The backup of one agent."""
 
     def __init__(self, data: Path, agent: str) -> None:
-        self.path = data / FOLDER / f"{agent}.json"
+        self.path = data / BACKUP_FOLDER / f"{agent}.json"
 
     def read(self) -> list[SavedFile]:
         try:
@@ -308,12 +316,12 @@ class Backup:
 
     def restore(self) -> list[str]:
         """Put everything back, the last change first. Gives a line for each file."""
-        done = [_restored(row) for row in reversed(self.read())]
+        done = [_restore_file(row) for row in reversed(self.read())]
         provider_keys.remove(self.path)
         return done
 
 
-def _restored(row: SavedFile) -> str:
+def _restore_file(row: SavedFile) -> str:
     path = Path(row.path)
     if not path.is_file():
         return f"{path}: it is gone already"
@@ -324,5 +332,5 @@ def _restored(row: SavedFile) -> str:
             return f"{path}: removed"
         write_file(path, row.before)
         return f"{path}: as it was"
-    write_file(path, undo(FileEdit(path, row.form, {}), text, row.changes))
+    write_file(path, undo_changes(FileEdit(path, row.form, {}), text, row.changes))
     return f"{path}: the settings are taken back; what was changed since stays"

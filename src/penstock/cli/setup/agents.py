@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from penstock.cli.setup.agent_plan import KEY_VARIABLE, Agent, Gateway, Plan, shell_words
+from penstock.cli.setup.agent_plan import KEY_VARIABLE, Agent, AgentPlan, GatewayAddress, shell_variables
 from penstock.cli.setup.config_files import FileEdit
 
 _CLAUDE_OUTPUT = 32_000  # what Claude Code asks for by itself
@@ -25,7 +25,7 @@ def _known(**values: int) -> Values:
 # ── Claude Code ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _claude_env(at: Gateway) -> dict[str, str]:
+def _claude_env(at: GatewayAddress) -> dict[str, str]:
     """https://code.claude.com/docs/en/env-vars. Without the window it assumes 1 million tokens for unknown names."""
     short = at.output if at.output < _CLAUDE_OUTPUT else 0
     limits = _known(CLAUDE_CODE_MAX_CONTEXT_TOKENS=at.context, CLAUDE_CODE_MAX_OUTPUT_TOKENS=short)
@@ -39,23 +39,23 @@ def _claude_env(at: Gateway) -> dict[str, str]:
     }
 
 
-def _claude(at: Gateway) -> Plan:
+def _claude(at: GatewayAddress) -> AgentPlan:
     more = {"ANTHROPIC_DEFAULT_SONNET_MODEL": at.model, "ANTHROPIC_DEFAULT_OPUS_MODEL": at.model}
     quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
     path = at.folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
     notes = ("ANTHROPIC_SMALL_FAST_MODEL is what versions before ANTHROPIC_DEFAULT_HAIKU_MODEL read.",)
-    return Plan("claude", (FileEdit(path, "json", {"env": {**_claude_env(at), **more, **quiet}}),), notes=notes)
+    return AgentPlan("claude", (FileEdit(path, "json", {"env": {**_claude_env(at), **more, **quiet}}),), notes=notes)
 
 
 # ── Codex ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _codex_provider(at: Gateway) -> Values:
+def _codex_provider(at: GatewayAddress) -> Values:
     key = {"env_key": KEY_VARIABLE} if at.keyed else {}
     return {"name": "penstock", "base_url": at.v1, **key, "wire_api": "responses"}
 
 
-def _codex(at: Gateway) -> Plan:
+def _codex(at: GatewayAddress) -> AgentPlan:
     """https://developers.openai.com/codex/config-reference"""
     path = at.folder("CODEX_HOME", ".codex") / "config.toml"
     values = {
@@ -69,10 +69,10 @@ def _codex(at: Gateway) -> Plan:
         "Codex has no second, smaller model.",
         "supports_websockets = true in [model_providers.penstock] uses a WebSocket.",
     )
-    return Plan("codex", (FileEdit(path, "toml", values),), env, notes=notes)
+    return AgentPlan("codex", (FileEdit(path, "toml", values),), env, notes=notes)
 
 
-def _codex_hint(at: Gateway) -> str:
+def _codex_hint(at: GatewayAddress) -> str:
     table = ", ".join(f'{name}="{value}"' for name, value in _codex_provider(at).items())
     window = f" -c model_context_window={at.context}" if at.context else ""
     key = f"{KEY_VARIABLE}={at.key} " if at.keyed else ""
@@ -82,7 +82,7 @@ def _codex_hint(at: Gateway) -> str:
 # ── opencode ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _opencode(at: Gateway) -> Plan:
+def _opencode(at: GatewayAddress) -> AgentPlan:
     """https://opencode.ai/docs/providers: `limit` needs both numbers."""
     folder = at.folder("XDG_CONFIG_HOME", ".config") / "opencode"
     path = next(
@@ -112,7 +112,7 @@ def _opencode(at: Gateway) -> Plan:
     }
     env = {KEY_VARIABLE: at.key} if at.keyed else {}
     notes = ('"npm" chooses the protocol: @ai-sdk/anthropic is Messages, @ai-sdk/openai is Responses.',)
-    return Plan(
+    return AgentPlan(
         "opencode", (FileEdit(path, "json", values, {"$schema": "https://opencode.ai/config.json"}),), env, notes=notes
     )
 
@@ -120,7 +120,7 @@ def _opencode(at: Gateway) -> Plan:
 # ── Qwen Code ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _qwen(at: Gateway) -> Plan:
+def _qwen(at: GatewayAddress) -> AgentPlan:
     """https://qwenlm.github.io/qwen-code-docs/en/users/configuration/model-providers/"""
 
     def described(name: str, context: int) -> Values:
@@ -135,18 +135,18 @@ def _qwen(at: Gateway) -> Plan:
         "model": {"name": at.model},
         "fastModel": at.small,
     }
-    return Plan("qwen", (FileEdit(at.home / ".qwen" / "settings.json", "json", values),))
+    return AgentPlan("qwen", (FileEdit(at.home / ".qwen" / "settings.json", "json", values),))
 
 
-def _qwen_hint(at: Gateway) -> str:
+def _qwen_hint(at: GatewayAddress) -> str:
     env = {"OPENAI_BASE_URL": at.v1, "OPENAI_API_KEY": at.key, "OPENAI_MODEL": at.model}
-    return f"{shell_words(env)} qwen --auth-type openai"
+    return f"{shell_variables(env)} qwen --auth-type openai"
 
 
 # ── Gemini CLI ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _gemini(at: Gateway) -> Plan:
+def _gemini(at: GatewayAddress) -> AgentPlan:
     """https://github.com/google-gemini/gemini-cli/blob/main/docs/reference/configuration.md
 
     Its window of unknown models is fixed; the share at which it compresses is not (by default a half). Variables alone
@@ -165,7 +165,7 @@ def _gemini(at: Gateway) -> Plan:
         'Side tasks ask for models by their own names: an alias "gemini-*" in penstock.toml answers them.',
         "compressionThreshold is a share of 1,048,576 tokens, which Gemini CLI assumes for every unknown model.",
     )
-    return Plan(
+    return AgentPlan(
         "gemini",
         (FileEdit(folder / "settings.json", "json", settings), FileEdit(folder / ".env", "env", env)),
         notes=notes,
@@ -175,7 +175,7 @@ def _gemini(at: Gateway) -> Plan:
 # ── Copilot CLI ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _copilot_env(at: Gateway) -> dict[str, str]:
+def _copilot_env(at: GatewayAddress) -> dict[str, str]:
     """`copilot help providers`"""
     limits = _known(
         COPILOT_PROVIDER_MAX_PROMPT_TOKENS=max(at.context - at.output, at.context // 2),
@@ -191,34 +191,34 @@ def _copilot_env(at: Gateway) -> dict[str, str]:
     }
 
 
-def _copilot(at: Gateway) -> Plan:
+def _copilot(at: GatewayAddress) -> AgentPlan:
     notes = (
         "Copilot CLI reads its provider from variables only: put the lines into your shell's profile.",
         "COPILOT_PROVIDER_WIRE_API=responses uses Responses; COPILOT_PROVIDER_TYPE=anthropic Messages, without /v1.",
     )
-    return Plan("copilot", env=_copilot_env(at), notes=notes)
+    return AgentPlan("copilot", env=_copilot_env(at), notes=notes)
 
 
-def _copilot_hint(at: Gateway) -> str:
-    return f"{shell_words(_copilot_env(at))} copilot"
+def _copilot_hint(at: GatewayAddress) -> str:
+    return f"{shell_variables(_copilot_env(at))} copilot"
 
 
 # ── Cline, Goose, Continue ────────────────────────────────────────────────────────────────────────
 
 
-def _cline(at: Gateway) -> Plan:
+def _cline(at: GatewayAddress) -> AgentPlan:
     command = f"cline auth -p openai -k {at.key} -m {at.model} -b {at.v1}"
     notes = ("Cline keeps its providers in a store of its own, which this command writes.",)
-    return Plan("cline", commands=(command,), notes=notes)
+    return AgentPlan("cline", commands=(command,), notes=notes)
 
 
-def _goose_env(at: Gateway) -> dict[str, str]:
+def _goose_env(at: GatewayAddress) -> dict[str, str]:
     """https://block.github.io/goose/docs/guides/environment-variables"""
     limits = {name: str(value) for name, value in _known(GOOSE_CONTEXT_LIMIT=at.context).items()}
     return {"GOOSE_PROVIDER": "openai", "GOOSE_MODEL": at.model, "OPENAI_HOST": at.base, **limits}
 
 
-def _goose(at: Gateway) -> Plan:
+def _goose(at: GatewayAddress) -> AgentPlan:
     windows = sys.platform == "win32"
     folder = (
         Path(at.env.get("APPDATA") or at.home) / "Block" / "goose" / "config"
@@ -231,16 +231,16 @@ def _goose(at: Gateway) -> Plan:
         "Goose keeps keys in the system's keyring, so the key is a variable here.",
         f'Goose asks gpt-4o-mini for titles: [aliases] "gpt-4o-mini" = "{at.small}" in penstock.toml answers it.',
     )
-    return Plan(
+    return AgentPlan(
         "goose session", (FileEdit(folder / "config.yaml", "yaml", values),), {"OPENAI_API_KEY": at.key}, notes=notes
     )
 
 
-def _goose_hint(at: Gateway) -> str:
-    return f"{shell_words(_goose_env(at))} OPENAI_API_KEY={at.key} goose session"
+def _goose_hint(at: GatewayAddress) -> str:
+    return f"{shell_variables(_goose_env(at))} OPENAI_API_KEY={at.key} goose session"
 
 
-def _continue(at: Gateway) -> Plan:
+def _continue(at: GatewayAddress) -> AgentPlan:
     """https://docs.continue.dev/reference: name, version and schema are required."""
 
     def described(name: str, model: str, roles: list[str], context: int) -> Values:
@@ -263,13 +263,13 @@ def _continue(at: Gateway) -> Plan:
     path = at.folder("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
     defaults = {"name": "penstock", "version": "1.0.0", "schema": "v1"}
     notes = ("provider: anthropic speaks Messages.",)
-    return Plan("cn", (FileEdit(path, "yaml", {"models": rows}, defaults),), notes=notes)
+    return AgentPlan("cn", (FileEdit(path, "yaml", {"models": rows}, defaults),), notes=notes)
 
 
 # ── aider, llm, pi ────────────────────────────────────────────────────────────────────────────────
 
 
-def _aider(at: Gateway) -> Plan:
+def _aider(at: GatewayAddress) -> AgentPlan:
     """https://aider.chat/docs/llms/openai-compat.html, https://aider.chat/docs/config/adv-model-settings.html"""
     values = {
         "model": f"openai/{at.model}",
@@ -283,15 +283,15 @@ def _aider(at: Gateway) -> Plan:
         limits = {"max_input_tokens": prompt, **_known(max_tokens=at.output, max_output_tokens=at.output)}
         facts = {f"openai/{at.model}": {**limits, "litellm_provider": "openai", "mode": "chat"}}
         files.append(FileEdit(at.home / ".aider.model.metadata.json", "json", facts))
-    return Plan("aider", tuple(files))
+    return AgentPlan("aider", tuple(files))
 
 
-def _aider_hint(at: Gateway) -> str:
+def _aider_hint(at: GatewayAddress) -> str:
     models = f"--model openai/{at.model} --weak-model openai/{at.small}"
     return f"aider --openai-api-base {at.v1} --openai-api-key {at.key} {models}"
 
 
-def _llm(at: Gateway) -> Plan:
+def _llm(at: GatewayAddress) -> AgentPlan:
     """https://llm.datasette.io/en/stable/other-models.html#openai-compatible-models"""
     folder = _click_folder(at, "io.datasette.llm") if not at.env.get("LLM_USER_PATH") else Path(at.env["LLM_USER_PATH"])
 
@@ -311,10 +311,10 @@ def _llm(at: Gateway) -> Plan:
         FileEdit(folder / "extra-openai-models.yaml", "yaml", rows),
         FileEdit(folder / "keys.json", "json", {"penstock": at.key}),
     )
-    return Plan("llm -m penstock", files, notes=("llm keeps no context window: it sends what it is given.",))
+    return AgentPlan("llm -m penstock", files, notes=("llm keeps no context window: it sends what it is given.",))
 
 
-def _click_folder(at: Gateway, name: str) -> Path:
+def _click_folder(at: GatewayAddress, name: str) -> Path:
     """Where click's `get_app_dir` puts it."""
     if sys.platform == "win32":
         return Path(at.env.get("APPDATA") or at.home) / name
@@ -323,7 +323,7 @@ def _click_folder(at: Gateway, name: str) -> Path:
     return at.folder("XDG_CONFIG_HOME", ".config") / name
 
 
-def _pi(at: Gateway) -> Plan:
+def _pi(at: GatewayAddress) -> AgentPlan:
     """https://github.com/badlogic/pi-mono/blob/main/packages/coding-agent/docs/models.md"""
 
     def described(name: str, context: int, output: int) -> Values:
@@ -340,7 +340,7 @@ def _pi(at: Gateway) -> Plan:
         FileEdit(folder / "models.json", "json", {"providers": {"penstock": provider}}),
         FileEdit(folder / "settings.json", "json", defaults),
     )
-    return Plan(
+    return AgentPlan(
         "pi",
         files,
         notes=('"api" chooses the protocol: anthropic-messages (address without /v1) or openai-responses.',),
@@ -348,7 +348,7 @@ def _pi(at: Gateway) -> Plan:
 
 
 AGENTS: dict[str, Agent] = {
-    "claude": Agent("Claude Code", "Messages", _claude, lambda at: f"{shell_words(_claude_env(at))} claude"),
+    "claude": Agent("Claude Code", "Messages", _claude, lambda at: f"{shell_variables(_claude_env(at))} claude"),
     "codex": Agent("Codex", "Responses", _codex, _codex_hint),
     "opencode": Agent("opencode", "Chat, Messages or Responses", _opencode),
     "qwen": Agent("Qwen Code", "Chat", _qwen, _qwen_hint),

@@ -28,7 +28,7 @@ Form: TypeAlias = Literal["json", "toml", "yaml", "env"]
 Step: TypeAlias = "str | tuple[str, str]"  # a key of a table, or (key, value) that identify a table in a list
 IDENTITIES = ("id", "model_id", "name")  # what tells the tables of a list apart, the first that is there
 _ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _MISSING = object()
 
 
@@ -58,7 +58,7 @@ class FileEdit(msgspec.Struct, frozen=True):
         return {**self.defaults, **self.values} if _is_table(self.values) else self.values
 
 
-class Change(msgspec.Struct, frozen=True):
+class ValueChange(msgspec.Struct, frozen=True):
     """One value that was set: where, what was there before, and what is there now. `had` is false for a new one."""
 
     path: tuple[Any, ...]
@@ -72,39 +72,39 @@ class Edited(NamedTuple):
 
     before: str | None
     after: str
-    changes: list[Change]
+    changes: list[ValueChange]
 
 
 # ── edits ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def edit(one: FileEdit) -> Edited:
+def edit_file(one: FileEdit) -> Edited:
     """What a file becomes. Raises `UneditableError` if its text cannot be kept."""
     before = one.path.read_text(encoding="utf-8") if one.path.is_file() else None
     if before is None or not before.strip():
         values = one.whole
         after = write_text(one.form, values)
-        return Edited(before, after, [Change(path, None, value, had=False) for path, value in _leaves(values)])
-    document, dump = _open(one, before)
-    changes: list[Change] = []
+        return Edited(before, after, [ValueChange(path, None, value, had=False) for path, value in _leaves(values)])
+    document, dump = _open_document(one, before)
+    changes: list[ValueChange] = []
     for path, value in _leaves(one.values):
         old = _get(document, path)
         if _to_plain_value(old) != value:
             had = old is not _MISSING
-            changes.append(Change(path, _to_plain_value(old) if had else None, value, had=had))
+            changes.append(ValueChange(path, _to_plain_value(old) if had else None, value, had=had))
             _set(document, path, value)
     for path, value in _leaves(one.defaults):
         if _get(document, path) is _MISSING:
-            changes.append(Change(path, None, value, had=False))
+            changes.append(ValueChange(path, None, value, had=False))
             _set(document, path, value)
     after = dump() if changes else before
-    _check(one, after)
+    _check_editable(one, after)
     return Edited(before, after, changes)
 
 
-def undo(one: FileEdit, text: str, changes: list[Change]) -> str:
+def undo_changes(one: FileEdit, text: str, changes: list[ValueChange]) -> str:
     """The text with earlier values put back, as far as the values that were set are still there."""
-    document, dump = _open(one, text)
+    document, dump = _open_document(one, text)
     for change in reversed(changes):
         path: tuple[Step, ...] = tuple((step[0], step[1]) if _is_list(step) else step for step in change.path)
         if _to_plain_value(_get(document, path)) != change.new:
@@ -116,15 +116,15 @@ def undo(one: FileEdit, text: str, changes: list[Change]) -> str:
     return dump()
 
 
-def _check(one: FileEdit, text: str) -> None:
+def _check_editable(one: FileEdit, text: str) -> None:
     """Every edited text is read again: what it says must be what was meant."""
-    document, _ = _open(one, text)
+    document, _ = _open_document(one, text)
     for path, value in _leaves(one.values):
         if _to_plain_value(_get(document, path)) != value:
-            raise UneditableError(f"{one.path}: {_named(path)} could not be set without changing something else")
+            raise UneditableError(f"{one.path}: {_format_path(path)} could not be set without changing something else")
 
 
-def _named(path: tuple[Step, ...]) -> str:
+def _format_path(path: tuple[Step, ...]) -> str:
     return ".".join(step if isinstance(step, str) else step[1] for step in path)
 
 
@@ -168,19 +168,19 @@ def _set(document: Any, path: tuple[Step, ...], value: Any) -> None:
         rest = path[place + 1 :]
         if isinstance(step, str):
             if not rest or not isinstance(document.get(step), dict | list):
-                document[step] = _nested(rest, value)
+                document[step] = _nest_value(rest, value)
                 return
             document = document[step]
         else:
             found = _index(document, step)
             if found is None:
-                document.append(_nested(rest, value))
+                document.append(_nest_value(rest, value))
             else:
                 document[found] = value
             return
 
 
-def _nested(path: tuple[Step, ...], value: Any) -> Any:
+def _nest_value(path: tuple[Step, ...], value: Any) -> Any:
     for step in reversed(path):
         value = {step: value} if isinstance(step, str) else [value]
     return value
@@ -213,7 +213,7 @@ def _to_plain_value(value: Any) -> Any:
 # ── forms ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _open(one: FileEdit, text: str) -> tuple[Any, Callable[[], str]]:
+def _open_document(one: FileEdit, text: str) -> tuple[Any, Callable[[], str]]:
     """A document that can be changed, and a function that gives its text."""
     try:
         return _OPENERS[one.form](text)
@@ -328,7 +328,7 @@ def _toml_lines(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[
 
 
 def _toml_key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
 
 def _yaml_lines(values: Any, indent: str = "") -> Iterator[str]:

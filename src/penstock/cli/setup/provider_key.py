@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.providers.registry import Provider
 
 TIMEOUT = 20.0  # seconds for the request that checks a key
-_ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a known key gets
+_KEY_ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a known key gets
 
 
 def list_keys() -> int:
@@ -38,7 +38,9 @@ def list_keys() -> int:
         print_line(f"no key is stored: `{find_command()} setup` stores one")
         return 0
     places = {"keyring": "keyring of the system", "file": str(store.path)}
-    shown = [(name, places[row.place], row.origin, row.added, _overruled(name)) for name, row in sorted(rows.items())]
+    shown = [
+        (name, places[row.place], row.origin, row.added, _overruled_by(name)) for name, row in sorted(rows.items())
+    ]
     titles = (
         Column("provider", "bold"),
         Column("stored in"),
@@ -50,7 +52,7 @@ def list_keys() -> int:
     return 0
 
 
-def _overruled(name: str) -> str:
+def _overruled_by(name: str) -> str:
     row = providers().get(name)
     there = next((one for one in row.env if LIVE.get(one)), "") if row else ""
     return f"not used: {there} is set" if there else ""
@@ -66,10 +68,10 @@ def remove_key(name: str) -> int:
 
 def add_key(options: Namespace, config: Config) -> int:
     """Ask, check, store."""
-    row = config.provider(options.provider) if options.provider else _chosen(config)
+    row = config.provider(options.provider) if options.provider else _choose_provider(config)
     _refuse_keyless(row)
-    key = _entered(row, from_stdin=options.key_stdin)
-    if not options.no_check and not _checked(row, key, config):
+    key = _read_key(row, from_stdin=options.key_stdin)
+    if not options.no_check and not _check_key(row, key, config):
         return 1
     store = ProviderKeys.of(LIVE)
     origin = origin_of(row, config.account(row.name), LIVE)
@@ -77,7 +79,7 @@ def add_key(options: Namespace, config: Config) -> int:
     where = f"{store.path}, which only you can read ({why})" if why else "the keyring of the system"
     bound = f"; it is sent to {origin} only" if origin else ""
     print_line(f"the key of {row.name} is stored in {where}{bound}")
-    _remark(row)
+    _print_key_url(row)
     return 0
 
 
@@ -86,9 +88,9 @@ def _refuse_keyless(row: Provider) -> None:
         raise InputError(f"{row.name} needs no key")
 
 
-def _remark(row: Provider) -> None:
+def _print_key_url(row: Provider) -> None:
     """What a person must know afterwards."""
-    overruled = _overruled(row.name)
+    overruled = _overruled_by(row.name)
     if overruled:
         print_line(f"{overruled.removeprefix('not used: ')}, and goes before the stored key")
     elif not row.configured(LIVE):
@@ -101,7 +103,7 @@ def _remark(row: Provider) -> None:
         print_line(f"gateways, clients and commands use it from now on: `{run} models {row.name}`, `{run} serve`")
 
 
-def _chosen(config: Config) -> Provider:
+def _choose_provider(config: Config) -> Provider:
     """Ask for a provider: a number of the list, or any name."""
     from penstock.cli.terminal import Column, print_table
 
@@ -111,7 +113,9 @@ def _chosen(config: Config) -> Provider:
             (Column("", "dim"), Column("provider", "bold"), Column(""), Column("where keys are made", "dim")),
             [(str(number), row.name, row.title, row.keys_url) for number, row in enumerate(rows, 1)],
         )
-    said = ask("Number or name of the provider: ", f"give --provider NAME (`{find_command()} providers` lists them)")
+    said = ask_user(
+        "Number or name of the provider: ", f"give --provider NAME (`{find_command()} providers` lists them)"
+    )
     if said.isdigit() and 1 <= int(said) <= len(rows):
         return rows[int(said) - 1]
     if not said:
@@ -119,7 +123,7 @@ def _chosen(config: Config) -> Provider:
     return config.provider(said)
 
 
-def _entered(row: Provider, *, from_stdin: bool) -> str:
+def _read_key(row: Provider, *, from_stdin: bool) -> str:
     if from_stdin:
         key = sys.stdin.readline().strip()
     elif sys.stdin is None or not sys.stdin.isatty():
@@ -139,16 +143,16 @@ def _entered(row: Provider, *, from_stdin: bool) -> str:
 # ── one request ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _checked(row: Provider, key: str, config: Config) -> bool:
+def _check_key(row: Provider, key: str, config: Config) -> bool:
     """Whether the provider takes the key. One request; says what came of it."""
     from penstock.redaction import hide
 
     print_line(f"asking {row.title} whether it takes the key …")
     try:
-        said = asyncio.run(_request(row, key, config))
+        said = asyncio.run(_send_check(row, key, config))
     except ProviderError as error:
         message = hide(str(error), [key])
-        if error.kind in _ACCEPTED:
+        if error.kind in _KEY_ACCEPTED:
             print_line(f"it knows the key, but refuses for now: {message}")
             return True
         print_line(f"the key was not stored: {message}")
@@ -169,7 +173,7 @@ def _advice(row: Provider, error: ProviderError) -> str:
     return "the key may be good: try again later, or store it unchecked with --no-check"
 
 
-async def _request(row: Provider, key: str, config: Config) -> str:
+async def _send_check(row: Provider, key: str, config: Config) -> str:
     from penstock.client import Client, RequestOptions, Timeouts
 
     account = replace(config.account(row.name), key=key)
@@ -197,7 +201,7 @@ def print_line(text: str) -> None:
     print(f"penstock: {text}", file=sys.stderr)
 
 
-def ask(question: str, otherwise: str) -> str:
+def ask_user(question: str, otherwise: str) -> str:
     """A line from the person. Without a terminal that is an error: it says which option answers the question."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise InputError(f"{question.rstrip(': ?')}: there is no terminal to ask; {otherwise}")
@@ -205,6 +209,9 @@ def ask(question: str, otherwise: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def agreed(question: str, *, yes: bool) -> bool:
+def confirm(question: str, *, yes: bool) -> bool:
     """Whether to go on."""
-    return yes or ask(f"{question} [y/N] ", "give --yes to agree, or --print to see it only").lower() in {"y", "yes"}
+    return yes or ask_user(f"{question} [y/N] ", "give --yes to agree, or --print to see it only").lower() in {
+        "y",
+        "yes",
+    }
