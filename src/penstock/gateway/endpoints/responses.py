@@ -37,7 +37,7 @@ from penstock.gateway.error_responses import unknown_model
 from penstock.http.response_writer import BODY, Flow
 from penstock.json_depth import decode_deep
 from penstock.messages.request_codecs import reader
-from penstock.protocols.responses.body import DEFAULTS, usage_object
+from penstock.protocols.responses.body import DEFAULTS, build_usage_object
 from penstock.store.key_value import Stored
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ async def compact(_: Services, visit: Visit) -> bytes:
     output = [*users, {"type": "compaction", "id": f"cmp_{visit.id}", "encrypted_content": sealed(_words(said))}]
     made = {
         "id": f"resp_{visit.id}", "object": "response.compaction", "created_at": int(time.time()), "output": output,
-        "usage": lenient.get_object(said, "usage") or usage_object(Usage(input=0, output=0), {}),
+        "usage": lenient.get_object(said, "usage") or build_usage_object(Usage(input=0, output=0), {}),
     }  # fmt: skip
     return msgspec.json.encode(made)
 

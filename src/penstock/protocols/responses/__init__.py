@@ -1,30 +1,30 @@
-"""OpenAI Responses, and Open Responses, which is its open half."""
+"""OpenAI Responses, and Open Responses, which is its open subset."""
 
 from typing import Any
 
 from penstock.codec import Protocol
-from penstock.protocols.responses.body import ERRORS, body, error_body
+from penstock.protocols.responses.body import ERRORS, build_body, build_error_body
 from penstock.protocols.responses.decode import ResponsesDecoder
 from penstock.protocols.responses.encode import ResponsesEncoder
 from penstock.protocols.responses.wire import NAME
 from penstock.request_profile import PLAIN, USER_FILES, IdentifierRule, Profile
 
 
-def looks(_: str, payload: dict[str, Any]) -> bool:
-    """Whether a payload is of this protocol."""
+def matches(_: str, payload: dict[str, Any]) -> bool:
+    """Returns True if a payload belongs to this protocol."""
     kind = payload.get("type")
     return payload.get("object") == "response" or (isinstance(kind, str) and kind.startswith("response."))
 
 
 PROTOCOL = Protocol(
     NAME,
-    looks,
+    matches,
     ResponsesDecoder,
     ResponsesEncoder,
-    body=body,
+    body=build_body,
     end_marks=(b'"response.completed"', b'"response.incomplete"'),
     errors=ERRORS,
-    error_body=error_body,
+    error_body=build_error_body,
     messages_field="input",
     snake_case=True,
     profile=Profile(

@@ -1,7 +1,11 @@
-"""Calls whose input is streamed: functions, custom tools (free text), MCP tools that the provider runs.
+"""Decodes calls: functions, custom tools (free text), MCP tools, and built-in tools.
 
-A call is delivered at the first word on all of its input that is usable: `arguments.done`, the item's end, or the final
-snapshot. Free text cannot be told from half of it, so a custom call waits for the end of its item, whose status says.
+A call is delivered as soon as its complete input is usable: at `arguments.done`, at the end of the item, or in the
+final snapshot. Truncated free text looks complete, so a custom call waits for the end of its item and its status.
+
+The kind of a built-in tool, or its item (a container, `execution`), decides who runs it. A call that the client runs is
+delivered when its item is done, with the item in `extra`. A call that the provider runs is opened when it is announced,
+and gets its result when it is done.
 """
 
 from __future__ import annotations
@@ -11,342 +15,321 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.jsontext import as_json, usable
-from penstock.protocols.responses.wire import (
-    ANSWERS,
-    EARLY,
-    FAILED,
-    LATE,
-    NAME,
-    Item,
-    Tool,
-    answered,
-    as_text,
-    given,
-    own,
-    runner,
-)
+from penstock.protocols.responses import wire
+from penstock.protocols.responses.wire import NAME, wrap_extra
 
 if TYPE_CHECKING:
     from penstock.events import By, CallForm, Extra
     from penstock.ledger import Ledger, Part
-    from penstock.protocols.responses.decode_items import Slot
+    from penstock.protocols.responses.decode_items import ItemSlot
 
-KINDS = ("function_call", "custom_tool_call", "mcp_call")
-_PLAIN = frozenset({"type", "call_id", "name", "arguments", "input", "status"})
-NULL = "null"
-_UPSTREAM = "x_search"  # a tool whose steps are told as custom calls, though the provider takes them (xAI)
+CALL_KINDS = ("function_call", "custom_tool_call", "mcp_call")
+_KNOWN_FIELDS = frozenset({"type", "call_id", "name", "arguments", "input", "status"})
+_NULL = "null"
+_XAI_SEARCH = "x_search"  # xAI sends the steps of this tool as custom calls, but runs them itself
+_CODE_START = '{"code":"'  # start of a code interpreter's input, so that its code can be streamed
 
 
 def read_arguments(value: Any) -> str:
-    """The arguments of a function as text. A tool without parameters is called with nothing, or with `null`."""
-    return "" if value == NULL else as_text(value)
+    """Returns a function's arguments as text. A tool without parameters may be called with `null`."""
+    return "" if value == _NULL else wire.to_text(value)
 
 
-def catch_up(ledger: Ledger, key: int, word: str) -> None:
-    """Say the rest of an input whose beginning was streamed."""
-    part = ledger.find(key)
-    if part is not None and part.streamed_text and word.startswith(part.streamed_text):
-        ledger.append_call_input(key, word[len(part.streamed_text) :])
-
-
-def _input(slot: Slot) -> str:
-    """All of the input, as the item has it."""
+def _read_input(slot: ItemSlot) -> str:
     if slot.kind != "custom_tool_call":
         return read_arguments(slot.item.get("arguments"))
-    return as_text(slot.item.get("input"))
+    return wire.to_text(slot.item.get("input"))
 
 
-def minted(ledger: Ledger, slot: Slot) -> str:
-    """An id for a call that has none."""
+def _append_missing_input(ledger: Ledger, slot: ItemSlot, text: str) -> None:
+    """Appends the rest of an input whose start was streamed."""
+    part = ledger.find(slot.number)
+    if part is not None and part.streamed_text and text.startswith(part.streamed_text):
+        ledger.append_call_input(slot.number, text[len(part.streamed_text) :])
+
+
+def _make_call_id(ledger: Ledger, slot: ItemSlot) -> str:
     return f"call_{ledger.id_prefix}_{slot.number}"
 
 
-class Calls:
-    """State: which custom tools the request had, as far as the response repeats them."""
+class CallReader:
+    """Reads calls whose input is streamed. State: the request's tools, as far as the response echoes them."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._searches = False
-        self._customs: set[str] = set()
+        self._has_xai_search = False
+        self._custom_tools: set[str] = set()
 
-    def tools(self, tools: list[Item]) -> None:
-        """The request's tools, as the response echoes them."""
-        self._searches = any(lenient.get_text(tool, "type") == _UPSTREAM for tool in tools)
-        self._customs = {lenient.get_text(tool, "name") for tool in tools if lenient.get_text(tool, "type") == "custom"}
+    def set_request_tools(self, tools: list[wire.Item]) -> None:
+        self._has_xai_search = any(lenient.get_text(tool, "type") == _XAI_SEARCH for tool in tools)
+        self._custom_tools = {
+            lenient.get_text(tool, "name") for tool in tools if lenient.get_text(tool, "type") == "custom"
+        }
 
-    # ── pieces ────────────────────────────────────────────────────────────────────────────────────
+    # ── deltas ────────────────────────────────────────────────────────────────────────────────────
 
-    def piece(self, slot: Slot, text: str) -> Part | None:
-        """A fragment of input. What comes before the call itself waits for it."""
+    def append_input(self, slot: ItemSlot, text: str) -> None:
+        """Appends a fragment of input. Fragments that arrive before their call wait for it."""
         part = self._ledger.find(slot.number)
-        if text == NULL and slot.kind != "custom_tool_call" and not (slot.held or (part and part.pieces)):
-            return part
+        if text == _NULL and slot.kind != "custom_tool_call" and not (slot.held_input or (part and part.pieces)):
+            return
         if part is not None:
             self._ledger.append_call_input(slot.number, text)
         elif not slot.call:
-            slot.held.append(text)
-        return part
+            slot.held_input.append(text)
 
-    def name(self, slot: Slot, name: str, call_id: str) -> None:
-        """An event names the tool and the call of an item that was never announced: it stands for the item."""
-        if name and not slot.told and not slot.call:
+    def set_name(self, slot: ItemSlot, name: str, call_id: str) -> None:
+        """Names the tool and the call of an item that was never announced."""
+        if name and not slot.announced and not slot.call:
             known = {"type": slot.kind, "id": slot.id, "call_id": call_id, "name": name}
             slot.item = {key: value for key, value in known.items() if value}
             if call_id:
-                self._open(slot)
+                self._open_call(slot)
 
-    def whole(self, slot: Slot, text: str) -> None:
-        """All of the input, told before the item is done."""
-        slot.word = text
-        self._deliver(slot)
+    def set_input(self, slot: ItemSlot, text: str) -> None:
+        """Sets the complete input before the item is done."""
+        slot.final_input = text
+        self._end_if_usable(slot)
 
     # ── items ─────────────────────────────────────────────────────────────────────────────────────
 
-    def added(self, slot: Slot) -> None:
+    def on_added(self, slot: ItemSlot) -> None:
         if lenient.get_text(slot.item, "name"):
-            self._open(slot)
-            self._deliver(slot)
+            self._open_call(slot)
+            self._end_if_usable(slot)
 
-    def done(self, slot: Slot) -> None:
-        self._last_word(slot)
-        self._open(slot)
+    def on_done(self, slot: ItemSlot) -> None:
+        self._update_final_input(slot)
+        self._open_call(slot)
         part = self._ledger.find(slot.number)
         if part is not None:
             part.void = part.void or slot.item.get("status") == "incomplete"
             if part.by == "provider" or part.form == "text" or part.void:
-                self._end(slot, part)
+                self._end_call(slot, part)
             else:
-                self._deliver(slot)
+                self._end_if_usable(slot)
         else:
-            self._compare(slot)
+            self._report_later_input(slot)
         if slot.kind == "mcp_call":
-            self._result(slot)
+            self._add_mcp_result(slot)
 
-    def last(self, slot: Slot) -> None:
-        """The final snapshot of an item that was done: it may have the input that nobody told before."""
-        self._last_word(slot)
-        self._deliver(slot)
+    def on_snapshot(self, slot: ItemSlot) -> None:
+        """Reads the final version of a finished item. It may have input that no event had before."""
+        self._update_final_input(slot)
+        self._end_if_usable(slot)
 
-    def close(self, slot: Slot, *, whole: bool) -> None:
-        """The response is over: judge what there is of a call that never got its end."""
-        if not slot.told and not lenient.get_text(slot.item, "name"):
-            if slot.held or slot.word is not None:
+    def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
+        """Ends a call whose end never arrived."""
+        if not slot.announced and not lenient.get_text(slot.item, "name"):
+            if slot.held_input or slot.final_input is not None:
                 self._ledger.diagnostics.add("call-unknown", f"input for item {slot.id!r}, which was never announced")
             return
-        self._open(slot)
+        self._open_call(slot)
         part = self._ledger.find(slot.number)
         if part is not None:
-            self._end(slot, part, whole=whole and (part.form == "json" or slot.word is not None))
+            self._end_call(slot, part, whole=complete and (part.form == "json" or slot.final_input is not None))
 
     # ── the ledger ────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, slot: Slot) -> None:
+    def _open_call(self, slot: ItemSlot) -> None:
         if slot.call:
             return
-        item, custom = slot.item, slot.kind == "custom_tool_call"
-        slot.call = lenient.get_text(item, "call_id") or slot.id or minted(self._ledger, slot)
-        by = self._by(slot)
-        form: CallForm = "text" if custom and by == "client" else "json"
-        given = "" if slot.held or slot.word else _input(slot)
-        self._ledger.open_call(
-            slot.number, slot.call, lenient.get_text(item, "name"), by=by, form=form, item=slot.id, given=given,
-            extra=own(item=item) if by == "provider" else self._extra(slot),
-        )  # fmt: skip
-        for text in slot.held:
+        item = slot.item
+        slot.call = lenient.get_text(item, "call_id") or slot.id or _make_call_id(self._ledger, slot)
+        by = self._get_runner(slot)
+        form: CallForm = "text" if slot.kind == "custom_tool_call" and by == "client" else "json"
+        given = "" if slot.held_input or slot.final_input else _read_input(slot)
+        extra = wrap_extra(item=item) if by == "provider" else self._build_extra(slot)
+        name = lenient.get_text(item, "name")
+        self._ledger.open_call(slot.number, slot.call, name, by=by, form=form, item=slot.id, given=given, extra=extra)
+        for text in slot.held_input:
             self._ledger.append_call_input(slot.number, text)
 
-    def _by(self, slot: Slot) -> By:
+    def _get_runner(self, slot: ItemSlot) -> By:
         if slot.kind == "mcp_call":
             return "provider"
-        name = lenient.get_text(slot.item, "name")
-        undeclared = self._searches and name not in self._customs
-        upstream = slot.kind == "custom_tool_call" and (slot.call.startswith("xs_") or undeclared)
-        return "provider" if upstream else "client"
+        undeclared = self._has_xai_search and lenient.get_text(slot.item, "name") not in self._custom_tools
+        is_search = slot.kind == "custom_tool_call" and (slot.call.startswith("xs_") or undeclared)
+        return "provider" if is_search else "client"
 
-    def _extra(self, slot: Slot) -> Extra | None:
-        return own(**{key: value for key, value in slot.item.items() if key not in _PLAIN})
+    def _build_extra(self, slot: ItemSlot) -> Extra | None:
+        return wrap_extra(**{key: value for key, value in slot.item.items() if key not in _KNOWN_FIELDS})
 
-    def _last_word(self, slot: Slot) -> None:
-        word = _input(slot)
-        if word.strip() or slot.word is None:
-            slot.word = word
+    def _update_final_input(self, slot: ItemSlot) -> None:
+        text = _read_input(slot)
+        if text.strip() or slot.final_input is None:
+            slot.final_input = text
 
-    def _deliver(self, slot: Slot) -> None:
-        """End a call whose input is known to be usable; anything less waits for a later word."""
+    def _end_if_usable(self, slot: ItemSlot) -> None:
+        """Ends a call whose complete input is usable. Otherwise the call waits for later input."""
         part = self._ledger.find(slot.number)
         if part is None:
-            self._compare(slot)
-        if part is None or slot.word is None or slot.kind == "custom_tool_call":
+            self._report_later_input(slot)
+        if part is None or slot.final_input is None or slot.kind == "custom_tool_call":
             return
-        word = slot.word if slot.word.strip() else part.streamed_text
-        if word.strip() and usable(word) is not None:
-            self._end(slot, part)
+        text = slot.final_input if slot.final_input.strip() else part.streamed_text
+        if text.strip() and usable(text) is not None:
+            self._end_call(slot, part)
 
-    def _compare(self, slot: Slot) -> None:
-        """A later word on the input of a call that was delivered."""
-        if slot.call and slot.word is not None:
-            self._ledger.note_later_input(slot.call, slot.word)
+    def _report_later_input(self, slot: ItemSlot) -> None:
+        """Reports input that differs from the input of the delivered call."""
+        if slot.call and slot.final_input is not None:
+            self._ledger.note_later_input(slot.call, slot.final_input)
 
-    def _end(self, slot: Slot, part: Part, *, whole: bool = True) -> None:
+    def _end_call(self, slot: ItemSlot, part: Part, *, whole: bool = True) -> None:
         if part.by == "client":
-            extra = self._extra(slot)
+            extra = self._build_extra(slot)
+        elif slot.kind == "mcp_call":
+            extra = wrap_extra(id=slot.id, type=slot.kind)
         else:
-            extra = own(item=slot.item) if slot.kind != "mcp_call" else own(id=slot.id, type=slot.kind)
-        catch_up(self._ledger, slot.number, slot.word or "")
-        self._ledger.end_call(slot.number, slot.word, whole=whole, extra=extra)
+            extra = wrap_extra(item=slot.item)
+        _append_missing_input(self._ledger, slot, slot.final_input or "")
+        self._ledger.end_call(slot.number, slot.final_input, whole=whole, extra=extra)
 
-    def _result(self, slot: Slot) -> None:
-        """An MCP tool's answer is in the item of its call."""
+    def _add_mcp_result(self, slot: ItemSlot) -> None:
+        """Adds the result of an MCP call, which is in the item of the call."""
         item = slot.item
-        failed = bool(item.get("error")) or item.get("status") in ("failed", "incomplete")
-        answer = item.get("error") or item.get("output")
-        name, extra = lenient.get_text(item, "name"), {NAME: {"item": item}}
-        self._ledger.add_whole_part(ev.Result, slot.call, name, as_json(answer), failed, False, extra)  # noqa: FBT003
+        json, name = as_json(item.get("error") or item.get("output")), lenient.get_text(item, "name")
+        extra = {NAME: {"item": item}}
+        self._ledger.add_whole_part(ev.Result, slot.call, name, json, wire.has_failed(item), False, extra)  # noqa: FBT003
 
 
-_CODE = '{"code":"'  # how the input of a code interpreter begins, so that its code can be streamed
-
-
-class Untyped:
-    """Reads items that do not say their type. They are kept as unknown payloads: none of them may become a call."""
+class UntypedItemReader:
+    """Reads items without a type. They become unknown payloads: none of them may become a call."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def added(self, slot: Slot) -> None:
-        """Wait for the end of the item, which may say its type."""
+    def on_added(self, slot: ItemSlot) -> None:
+        """Does nothing: the finished item may have a type."""
 
-    def done(self, slot: Slot) -> None:
+    def on_done(self, slot: ItemSlot) -> None:
         self._ledger.diagnostics.add("item-untyped", f"output item {slot.id!r} has no type and is left out")
         self._ledger.unusable += 1
         self._ledger.unknown(NAME, as_json(slot.item))
 
-    def last(self, slot: Slot) -> None:
-        """The final snapshot repeats what the item said when it was done."""
+    def on_snapshot(self, slot: ItemSlot) -> None:
+        """Does nothing: the final snapshot repeats the finished item."""
 
-    def close(self, slot: Slot, *, whole: bool) -> None:
-        """Report an item that was announced and never done."""
-        if not slot.done and whole:
-            self.done(slot)
+    def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
+        if not slot.done and complete:
+            self.on_done(slot)
 
 
-class Tools:
-    """State: the names of calls, and the last call of each tool, for answers that name none."""
+class BuiltinToolReader:
+    """Reads items of built-in tools. Items of unknown kinds become opaque parts.
+
+    State: the names of calls, and the last call of each tool, for outputs that name no call.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._names: dict[str, str] = {}
-        self._latest: dict[str, str] = {}
+        self._last_calls: dict[str, str] = {}
 
     # ── items ─────────────────────────────────────────────────────────────────────────────────────
 
-    def added(self, slot: Slot) -> None:
-        tool = EARLY.get(slot.kind)
+    def on_added(self, slot: ItemSlot) -> None:
+        tool = wire.CALLS_WITH_OUTPUT.get(slot.kind)
         if tool is not None:
-            self._open(slot, tool, "provider", own(item=slot.item))
+            self._open_call(slot, tool, "provider", wrap_extra(item=slot.item))
 
-    def done(self, slot: Slot) -> None:
+    def on_done(self, slot: ItemSlot) -> None:
         kind = slot.kind
-        if kind in EARLY:
-            self._both(slot, EARLY[kind])
-        elif kind in LATE:
-            self._call(slot, LATE[kind])
-        elif kind in ANSWERS:
-            self._answer(slot, ANSWERS[kind])
+        if kind in wire.CALLS_WITH_OUTPUT:
+            self._add_call_with_output(slot, wire.CALLS_WITH_OUTPUT[kind])
+        elif kind in wire.CALLS:
+            self._add_call(slot, wire.CALLS[kind])
+        elif kind in wire.OUTPUTS:
+            tool = wire.OUTPUTS[kind]
+            self._add_result(slot, tool, lenient.get_text(slot.item, "call_id") or self._last_calls.get(tool.name, ""))
         elif kind == "mcp_approval_request":
-            self._ask(slot)
+            self._add_approval_request(slot)
         else:
             self._ledger.add_whole_part(ev.Opaque, NAME, kind, slot.item)
 
-    def last(self, slot: Slot) -> None:
-        """The snapshot repeats what the item said when it was done."""
+    def on_snapshot(self, slot: ItemSlot) -> None:
+        """Does nothing: the final snapshot repeats the finished item."""
 
-    def close(self, slot: Slot, *, whole: bool) -> None:
-        """The response is over, and the item was announced but never done: no call of it may be run."""
-        if slot.done or not slot.told:
+    def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
+        """Ends an item that was announced but never done. Its call must not be run."""
+        if slot.done or not slot.announced:
             return
-        if slot.kind in LATE:
-            self._call(slot, LATE[slot.kind], void=True)
-        elif slot.kind not in EARLY and whole:
-            self.done(slot)
+        if slot.kind in wire.CALLS:
+            self._add_call(slot, wire.CALLS[slot.kind], void=True)
+        elif slot.kind not in wire.CALLS_WITH_OUTPUT and complete:
+            self.on_done(slot)
 
-    def _both(self, slot: Slot, tool: Tool) -> None:
-        self._open(slot, tool, "provider", own(item=slot.item))
-        self._end(slot, tool)
+    def _add_call_with_output(self, slot: ItemSlot, tool: wire.BuiltinTool) -> None:
+        self._open_call(slot, tool, "provider", wrap_extra(item=slot.item))
+        self._end_call(slot, tool)
         if slot.kind == "image_generation_call":
-            self._picture(slot)
-        self._result(slot, tool, slot.call)
+            self._add_image(slot)
+        self._add_result(slot, tool, slot.call)
 
-    def _call(self, slot: Slot, tool: Tool, *, void: bool = False) -> None:
-        by, extra = runner(slot.item, tool), own(item=slot.item)
-        self._open(slot, tool, by, extra)
+    def _add_call(self, slot: ItemSlot, tool: wire.BuiltinTool, *, void: bool = False) -> None:
+        extra = wrap_extra(item=slot.item)
+        self._open_call(slot, tool, wire.get_runner(slot.item, tool), extra)
         part = self._ledger.find(slot.number)
         if part is not None:
-            part.void = void or slot.item.get("status") in FAILED
-            # the half of it would be valid JSON: of a call that must not be run nothing is said
-            json = None if part.void else given(slot.item, tool)
+            part.void = void or slot.item.get("status") in wire.FAILED_STATUSES
+            # Half of the input would be valid JSON, so a call that must not be run gets no input.
+            json = None if part.void else wire.read_tool_input(slot.item, tool)
             self._ledger.end_call(slot.number, json, whole=not part.void, extra=extra)
 
-    def _answer(self, slot: Slot, tool: Tool) -> None:
-        call = lenient.get_text(slot.item, "call_id") or self._latest.get(tool.name, "")
-        self._result(slot, tool, call)
-
-    def _ask(self, slot: Slot) -> None:
-        """The call that needs approval, told as the provider's, and the question."""
-        slot.call = slot.id or minted(self._ledger, slot)
-        extra = own(id=slot.id, type=slot.kind)
-        name = lenient.get_text(slot.item, "name")
+    def _add_approval_request(self, slot: ItemSlot) -> None:
+        """Adds the call that needs approval as a call of the provider, and the question."""
+        slot.call = slot.id or _make_call_id(self._ledger, slot)
+        extra, name = wrap_extra(id=slot.id, type=slot.kind), lenient.get_text(slot.item, "name")
         self._ledger.open_call(slot.number, slot.call, name, by="provider", item=slot.id, extra=extra)
-        self._ledger.end_call(slot.number, as_text(slot.item.get("arguments")))
-        self._ledger.add_whole_part(ev.Ask, slot.call, slot.call, own(item=slot.item))
+        self._ledger.end_call(slot.number, wire.to_text(slot.item.get("arguments")))
+        self._ledger.add_whole_part(ev.Ask, slot.call, slot.call, wrap_extra(item=slot.item))
 
-    # ── what is told between an item's beginning and its end ──────────────────────────────────────
+    # ── events between an item's start and its end ────────────────────────────────────────────────
 
-    def code(self, slot: Slot, text: str) -> None:
-        """A piece of a program, as a piece of the JSON that will hold it."""
+    def append_code(self, slot: ItemSlot, text: str) -> None:
+        """Appends code to the JSON input of a code interpreter."""
         part = self._ledger.find(slot.number)
         if part is not None and text:
-            self._ledger.append_call_input(slot.number, ("" if part.pieces else _CODE) + as_json(text)[1:-1])
+            self._ledger.append_call_input(slot.number, ("" if part.pieces else _CODE_START) + as_json(text)[1:-1])
 
-    def program(self, slot: Slot, code: str) -> None:
-        """All of the program: the call is whole, its answer comes later."""
+    def end_code(self, slot: ItemSlot, code: str) -> None:
+        """Ends the call of a code interpreter. Its output follows later."""
         slot.item = {**slot.item, "code": code}
-        self._end(slot, EARLY["code_interpreter_call"])
+        self._end_call(slot, wire.CALLS_WITH_OUTPUT["code_interpreter_call"])
 
-    def preview(self, slot: Slot, number: int, picture: str) -> None:
-        """A picture before it is finished: an answer that a later one replaces."""
-        self._open(slot, tool := EARLY["image_generation_call"], "provider", own(item=slot.item))
-        self._end(slot, tool)
-        json = as_json({"result": picture, "partial_image_index": number})
-        self._ledger.add_whole_part(ev.Result, slot.call, tool.name, json, False, True, own(id=slot.id))  # noqa: FBT003
+    def add_partial_image(self, slot: ItemSlot, number: int, image: str) -> None:
+        """Adds an unfinished image as a partial result, which a later result replaces."""
+        tool = wire.CALLS_WITH_OUTPUT["image_generation_call"]
+        self._open_call(slot, tool, "provider", wrap_extra(item=slot.item))
+        self._end_call(slot, tool)
+        json = as_json({"result": image, "partial_image_index": number})
+        self._ledger.add_whole_part(ev.Result, slot.call, tool.name, json, False, True, wrap_extra(id=slot.id))  # noqa: FBT003
 
     # ── the ledger ────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, slot: Slot, tool: Tool, by: By, extra: Extra | None) -> None:
+    def _open_call(self, slot: ItemSlot, tool: wire.BuiltinTool, by: By, extra: Extra | None) -> None:
         if slot.call:
             return
-        slot.call = lenient.get_text(slot.item, "call_id") or slot.id or minted(self._ledger, slot)
+        slot.call = lenient.get_text(slot.item, "call_id") or slot.id or _make_call_id(self._ledger, slot)
         name = lenient.get_text(slot.item, "name") or tool.name
-        self._names[slot.call], self._latest[tool.name] = name, slot.call
+        self._names[slot.call], self._last_calls[tool.name] = name, slot.call
         self._ledger.open_call(slot.number, slot.call, name, by=by, item=slot.id, extra=extra)
 
-    def _end(self, slot: Slot, tool: Tool) -> None:
-        json = given(slot.item, tool)
-        catch_up(self._ledger, slot.number, json)
-        self._ledger.end_call(slot.number, json, extra=own(id=slot.id, type=slot.kind))
+    def _end_call(self, slot: ItemSlot, tool: wire.BuiltinTool) -> None:
+        json = wire.read_tool_input(slot.item, tool)
+        _append_missing_input(self._ledger, slot, json)
+        self._ledger.end_call(slot.number, json, extra=wrap_extra(id=slot.id, type=slot.kind))
 
-    def _picture(self, slot: Slot) -> None:
-        data = lenient.get_text(slot.item, "result")
+    def _add_image(self, slot: ItemSlot) -> None:
+        data, key = lenient.get_text(slot.item, "result"), (slot.number, "image")
         if data:
             media = f"image/{lenient.get_text(slot.item, 'output_format') or 'png'}"
-            key = (slot.number, "picture")
-            self._ledger.open_file(key, media, item=slot.id, extra=own(id=slot.id, type=slot.kind))
+            self._ledger.open_file(key, media, item=slot.id, extra=wrap_extra(id=slot.id, type=slot.kind))
             self._ledger.append_text(key, data)
             self._ledger.close(key)
 
-    def _result(self, slot: Slot, tool: Tool, call: str) -> None:
-        item = slot.item
-        failed = bool(item.get("error")) or item.get("status") in FAILED
-        name = self._names.get(call) or tool.name
-        answer = item.get("error") or answered(item, tool)
-        self._ledger.add_whole_part(ev.Result, call, name, as_json(answer), failed, False, own(item=item))  # noqa: FBT003
+    def _add_result(self, slot: ItemSlot, tool: wire.BuiltinTool, call: str) -> None:
+        item, name = slot.item, self._names.get(call) or tool.name
+        json, extra = as_json(item.get("error") or wire.read_tool_output(item, tool)), wrap_extra(item=item)
+        self._ledger.add_whole_part(ev.Result, call, name, json, wire.has_failed(item), False, extra)  # noqa: FBT003

@@ -1,7 +1,7 @@
-"""What an item says: text, refusals, reasoning. Each place in an item is said once, however often it is repeated.
+"""Decodes text, refusals and reasoning of items. Each part is delivered once, however often it is repeated.
 
-Deltas, `*.done`, the part's end, the item's end and the final snapshot all tell the same words; whatever comes first is
-delivered, and of the later ones only what is new. A part is opened by its first word, so nothing empty is.
+Deltas, `*.done`, the end of the part, the end of the item and the final snapshot all carry the same text. The first one
+is delivered; of later ones only new text. A part opens with its first text, so empty parts never open.
 """
 
 from __future__ import annotations
@@ -10,256 +10,227 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import lenient_fields as lenient
-from penstock.protocols.responses.decode_items import Repeats, equals, repeats
-from penstock.protocols.responses.wire import NAME, Item, own
+from penstock.protocols.responses.decode_items import RepeatMatcher, is_same_start, is_same_text
+from penstock.protocols.responses.wire import NAME, Item, wrap_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.events import Extra, ReasoningForm
+    from penstock.events import Extra
     from penstock.ledger import Ledger, Part
-    from penstock.protocols.responses.decode_items import Slot
-
-FORMS: dict[str, ReasoningForm] = {"summary": "summary", "full": "full"}
+    from penstock.protocols.responses.decode_items import ItemSlot
 
 
-class Speech:
-    """Says the words of items through the ledger. A place is `(kind, number)` inside an item."""
+class TextParts:
+    """Writes the text of items to the ledger. A part is named by its kind and its index inside the item."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def say(self, slot: Slot, kind: str, place: int, text: str, logprobs: Any = None) -> Part | None:
-        """A delta. Gives the open part, so that the next ones need not look for it."""
+    def append_delta(self, slot: ItemSlot, kind: str, index: int, text: str, logprobs: Any = None) -> None:
         if not text:
-            return None
-        if (kind, place) in slot.closed:
+            return
+        if (kind, index) in slot.closed:
             self._ledger.diagnostics.add("after-close", f"a delta of {kind} that was closed before is ignored")
-            return None
-        part = self._ledger.find((slot.number, kind, place)) or self._open(slot, kind, place)
+            return
+        part = self._ledger.find((slot.number, kind, index)) or self._open_part(slot, kind, index)
         if part is not None:
             self._ledger.append_to_part(part, text, logprobs)
-        return part
 
-    def match(self, slot: Slot, event: str, kind: str, place: int, whole: str) -> int:
-        """The place of the part that `event` means when it repeats all of a part, and names this place."""
-        if not whole.strip():
-            return place  # no words: the part that has this number may be repeated at another place
-        known = slot.repeats.get((event, kind))
-        if known is None:
-            known = slot.repeats[event, kind] = Repeats()
-        return known.find(
-            place, slot.places.get(kind, ()), lambda one: repeats(self._words(slot, kind, one), whole)
-        )  # fmt: skip
+    def match_part(self, slot: ItemSlot, event: str, kind: str, index: int, text: str) -> int:
+        """Returns the index of the streamed part that `event` repeats under this index."""
+        if not text.strip():
+            return index  # without text: the part of this index may be repeated under another one
+        matcher = slot.matchers.get((event, kind))
+        if matcher is None:
+            matcher = slot.matchers[event, kind] = RepeatMatcher()
+        is_alike = partial(self._is_alike, slot, kind, text, is_same_start)
+        return matcher.find(index, slot.indices.get(kind, ()), is_alike)
 
-    def match_all(self, slot: Slot, event: str, kind: str, wholes: list[str]) -> None:
-        """The same for all parts of an item at once. Equal words decide first, then words that begin others, and only
-        then the number: a part that was never streamed takes the place of no other.
+    def match_parts(self, slot: ItemSlot, event: str, kind: str, texts: list[str]) -> None:
+        """Matches all parts of an item at once: by equal text, then by a common start, and only then by index.
+
+        So a part that was never streamed does not take the place of another one.
         """
-        streamed = slot.places.get(kind)
+        streamed = slot.indices.get(kind)
         if not streamed:
             return
-        known = slot.repeats.setdefault((event, kind), Repeats())
-        for is_alike in (equals, repeats):
-            for place, whole in enumerate(wholes):
-                if whole.strip():
-                    known.claim(place, streamed, partial(self._is_alike, slot, kind, whole, is_alike))
+        matcher = slot.matchers.setdefault((event, kind), RepeatMatcher())
+        for compare in (is_same_text, is_same_start):
+            for index, text in enumerate(texts):
+                if text.strip():
+                    matcher.claim(index, streamed, partial(self._is_alike, slot, kind, text, compare))
 
-    def _is_alike(self, slot: Slot, kind: str, whole: str, is_alike: Callable[[str, str], bool], place: int) -> bool:
-        return is_alike(self._words(slot, kind, place), whole)
+    def _is_alike(self, slot: ItemSlot, kind: str, text: str, compare: Callable[[str, str], bool], index: int) -> bool:
+        part = self._ledger.find((slot.number, kind, index))
+        return compare(part.streamed_text if part is not None else slot.closed.get((kind, index), ""), text)
 
-    def _words(self, slot: Slot, kind: str, place: int) -> str:
-        part = self._ledger.find((slot.number, kind, place))
-        return part.streamed_text if part is not None else slot.closed.get((kind, place), "")
+    def reconcile(self, slot: ItemSlot, kind: str, index: int, text: str) -> None:
+        """Compares the complete text with the streamed text, and delivers what is new."""
+        known = slot.closed.get((kind, index))
+        if known is None:
+            if text and self._ledger.find((slot.number, kind, index)) is None:
+                self._open_part(slot, kind, index)
+            self._ledger.reconcile((slot.number, kind, index), text)
+        elif len(text) > len(known) and text.startswith(known):
+            del slot.closed[kind, index]
+            self.append_delta(slot, kind, index, text[len(known) :])
+            self.close_part(slot, kind, index)
+            slot.closed[kind, index] = text
+        elif text and text != known:
+            self._ledger.diagnostics.add("conflict", f"{kind} differs from what was sent before; the first text stays")
 
-    def settle(self, slot: Slot, kind: str, place: int, whole: str) -> None:
-        """A later word on all of it: what is new is said."""
-        said = slot.closed.get((kind, place))
-        if said is None:
-            if whole and self._ledger.find((slot.number, kind, place)) is None:
-                self._open(slot, kind, place)
-            self._ledger.reconcile((slot.number, kind, place), whole)
-        elif len(whole) > len(said) and whole.startswith(said):
-            del slot.closed[kind, place]
-            self.say(slot, kind, place, whole[len(said) :])
-            self.close(slot, kind, place)
-            slot.closed[kind, place] = whole
-        elif whole and whole != said:
-            self._ledger.diagnostics.add("conflict", f"{kind} differs from what was said of it before; the first wins")
-
-    def close(self, slot: Slot, kind: str, place: int, extra: Extra | None = None) -> None:
-        """The part is whole."""
-        part = self._ledger.find((slot.number, kind, place))
+    def close_part(self, slot: ItemSlot, kind: str, index: int, extra: Extra | None = None) -> None:
+        part = self._ledger.find((slot.number, kind, index))
         if part is not None:
-            slot.closed[kind, place] = part.streamed_text
-            self._ledger.close((slot.number, kind, place), extra)
+            slot.closed[kind, index] = part.streamed_text
+            self._ledger.close((slot.number, kind, index), extra)
 
-    def close_all(self, slot: Slot) -> None:
-        for kind, place in list(slot.parts):
-            self.close(slot, kind, place)
-
-    def _open(self, slot: Slot, kind: str, place: int) -> Part | None:
-        key, extra = (slot.number, kind, place), own(id=slot.id, phase=lenient.get_text(slot.item, "phase"))
+    def _open_part(self, slot: ItemSlot, kind: str, index: int) -> Part | None:
+        key, extra = (slot.number, kind, index), wrap_extra(id=slot.id, phase=lenient.get_text(slot.item, "phase"))
         if kind == "text":
             part = self._ledger.open_text(key, item=slot.id, extra=extra, keep=True)
         elif kind == "refusal":
             part = self._ledger.open_refusal(key, item=slot.id, extra=extra, keep=True)
         else:
-            part = self._ledger.open_reasoning(key, item=slot.id, form=FORMS[kind], extra=extra, keep=True)
+            form = "summary" if kind == "summary" else "full"
+            part = self._ledger.open_reasoning(key, item=slot.id, form=form, extra=extra, keep=True)
         if part is not None:
-            slot.parts[kind, place] = part.index
-            slot.places.setdefault(kind, []).append(place)
+            slot.parts[kind, index] = part.index
+            slot.indices.setdefault(kind, []).append(index)
         return part
 
 
-class Messages:
-    """Items of type `message`: their content parts and annotations."""
+class MessageReader:
+    """Reads items of type `message`: content parts and annotations."""
 
-    def __init__(self, ledger: Ledger, speech: Speech) -> None:
+    def __init__(self, ledger: Ledger, texts: TextParts) -> None:
         self._ledger = ledger
-        self._speech = speech
+        self._texts = texts
 
-    def added(self, slot: Slot) -> None:
-        """Content that is there from the start counts when the item is done: deltas may repeat it."""
+    def on_added(self, slot: ItemSlot) -> None:
+        """Ignores early content: deltas may repeat it. It is read when the item is done."""
 
-    def done(self, slot: Slot, event: str = "done") -> None:
+    def on_done(self, slot: ItemSlot, event: str = "done") -> None:
         contents = lenient.get_objects(slot.item, "content")
         for kind in ("text", "refusal"):
-            self._speech.match_all(slot, event, kind, [_words_of(content, kind) for content in contents])
-        for place, content in enumerate(contents):
-            self.content(slot, event, place, content)
-        self._speech.close_all(slot)
+            texts = [
+                lenient.get_text(row, kind) if lenient.get_text(row, "type").endswith(kind) else "" for row in contents
+            ]
+            self._texts.match_parts(slot, event, kind, texts)
+        for index, content in enumerate(contents):
+            self.read_content_part(slot, event, index, content)
+        for kind, index in list(slot.parts):
+            self._texts.close_part(slot, kind, index)
 
-    def last(self, slot: Slot) -> None:
-        self.done(slot, "snapshot")
+    def on_snapshot(self, slot: ItemSlot) -> None:
+        self.on_done(slot, "snapshot")
 
-    def close(self, slot: Slot, *, whole: bool) -> None:
-        """The ledger closes open text by itself."""
+    def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
+        """Does nothing: the ledger closes open text."""
 
-    def settle(self, slot: Slot, kind: str, place: int, whole: str) -> None:
-        """All of a text or a refusal, before its content part is whole."""
-        self._speech.settle(slot, kind, self._speech.match(slot, "text", kind, place, whole), whole)
+    def reconcile_text(self, slot: ItemSlot, kind: str, index: int, text: str) -> None:
+        """Reads a complete text or refusal whose content part may still grow."""
+        self._texts.reconcile(slot, kind, self._texts.match_part(slot, "text", kind, index, text), text)
 
-    def content(self, slot: Slot, event: str, place: int, content: Item) -> None:
-        """A whole content part, wherever it was repeated."""
+    def read_content_part(self, slot: ItemSlot, event: str, index: int, content: Item) -> None:
+        """Reads a complete content part."""
         kind = lenient.get_text(content, "type")
         if kind == "refusal":
-            words = lenient.get_text(content, "refusal")
-            place = self._speech.match(slot, event, "refusal", place, words)
-            self._speech.settle(slot, "refusal", place, words)
-            self._speech.close(slot, "refusal", place)
+            text = lenient.get_text(content, "refusal")
+            index = self._texts.match_part(slot, event, "refusal", index, text)
+            self._texts.reconcile(slot, "refusal", index, text)
+            self._texts.close_part(slot, "refusal", index)
         elif kind.endswith("text"):
-            place = self._speech.match(slot, event, "text", place, lenient.get_text(content, "text"))
-            self._text(slot, place, content)
+            index = self._texts.match_part(slot, event, "text", index, lenient.get_text(content, "text"))
+            self._read_text(slot, index, content)
             for annotation in lenient.get_objects(content, "annotations"):
-                self._cite(slot, place, annotation)
-            self._speech.close(slot, "text", place)
+                self._add_citation(slot, index, annotation)
+            self._texts.close_part(slot, "text", index)
         else:
             self._ledger.diagnostics.add("unknown-content", f"content of type {kind!r} is left out")
 
-    def _text(self, slot: Slot, place: int, content: Item) -> None:
-        """Text that was not streamed may have its log probabilities beside it."""
-        words, logprobs = lenient.get_text(content, "text"), lenient.get_list(content, "logprobs")
-        if logprobs and ("text", place) not in slot.parts:
-            self._speech.say(slot, "text", place, words, {"content": logprobs})
+    def _read_text(self, slot: ItemSlot, index: int, content: Item) -> None:
+        text, logprobs = lenient.get_text(content, "text"), lenient.get_list(content, "logprobs")
+        if logprobs and ("text", index) not in slot.parts:  # not streamed: the log probabilities are new, too
+            self._texts.append_delta(slot, "text", index, text, {"content": logprobs})
         else:
-            self._speech.settle(slot, "text", place, words)
+            self._texts.reconcile(slot, "text", index, text)
 
-    # ── annotations ───────────────────────────────────────────────────────────────────────────────
+    def add_streamed_annotation(self, slot: ItemSlot, index: int, annotation: Item) -> None:
+        """Adds a streamed annotation. Its index may differ from that of its text."""
+        streamed = slot.indices.get("text", ())
+        self._add_citation(slot, index if index in streamed or not streamed else streamed[-1], annotation)
 
-    def note(self, slot: Slot, place: int, annotation: Item) -> None:
-        """An annotation as it is streamed. It may name another place than its text did."""
-        texts = slot.places.get("text", ())
-        self._cite(slot, place if place in texts or not texts else texts[-1], annotation)
-
-    def _cite(self, slot: Slot, place: int, annotation: Item) -> None:
-        first, last = (
-            lenient.get_integer(annotation, "start_index"),
-            lenient.get_integer(annotation, "end_index"),
-        )
+    def _add_citation(self, slot: ItemSlot, index: int, annotation: Item) -> None:
+        first, last = lenient.get_integer(annotation, "start_index"), lenient.get_integer(annotation, "end_index")
         span = (first, last) if first is not None and last is not None and last > first >= 0 else None
-        filename = lenient.get_text(annotation, "filename")
-        self._ledger.cite(
-            (slot.number, place, annotation),
-            lenient.get_text(annotation, "url"),
-            lenient.get_text(annotation, "title") or filename,
-            slot.parts.get(("text", place)),
-            span,
-            "",
-            lenient.get_text(annotation, "file_id"),
-            "",
-            filename,
-            {NAME: {"annotation": annotation}},
-        )
+        filename, file_id = lenient.get_text(annotation, "filename"), lenient.get_text(annotation, "file_id")
+        url, title = lenient.get_text(annotation, "url"), lenient.get_text(annotation, "title") or filename
+        key, of = (slot.number, index, annotation), slot.parts.get(("text", index))
+        extra = {NAME: {"annotation": annotation}}
+        self._ledger.cite(key, url, title, of, span, "", file_id, "", filename, extra)
 
 
-def _words_of(content: Item, kind: str) -> str:
-    """The words of a content part, if it is of this kind."""
-    return lenient.get_text(content, kind) if lenient.get_text(content, "type").endswith(kind) else ""
+class ReasoningReader:
+    """Reads items of type `reasoning`: summary parts, full text parts, and encrypted content.
 
-
-class Thoughts:
-    """Items of type `reasoning`: parts of a summary, parts of the full text, and what only the provider can read.
-
-    Parts may overlap. One that is whole ends when another begins, the last when its item is done: only then the
-    encrypted content is final.
+    Parts may overlap. A complete part closes when another one begins; the last part closes when its item is done,
+    because only then the encrypted content is final.
     """
 
-    def __init__(self, ledger: Ledger, speech: Speech) -> None:
+    def __init__(self, ledger: Ledger, texts: TextParts) -> None:
         self._ledger = ledger
-        self._speech = speech
+        self._texts = texts
 
-    def added(self, slot: Slot) -> None:
-        """Encrypted content that is there from the start is not the final one."""
+    def on_added(self, slot: ItemSlot) -> None:
+        """Ignores early encrypted content: it is not final."""
 
-    def delta(self, slot: Slot, kind: str, place: int, text: str) -> None:
-        self.begin(slot, kind, place)
-        self._speech.say(slot, kind, place, text)
+    def append_delta(self, slot: ItemSlot, kind: str, index: int, text: str) -> None:
+        self.begin_part(slot, kind, index)
+        self._texts.append_delta(slot, kind, index, text)
 
-    def begin(self, slot: Slot, kind: str, place: int) -> None:
-        """Another part begins, which ends those that are whole."""
-        if (kind, place) not in slot.parts:
-            for other in slot.whole:
-                self._speech.close(slot, *other)
-            slot.whole.clear()
+    def begin_part(self, slot: ItemSlot, kind: str, index: int) -> None:
+        """Closes the complete parts if the named part is new."""
+        if (kind, index) not in slot.parts:
+            for part in slot.complete:
+                self._texts.close_part(slot, *part)
+            slot.complete.clear()
 
-    def settle(self, slot: Slot, event: str, kind: str, place: int, text: str) -> None:
-        """All of a part."""
-        place = self._speech.match(slot, event, kind, place, text)
+    def reconcile_part(self, slot: ItemSlot, event: str, kind: str, index: int, text: str) -> None:
+        """Reads the complete text of a part."""
+        index = self._texts.match_part(slot, event, kind, index, text)
         if text:
-            self.begin(slot, kind, place)
-        self._speech.settle(slot, kind, place, text)
-        if (kind, place) not in slot.closed and (kind, place) not in slot.whole:
-            slot.whole.append((kind, place))
+            self.begin_part(slot, kind, index)
+        self._texts.reconcile(slot, kind, index, text)
+        if (kind, index) not in slot.closed and (kind, index) not in slot.complete:
+            slot.complete.append((kind, index))
 
-    def done(self, slot: Slot, event: str = "done") -> None:
+    def on_done(self, slot: ItemSlot, event: str = "done") -> None:
         for kind, key in (("summary", "summary"), ("full", "content")):
-            parts = lenient.get_objects(slot.item, key)
-            self._speech.match_all(slot, event, kind, [lenient.get_text(part, "text") for part in parts])
-            for place, part in enumerate(parts):
-                self.settle(slot, event, kind, place, lenient.get_text(part, "text"))
-        self._seal(slot)
+            texts = [lenient.get_text(part, "text") for part in lenient.get_objects(slot.item, key)]
+            self._texts.match_parts(slot, event, kind, texts)
+            for index, text in enumerate(texts):
+                self.reconcile_part(slot, event, kind, index, text)
+        self._close_item(slot)
 
-    def last(self, slot: Slot) -> None:
-        self.done(slot, "snapshot")
+    def on_snapshot(self, slot: ItemSlot) -> None:
+        self.on_done(slot, "snapshot")
 
-    def close(self, slot: Slot, *, whole: bool) -> None:
-        if slot.told and not slot.done and whole:
-            self._seal(slot)
+    def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
+        if slot.announced and not slot.done and complete:
+            self._close_item(slot)
 
-    def _seal(self, slot: Slot) -> None:
-        """Close the last part with what must be echoed; where there is none, that is a part of its own."""
-        kept = {key: value for key, value in slot.item.items() if key not in ("type", "summary", "content", "status")}
-        extra = own(**kept)
-        unclosed = [place for place in slot.parts if place not in slot.closed]
-        for place in unclosed:
-            self._speech.close(slot, *place, extra=extra if place == unclosed[-1] else None)
-        if (
-            not unclosed
-            and extra is not None
-            and (not slot.parts or (kept.get("encrypted_content") and not slot.sealed))
-        ):
+    def _close_item(self, slot: ItemSlot) -> None:
+        """Closes the last part with the state that the next request must echo; without a part, opens one for it."""
+        known = ("type", "summary", "content", "status")
+        state = {key: value for key, value in slot.item.items() if key not in known}
+        extra, encrypted = wrap_extra(**state), bool(state.get("encrypted_content"))
+        unclosed = [part for part in slot.parts if part not in slot.closed]
+        for part in unclosed:
+            self._texts.close_part(slot, *part, extra=extra if part == unclosed[-1] else None)
+        if not unclosed and extra is not None and (not slot.parts or (encrypted and not slot.sealed)):
             self._ledger.open_reasoning(key := (slot.number, "sealed"), item=slot.id, form="redacted", extra=extra)
             self._ledger.close(key, extra)
             slot.parts["sealed", 0], slot.closed["sealed", 0] = -1, ""
-        slot.sealed = slot.sealed or bool(kept.get("encrypted_content"))  # a later one differs, but opens the same
+        slot.sealed = slot.sealed or encrypted  # later encrypted content differs, but holds the same

@@ -1,4 +1,4 @@
-"""Canonical requests → Responses: the body and its settings. What providers differ in is a field of `Quirks`."""
+"""Writes Responses requests: messages as input items, tools, settings. `Quirks` describes how providers differ."""
 
 from __future__ import annotations
 
@@ -7,258 +7,261 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import request as rq
 from penstock.jsontext import as_json
 from penstock.markers import stowed
-from penstock.protocols.responses.request_read import LOGPROBS, MORE, read_format
-from penstock.protocols.responses.request_read_parts import CONTENT
-from penstock.protocols.responses.request_write_parts import (
-    HOLDS,
-    LACKS,
-    LOSSES,
-    Quirks,
-    Said,
-    call_item,
-    output_item,
-    undrawn,
-)
+from penstock.protocols.responses import request_write_parts as parts
+from penstock.protocols.responses.request_read import LOGPROBS, OPTIONAL_SETTINGS, read_format
+from penstock.protocols.responses.request_write_parts import AssistantWriter, Quirks
 from penstock.protocols.responses.wire import NAME
-from penstock.request_writer import (
-    RequestDraft,
-    add_missing,
-    budget_for_effort,
-    drop_empty,
-    effort_for_budget,
-    split_extra,
-)
+from penstock.protocols.responses.wire import PROVIDER_LOSSES as LACKS
+from penstock.protocols.responses.wire import REQUEST_LOSSES as LOSSES
+from penstock.request_writer import add_missing, budget_for_effort, drop_empty, effort_for_budget, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from penstock.lenient_fields import Object
-    from penstock.protocols.responses.request_write_parts import Content
+    from penstock.request_writer import RequestDraft
 
-__all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
-SEALED = "reasoning.encrypted_content"
-TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
-_FORMS: dict[str, Object] = {"text": {"type": "text"}, "json": {"type": "json_object"}}
-_PLAIN = (
-    ("temperature", "temperature"), ("top_p", "top_p"), ("parallel_tool_calls", "parallel_calls"), ("user", "user"),
-    ("prompt_cache_key", "cache_key"), ("store", "store"), ("top_logprobs", "top_logprobs"),
-)  # fmt: skip
+__all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "ResponsesRequestWriter", "write_request"]
+_ENCRYPTED_REASONING = "reasoning.encrypted_content"
+_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
+_PLAIN_SETTINGS = {  # field → name of the canonical setting
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "parallel_tool_calls": "parallel_calls",
+    "user": "user",
+    "prompt_cache_key": "cache_key",
+    "store": "store",
+    "top_logprobs": "top_logprobs",
+}
+_NO_INPUT: Object = {"type": "object", "properties": {}}  # the schema of a tool without parameters
 
 
-class Items(Said):
-    """Input being written. State, beside that of what is said: which calls have free text as their input."""
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
+    """Writes a request as the body of a Responses call."""
+    writer = ResponsesRequestWriter(quirks or Quirks())
+    writer.body = writer.write(request)
+    return writer
+
+
+class InputWriter(AssistantWriter):
+    """Writes messages as input items. State beside that of the assistant: the calls whose input is free text."""
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__(quirks)
-        self._free: set[str] = set()
+        self._text_calls: set[str] = set()
 
-    def input(self, messages: Iterable[rq.Message]) -> list[Object]:
-        """All messages as items."""
+    def write_input(self, messages: Iterable[rq.Message]) -> list[Object]:
         before = ""
         for message in messages:
             if message.name:
                 self.report_loss("name")
             if message.role == "assistant":
-                self.turn(apart=before == "assistant" and not self.native)
-            self.roles[message.role](self, message)
+                self.start_message(split=before == "assistant" and not self.native)
+            self.role_writers[message.role](self, message)
             before = message.role
         return self.items
 
-    # ── who speaks ────────────────────────────────────────────────────────────────────────────────
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
-    def _plain(self, message: rq.Message) -> None:
-        """The system or the user; approvals, and what only this protocol understands, are items beside."""
+    def _write_message(self, message: rq.Message) -> None:
+        """Writes a message of the system or the user. Approvals and opaque items of this protocol become own items."""
         own, marks = self.split_extra(message.extra)
         inside: list[rq.AnyPart] = []
         for part in message.parts:
             if type(part) is rq.Ask:
-                self._ask(part, 0)
-            elif type(part) is rq.Opaque and part.protocol == NAME and not part.kind.startswith(CONTENT):
-                self.put(part.data)
+                self._write_approval(part, 0)
+            elif type(part) is rq.Opaque and part.protocol == NAME and not parts.is_content(part):
+                self.add_item(part.data)
             else:
                 inside.append(part)
         if not inside and message.parts:
             return
         item: Object = {} if "bare" in marks else {"type": "message"}
         item.update({key: marks[key] for key in ("id", "status") if key in marks})
-        item["role"] = self._role(message, marks)
-        item["content"] = self.content(inside, listed="listed" in marks)
+        system = marks.get("role") or ("system" if self.native else self.quirks.system)
+        item["role"] = "user" if message.role == "user" else system
+        item["content"] = self.write_content(inside, listed="listed" in marks)
         item.update(own)
         add_missing(item, marks.get("also"))
-        self.put(item)
+        self.add_item(item)
 
-    def _role(self, message: rq.Message, marks: Object) -> str:
-        if message.role == "user":
-            return "user"
-        return marks.get("role") or ("system" if self.native else self.quirks.system)
-
-    def _assistant(self, message: rq.Message) -> None:
+    def _write_assistant(self, message: rq.Message) -> None:
         if not message.parts:
-            self.nothing(message)
+            self.write_empty_message(message)
             return
         for place, part in enumerate(message.parts):
-            self.spoken[type(part)](self, part, place)
+            self.assistant_writers[type(part)](self, part, place)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _call(self, call: rq.Call, _: int) -> None:
+    def _write_call(self, call: rq.Call, _: int) -> None:
         own, marks = self.split_extra(call.extra)
         if "item" in own:
-            self.put(own["item"] if call.by == "provider" else call_item(call, own["item"]))
+            self.add_item(own["item"] if call.by == "provider" else parts.build_call_item(call, own["item"]))
         elif call.cut and "status" not in marks:
             self.report_loss("cut-call")
-        elif call.by == "client":  # what a provider ran is in the item of its result
-            self.put(self._called(call, own, marks))
+        elif call.by == "client":  # a provider's call is in the item of its result
+            self.add_item(self._build_call(call, own, marks))
 
-    def _called(self, call: rq.Call, own: Object, marks: Object) -> Object:
-        text = call.form == "text"
-        if text:
-            self._free.add(call.id)
-        item: Object = {"type": "custom_tool_call" if text else "function_call"}
+    def _build_call(self, call: rq.Call, own: Object, marks: Object) -> Object:
+        is_text = call.form == "text"
+        if is_text:
+            self._text_calls.add(call.id)
+        item: Object = {"type": "custom_tool_call" if is_text else "function_call"}
         if call.item and (self.native or NAME in (call.extra or ())):
             item["id"] = call.item
-        elif self.apart:
-            item["id"] = self.mint("ctc" if text else "fc")
+        elif self.starts_message:
+            item["id"] = self.make_id("ctc" if is_text else "fc")
         if "loose" not in marks or call.id != call.item:
             item["call_id"] = call.id
         item["name"] = call.name
-        item["input" if text else "arguments"] = call.json or ("" if text or marks else "{}")
+        item["input" if is_text else "arguments"] = call.json or ("" if is_text or marks else "{}")
         if "status" in marks:
             item["status"] = marks["status"]
         item.update({key: value for key, value in own.items() if key != "id"})
         add_missing(item, marks.get("also"))
-        self.hint(call, item, fits=False)
+        self.write_cache_point(call, item, allowed=False)
         return item
 
-    def _ask(self, ask: rq.Ask, _: int) -> None:
+    def _write_approval(self, ask: rq.Ask, _: int) -> None:
         own = self.split_extra(ask.extra)[0]
         if "item" in own:
-            self.put(own["item"])
+            self.add_item(own["item"])
         else:
             self.report_loss("approval")
 
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 
-    def _ran(self, result: rq.Result, _: int) -> None:
-        """A provider's result: the item of its call, which holds it. What a later one replaced is not told."""
+    def _write_provider_result(self, result: rq.Result, _: int) -> None:
+        """Writes the item of a provider's call, which holds the result. Partial results are left out."""
         own = self.split_extra(result.extra)[0]
         if "item" not in own:
             self.report_loss("provider-call")
         elif not result.partial:
-            self.put(own["item"])
+            self.add_item(own["item"])
 
-    def _results(self, message: rq.Message) -> None:
+    def _write_results(self, message: rq.Message) -> None:
         self.split_extra(message.extra)
         for part in message.parts:
             if type(part) is rq.Result:
-                self.put(self._answered(part))
-            elif made := self.part(part):
-                self.put({"type": "message", "role": "user", "content": made})
+                self.add_item(self._build_output(part))
+            elif content := self.write_part(part):
+                self.add_item({"type": "message", "role": "user", "content": content})
 
-    def _answered(self, result: rq.Result) -> Object:
+    def _build_output(self, result: rq.Result) -> Object:
         own, marks = self.split_extra(result.extra)
         if "item" in own:
-            return output_item(result, own["item"])
-        text = result.form == "text" or result.call in self._free or "kind" in marks
-        item: Object = {"type": "custom_tool_call_output" if text else "function_call_output"}
+            return parts.build_output_item(result, own["item"])
+        is_text = result.form == "text" or result.call in self._text_calls or "kind" in marks
+        item: Object = {"type": "custom_tool_call_output" if is_text else "function_call_output"}
         if result.call or "loose" not in marks:
             item["call_id"] = result.call
         item.update({key: marks[key] for key in ("id", "status") if key in marks})
         if "named" in marks:
             item["name"] = result.name
-        item["output"] = self.content(result.content, listed="listed" in marks)
+        item["output"] = self.write_content(result.content, listed="listed" in marks)
         item.update(own)
         add_missing(item, marks.get("also"))
-        self.hint(result, item, fits=False)
+        self.write_cache_point(result, item, allowed=False)
         return item
 
-    roles: ClassVar[Mapping[str, Callable[[Any, rq.Message], None]]] = {
-        "system": _plain, "user": _plain, "assistant": _assistant, "tool": _results,
-    }  # fmt: skip
-    spoken: ClassVar[Mapping[type, Callable[[Any, Any, int], None]]] = {
-        rq.Text: Said.say, rq.File: Said.picture, rq.Source: Said.cite, rq.Opaque: Said.state,
-        rq.Reasoning: Said.think, rq.Call: _call, rq.Result: _ran, rq.Ask: _ask,
-    }  # fmt: skip
+    role_writers: ClassVar[Mapping[str, Callable[[Any, rq.Message], None]]] = {
+        **dict.fromkeys(("system", "user"), _write_message),
+        "assistant": _write_assistant,
+        "tool": _write_results,
+    }
+    assistant_writers: ClassVar[Mapping[type, Callable[[Any, Any, int], None]]] = {
+        rq.Text: AssistantWriter.write_text,
+        rq.File: AssistantWriter.write_file,
+        rq.Source: AssistantWriter.write_source,
+        rq.Opaque: AssistantWriter.write_state,
+        rq.Reasoning: AssistantWriter.write_reasoning,
+        rq.Call: _write_call,
+        rq.Result: _write_provider_result,
+        rq.Ask: _write_approval,
+    }
 
 
-class Writer(Items):
-    """One request being written."""
+class ResponsesRequestWriter(InputWriter):
+    """Writes one request."""
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
         self.native = "read" in marks
         body: Object = {"model": request.model} if request.model else {}
-        messages = self._instructed(
-            stowed(undrawn(request.messages), HOLDS, self.report_carried, self.report_loss), body
+        messages = stowed(
+            parts.drop_generated_images(request.messages), parts.HOLDS, self.report_carried, self.report_loss
         )
-        self._asked(messages, marks, body)
-        tools = write_tools(self, request.tools)
-        if tools:
+        self._write_messages(self._write_instructions(messages, body), marks, body)
+        if tools := self._write_tools(request.tools):
             body["tools"] = tools
         if request.choice is not None:
-            body["tool_choice"] = write_choice(self, request.choice, request.tools)
+            body["tool_choice"] = self._build_choice(request.choice, request.tools)
         if request.stream:
             body["stream"] = True
         body.update({key: value for key, value in own.items() if key not in ("reasoning", "text")})
-        self._settings(request.settings, marks, body)
-        self._thinking(request.settings, own, marks, body)
-        self._form(request.settings, own, marks, body)
-        self._include(request.settings, body)
+        self._write_settings(request.settings, marks, body)
+        self._write_reasoning_settings(request.settings, own, marks, body)
+        self._write_text_settings(request.settings, own, marks, body)
+        self._write_include(request.settings, body)
         add_missing(body, marks.get("also"))
         return body
 
-    def _instructed(self, messages: list[rq.Message], body: Object) -> list[rq.Message]:
-        """The system prompt where it has a field of its own; the messages that are left."""
+    def _write_instructions(self, messages: list[rq.Message], body: Object) -> list[rq.Message]:
+        """Writes the system prompt as `instructions` if possible. Returns the other messages."""
         first = messages[0] if messages else None
         if first is None or first.role != "system" or len(first.parts) != 1:
             return messages
         only, marks = first.parts[0], split_extra(first.extra, NAME)[1]
-        fits = type(only) is rq.Text and not only.cache and bool(only.text)
-        if type(only) is rq.Text and fits and ("top" in marks or (not self.native and self.quirks.instructions)):
-            self.split_extra(first.extra)
-            self.split_extra(only.extra)
-            if first.name:
-                self.report_loss("name")
-            body["instructions"] = only.text
-            return messages[1:]
-        return messages
+        wanted = "top" in marks or (not self.native and self.quirks.instructions)
+        if type(only) is not rq.Text or only.cache or not only.text or not wanted:
+            return messages
+        self.split_extra(first.extra)
+        self.split_extra(only.extra)
+        if first.name:
+            self.report_loss("name")
+        body["instructions"] = only.text
+        return messages[1:]
 
-    def _asked(self, messages: list[rq.Message], marks: Object, body: Object) -> None:
+    def _write_messages(self, messages: list[rq.Message], marks: Object, body: Object) -> None:
         only = messages[0] if len(messages) == 1 else None
         if only is not None and "string" in split_extra(only.extra, NAME)[1]:
-            given = self.content(only.parts, listed=False)
-            if isinstance(given, str):
-                body["input"] = given
+            content = self.write_content(only.parts, listed=False)
+            if isinstance(content, str):
+                body["input"] = content
                 return
         if messages or not self.native:
-            body["input"] = self.input(messages)
+            body["input"] = self.write_input(messages)
         elif "input" in marks:
             body["input"] = []
 
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
-    def _settings(self, asked: rq.Settings, marks: Object, body: Object) -> None:
-        for key, name in _PLAIN:
+    def _write_settings(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+        for key, name in _PLAIN_SETTINGS.items():
             value = getattr(asked, name)
             if value is not None and value != "":
                 body[key] = value
         if asked.max_output is not None:
-            body["max_output_tokens"] = self._limit(asked.max_output)
-        self._more(asked, marks, body)
-        if asked.tier in TIERS or (asked.tier and self.native):
+            if asked.max_output < (least := self.quirks.min_output):
+                self.report_loss("max-output", f"{asked.max_output} is sent as {least}")
+            body["max_output_tokens"] = max(asked.max_output, least)
+        self._write_optional_settings(asked, marks, body)
+        if asked.tier in _TIERS or (asked.tier and self.native):
             body["service_tier"] = asked.tier
         if asked.metadata is not None:
-            body["metadata"] = asked.metadata if self.native else self._labels(asked.metadata)
+            body["metadata"] = asked.metadata if self.native else self._build_metadata(asked.metadata)
         lost = {
-            "choices": asked.choices is not None, "tier": asked.tier and "service_tier" not in body,
-            "logprobs": asked.logprobs is False, "thoughts": asked.thoughts is False,
-        }  # fmt: skip
+            "choices": asked.choices is not None,
+            "tier": asked.tier and "service_tier" not in body,
+            "logprobs": asked.logprobs is False,
+            "thoughts": asked.thoughts is False,
+        }
         for name in (name for name, is_lost in lost.items() if is_lost):
             self.report_loss("setting", name)
 
-    def _more(self, asked: rq.Settings, marks: Object, body: Object) -> None:
-        """Settings that only some providers have."""
-        for key in MORE:
+    def _write_optional_settings(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+        for key in OPTIONAL_SETTINGS:
             value = getattr(asked, key)
             if value is None or value == []:
                 continue
@@ -267,35 +270,29 @@ class Writer(Items):
             else:
                 self.report_loss("setting", key)
 
-    def _limit(self, asked: int) -> int:
-        """The output limit, raised where the provider would refuse it."""
-        least = self.quirks.min_output
-        if asked < least:
-            self.report_loss("max-output", f"{asked} is sent as {least}")
-        return max(asked, least)
-
-    def _labels(self, metadata: Object) -> Object:
-        """Metadata whose values are strings, as they must be here."""
+    def _build_metadata(self, metadata: Object) -> Object:
+        """Returns metadata with string values, which this protocol requires."""
         if all(isinstance(value, str) for value in metadata.values()):
             return metadata
         self.report_loss("metadata")
         return {key: value if isinstance(value, str) else as_json(value) for key, value in metadata.items()}
 
-    def _thinking(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
-        made: Object = dict(own.get("reasoning", {}))
+    def _write_reasoning_settings(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
+        reasoning: Object = dict(own.get("reasoning", {}))
         effort = asked.effort
         if asked.budget is not None:
             self.report_loss("budget")
             effort = effort if effort and asked.budget else effort_for_budget(asked.budget)
         if effort:
-            made["effort"] = self._known(effort)
+            reasoning["effort"] = self._choose_effort(effort)
         if asked.thoughts:
-            made["summary"] = marks.get("summary") or "auto"
-        add_missing(made, marks.get("thinking"))
-        if made:
-            body["reasoning"] = made
+            reasoning["summary"] = marks.get("summary") or "auto"
+        add_missing(reasoning, marks.get("thinking"))
+        if reasoning:
+            body["reasoning"] = reasoning
 
-    def _known(self, effort: str) -> str:
+    def _choose_effort(self, effort: str) -> str:
+        """Returns the effort that the provider has, or the nearest one."""
         known = self.quirks.efforts
         if not known or effort in known:
             return effort
@@ -303,110 +300,101 @@ class Writer(Items):
         wanted = budget_for_effort(effort)
         return min(known, key=lambda word: (word == "none", abs(budget_for_effort(word) - wanted)))
 
-    def _form(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
-        made: Object = dict(own.get("text", {}))
-        odd = marks.get("format")
-        if odd is not None and read_format(odd) == asked.format:
-            made["format"] = odd
-        elif asked.format is not None and asked.format.kind == "json" and not self.quirks.any_json:
+    def _write_text_settings(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
+        text: Object = dict(own.get("text", {}))
+        odd, form = marks.get("format"), asked.format
+        if odd is not None and read_format(odd) == form:
+            text["format"] = odd
+        elif form is not None and form.kind == "json" and not self.quirks.any_json:
             self.report_loss("any-json")
-        elif asked.format is not None:
-            made["format"] = self._schema(asked.format) if asked.format.kind == "schema" else _FORMS[asked.format.kind]
+        elif form is not None:
+            text["format"] = self._build_format(form)
         if asked.verbosity:
-            made["verbosity"] = asked.verbosity
-        add_missing(made, marks.get("texts"))
-        if made:
-            body["text"] = made
+            text["verbosity"] = asked.verbosity
+        add_missing(text, marks.get("texts"))
+        if text:
+            body["text"] = text
 
-    def _schema(self, form: rq.Format) -> Object:
+    def _build_format(self, form: rq.Format) -> Object:
+        if form.kind != "schema":
+            return {"type": "json_object" if form.kind == "json" else "text"}
         if not form.name:
             self.report_loss("format")
-        made = drop_empty(type="json_schema", name=form.name or "answer", description=form.description)
-        made["schema"] = form.schema or {"type": "object"}
+        written = drop_empty(type="json_schema", name=form.name or "answer", description=form.description)
+        written["schema"] = form.schema or {"type": "object"}
         if form.strict is not None:
-            made["strict"] = form.strict
-        return made
+            written["strict"] = form.strict
+        return written
 
-    def _include(self, asked: rq.Settings, body: Object) -> None:
-        wanted = [word for word, needed in ((LOGPROBS, asked.logprobs), (SEALED, self.quirks.sealed)) if needed]
-        missing = [word for word in wanted if word not in body.get("include", ())]
+    def _write_include(self, asked: rq.Settings, body: Object) -> None:
+        wanted = ((LOGPROBS, asked.logprobs), (_ENCRYPTED_REASONING, self.quirks.sealed))
+        included = body.get("include", ())
+        missing = [value for value, needed in wanted if needed and value not in included]
         if missing:
-            body["include"] = [*body.get("include", ()), *missing]
+            body["include"] = [*included, *missing]
 
+    # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
-    """A request as the body of a Responses call."""
-    writer = Writer(quirks or Quirks())
-    writer.body = writer.write(request)
-    return writer
+    def _write_tools(self, tools: Iterable[rq.Tool]) -> list[Object]:
+        """Writes all tools. Tools in a row with the same namespace form one group."""
+        written: list[Object] = []
+        group: Object = {}
+        for tool in tools:
+            own, marks = self.split_extra(tool.extra)
+            item = None if "elsewhere" in marks else self._build_tool(tool, own, marks)
+            if item is None:
+                continue
+            if not tool.namespace:
+                written.append(item)
+                group = {}
+            elif group.get("name") == tool.namespace and "space" not in marks:
+                group["tools"].append(item)
+            else:
+                fields = marks.get("space", {"description": ""})
+                group = {"type": "namespace", **fields, "name": tool.namespace, "tools": [item]}
+                written.append(group)
+        return written
 
-
-_NOTHING: Object = {"type": "object", "properties": {}}  # the input of a tool that has none
-
-
-def write_tools(draft: Content, tools: Iterable[rq.Tool]) -> list[Object]:
-    """All tools; those of one namespace, as far as they follow each other, in one group."""
-    made: list[Object] = []
-    group: Object = {}
-    for tool in tools:
-        own, marks = draft.split_extra(tool.extra)
-        one = None if "elsewhere" in marks else _tool(draft, tool, own, marks)
-        if one is None:
-            continue
-        if not tool.namespace:
-            made.append(one)
-            group = {}
-        elif group.get("name") == tool.namespace and "space" not in marks:
-            group["tools"].append(one)
+    def _build_tool(self, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
+        if "tool" in own:
+            return own["tool"]  # type: ignore[no-any-return]
+        if tool.kind in ("provider", "unknown"):
+            self.report_loss("tool", tool.name)
+            self.write_cache_point(tool, {}, allowed=False)
+            return None
+        if tool.kind == "custom":
+            written = {"type": "custom", **drop_empty(name=tool.name, description=tool.description, format=tool.schema)}
         else:
-            about = marks.get("space", {"description": ""})
-            group = {"type": "namespace", **about, "name": tool.namespace, "tools": [one]}
-            made.append(group)
-    return made
+            written = self._build_function(tool)
+        if "nested" in marks:
+            inner = {key: value for key, value in written.items() if key != "type"}
+            add_missing(inner, marks.get("also"))
+            return {"type": "function", "function": {**inner, **marks.get("inner", {})}, **own}
+        if "untyped" in marks:
+            del written["type"]
+        written.update(own)
+        add_missing(written, marks.get("also"))
+        self.write_cache_point(tool, written, allowed=False)
+        return written
 
+    def _build_function(self, tool: rq.Tool) -> Object:
+        written: Object = {"type": "function", "name": tool.name}
+        if tool.description:
+            written["description"] = tool.description
+        if tool.schema is not None or not self.native:
+            written["parameters"] = _NO_INPUT if tool.schema is None else tool.schema
+        if tool.strict is not None or not self.native:
+            written["strict"] = bool(tool.strict)  # unlike in other protocols, a tool without `strict` is strict
+        return written
 
-def _tool(draft: Content, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
-    if "tool" in own:
-        return own["tool"]  # type: ignore[no-any-return]
-    if tool.kind in ("provider", "unknown"):
-        draft.report_loss("tool", tool.name)
-        draft.hint(tool, {}, fits=False)
-        return None
-    made = _custom(tool) if tool.kind == "custom" else _function(draft, tool)
-    if "nested" in marks:
-        inner = {key: value for key, value in made.items() if key != "type"}
-        add_missing(inner, marks.get("also"))
-        return {"type": "function", "function": {**inner, **marks.get("inner", {})}, **own}
-    if "untyped" in marks:
-        del made["type"]
-    made.update(own)
-    add_missing(made, marks.get("also"))
-    draft.hint(tool, made, fits=False)
-    return made
-
-
-def _custom(tool: rq.Tool) -> Object:
-    return {"type": "custom", **drop_empty(name=tool.name, description=tool.description, format=tool.schema)}
-
-
-def _function(draft: Content, tool: rq.Tool) -> Object:
-    made: Object = {"type": "function", "name": tool.name}
-    if tool.description:
-        made["description"] = tool.description
-    if tool.schema is not None or not draft.native:
-        made["parameters"] = _NOTHING if tool.schema is None else tool.schema
-    if tool.strict is not None or not draft.native:
-        made["strict"] = bool(tool.strict)  # unlike elsewhere, a tool that does not say is strict here
-    return made
-
-
-def write_choice(draft: Content, choice: rq.ToolChoice, tools: Iterable[rq.Tool]) -> Any:
-    """Which tool may or must be called, as it was said where it was said here."""
-    marks = draft.split_extra(choice.extra)[1]
-    if "choice" in marks:
-        return marks["choice"]
-    if choice.mode == "none" or not choice.names:
-        return "required" if choice.mode == "tool" else choice.mode
-    kinds = {tool.name: tool.kind for tool in tools}
-    rows = [{"type": "custom" if kinds.get(name) == "custom" else "function", "name": name} for name in choice.names]
-    return rows[0] if choice.mode == "tool" else {"type": "allowed_tools", "mode": choice.mode, "tools": rows}
+    def _build_choice(self, choice: rq.ToolChoice, tools: Iterable[rq.Tool]) -> Any:
+        marks = self.split_extra(choice.extra)[1]
+        if "choice" in marks:
+            return marks["choice"]
+        if choice.mode == "none" or not choice.names:
+            return "required" if choice.mode == "tool" else choice.mode
+        kinds = {tool.name: tool.kind for tool in tools}
+        rows = [
+            {"type": "custom" if kinds.get(name) == "custom" else "function", "name": name} for name in choice.names
+        ]
+        return rows[0] if choice.mode == "tool" else {"type": "allowed_tools", "mode": choice.mode, "tools": rows}

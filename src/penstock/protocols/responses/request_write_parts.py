@@ -1,7 +1,12 @@
-"""Canonical parts → Responses content; what providers differ in, and the table of what has no place here."""
+"""Writes the parts of Responses requests: content, messages, reasoning, and items of built-in tools.
+
+Parts that came from one item go back into one item. Text of other protocols becomes a plain message of its own. Items
+of built-in tools are written unchanged, except for what was changed in the canonical request.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
@@ -12,73 +17,46 @@ from penstock.jsontext import plain_or_raw
 from penstock.lenient_fields import as_object
 from penstock.markers import Holds
 from penstock.media import sniff
-from penstock.protocols.responses.request_read_parts import CONTENT, HINT, NEXT, media_of, nameless, read_output
-from penstock.protocols.responses.wire import ANSWERS, LATE, NAME, given
-from penstock.request_writer import Losses, RequestDraft, add_missing, collect_text
+from penstock.protocols.responses import request_read_parts, wire
+from penstock.protocols.responses.wire import NAME
+from penstock.request_writer import RequestDraft, add_missing, collect_text, omit_with_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.lenient_fields import Object
 
-LOSSES: Losses = {
-    "approval": "an approval is left out",
-    "budget": "a budget of reasoning tokens is sent as an effort",
-    "cache": "a cache point is left out",
-    "encrypted": "what only the provider that ran a tool can read is left out of its result",
-    "cut-call": "a call that never became whole is left out",
-    "file-name": "the name of an image is left out",
-    "format": "a schema without a name is called `answer`",
-    "json-result": "a JSON value in a tool result is sent as its text",
-    "logprobs": "log probabilities of an earlier answer are left out",
-    "media": "the type of a document by its address is left out",
-    "metadata": "metadata that are no strings are sent as their JSON",
-    "name": "the name of whoever speaks is left out",
-    "opaque": "state of another protocol is left out; what it says in words is sent as text",
-    "order": "of a turn in which another provider ran tools, the calls of the client come last",
-    "provider-call": "what a tool gave that the provider ran is left out if it is not known how this protocol said it",
-    "reasoning": "reasoning that this provider did not seal is left out",
-    "setting": "a setting without a word here is left out: {}",
-    "source": "a citation in an earlier answer is left out",
-    "tool": "a tool that another provider runs is left out: {}",
-}
-LACKS: Losses = {  # what only some providers cannot, as their `Quirks` say
-    "any-json": "an answer of any JSON cannot be asked for and is not",
-    "effort": "an effort without a word here is sent as the nearest: {}",
-    "form": "the words of reasoning are sent as its summary",
-    "max-output": "an output limit that is too low here is raised: {}",
-}
 HOLDS = Holds(NAME, failed=False, assistant_files=False)
 
 
 class Quirks(msgspec.Struct, frozen=True):
-    """What providers of this protocol differ in."""
+    """How providers of this protocol differ."""
 
-    instructions: bool = True  # the system prompt goes there, and not into the input
+    instructions: bool = True  # write the system prompt as `instructions`, not as input
     system: Literal["system", "developer"] = "system"  # the role of system messages in the input
-    reasoning: Literal["drop", "summary", "content", "text"] = "drop"  # what becomes of reasoning without its seal
-    sealed: bool = False  # ask for reasoning that can be sent back without being stored
-    cache: bool = False  # cache points are understood
-    efforts: tuple[str, ...] = ()  # the efforts that there are, lowest first; none named: all
-    min_output: int = 0  # the lowest output limit that is taken
-    any_json: bool = True  # an answer of any JSON can be asked for
-    words: bool = True  # what was thought may stand in its item, beside the summary
-    more: tuple[str, ...] = ()  # which of the settings that only some have: frequency_penalty, seed, stop …
+    reasoning: Literal["drop", "summary", "content", "text"] = "drop"  # how to write reasoning without encrypted state
+    sealed: bool = False  # request encrypted reasoning, which can be sent back without being stored
+    cache: bool = False  # the provider accepts cache points
+    efforts: tuple[str, ...] = ()  # accepted efforts, lowest first; empty: all
+    min_output: int = 0  # the lowest accepted output limit
+    any_json: bool = True  # the provider can answer with JSON without a schema
+    words: bool = True  # a reasoning item may hold the full text beside the summary
+    more: tuple[str, ...] = ()  # optional settings that the provider has: frequency_penalty, seed, stop …
 
 
-class Content(RequestDraft):
-    """Content being written. State: whether the request was one of this protocol when it was read."""
+class ContentWriter(RequestDraft):
+    """Writes content parts. State: whether the request was read from this protocol."""
 
     protocol = NAME
-    losses: ClassVar[Losses] = {**LOSSES, **LACKS}
+    losses: ClassVar[Mapping[str, str]] = {**wire.REQUEST_LOSSES, **wire.PROVIDER_LOSSES}
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
         self.quirks = quirks
         self.native = False
 
-    def content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
-        """A string where that says it all."""
+    def write_content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool) -> str | list[Object]:
+        """Returns a string if that is enough, else a list of content parts."""
         if not listed and not parts:
             return ""
         only = parts[0] if len(parts) == 1 and not listed else None
@@ -89,257 +67,251 @@ class Content(RequestDraft):
             if type(only) is rq.Json:
                 self.report_loss("json-result")
                 return only.json
-        return self.parts(parts)
+        return [item for part in parts for item in self.write_part(part)]
 
-    def parts(self, parts: Iterable[rq.AnyPart | rq.ResultPart]) -> list[Object]:
-        """A list of content parts."""
-        return [made for part in parts for made in self.part(part)]
+    def write_part(self, part: Any) -> list[Object]:
+        """Returns a part as content parts: mostly one, sometimes none."""
+        written = self.part_writers[type(part)](self, part)
+        if part.cache and written and type(part) is not rq.Opaque:
+            self.write_cache_point(part, written[-1])
+        return written
 
-    def part(self, part: Any) -> list[Object]:
-        """A part as what it is here: mostly one, sometimes none."""
-        made = self.kinds[type(part)](self, part)
-        if part.cache and made and type(part) is not rq.Opaque:
-            self.hint(part, made[-1])
-        return made
-
-    def hint(self, part: rq.Part | rq.Tool, made: Object, *, fits: bool = True) -> None:
-        """A cache point, if it is understood and there is a place for one."""
-        if not part.cache or HINT in made:
+    def write_cache_point(self, part: rq.Part | rq.Tool, target: Object, *, allowed: bool = True) -> None:
+        if not part.cache or request_read_parts.CACHE_HINT in target:
             return
-        if self.quirks.cache and fits:
-            made[HINT] = {"mode": "explicit"}
+        if self.quirks.cache and allowed:
+            target[request_read_parts.CACHE_HINT] = {"mode": "explicit"}
         else:
             self.report_loss("cache")
 
-    def _text(self, part: rq.Text) -> list[Object]:
+    def _write_text(self, part: rq.Text) -> list[Object]:
         if part.extra is None:
             return [{"type": "input_text", "text": part.text}]
         own, marks = self.split_extra(part.extra)
         if part.refusal:
-            made: Object = {"type": "refusal", "refusal": part.text, **own}
+            written: Object = {"type": "refusal", "refusal": part.text, **own}
         else:
-            made = {"type": marks.get("kind", "input_text"), "text": part.text, **own}
-        add_missing(made, marks.get("also"))
-        return [made]
+            written = {"type": marks.get("kind", "input_text"), "text": part.text, **own}
+        add_missing(written, marks.get("also"))
+        return [written]
 
-    def _json(self, part: rq.Json) -> list[Object]:
+    def _write_json(self, part: rq.Json) -> list[Object]:
         self.report_loss("json-result")
         return [{"type": "input_text", "text": part.json}]
 
-    def _opaque(self, part: rq.Opaque) -> list[Object]:
-        if part.protocol == NAME and part.kind.startswith(CONTENT):
+    def _write_opaque(self, part: rq.Opaque) -> list[Object]:
+        if is_content(part):
             return [part.data]
+        return self._write_lost_text(part.data)
+
+    def _write_misplaced(self, part: Any) -> list[Object]:
+        """Writes a part that messages of this role cannot hold as text."""
+        return self._write_lost_text(msgspec.to_builtins(part))
+
+    def _write_lost_text(self, data: Any) -> list[Object]:
         self.report_loss("opaque")
-        words = collect_text(part.data)
-        return [{"type": "input_text", "text": words}] if words else []
+        text = collect_text(data)
+        return [{"type": "input_text", "text": text}] if text else []
 
-    def _source(self, _: rq.Source) -> list[Object]:
-        self.report_loss("source")
-        return []
-
-    def _misplaced(self, part: Any) -> list[Object]:
-        """A part that no message of this role may hold: told in words."""
-        self.report_loss("opaque")
-        words = collect_text(msgspec.to_builtins(part))
-        return [{"type": "input_text", "text": words}] if words else []
-
-    # ── files ─────────────────────────────────────────────────────────────────────────────────────
-
-    def _file(self, part: rq.File) -> list[Object]:
+    def _write_file(self, part: rq.File) -> list[Object]:
         own, marks = self.split_extra(part.extra)
         kind = marks.get("kind") or ("input_image" if part.media.startswith("image/") else "input_file")
-        made: Object = {"type": kind}
+        written: Object = {"type": kind}
         if kind == "input_audio":
-            made[kind] = {"data": part.data, **marks.get("audio", {})}
+            written[kind] = {"data": part.data, **marks.get("audio", {})}
         elif kind == "input_image":
-            self._image(part, marks, made)
+            self._write_image(part, marks, written)
         else:
-            self._document(part, marks, made)
-        made.update(own)
-        add_missing(made, marks.get("also"))
-        return [made]
+            self._write_document(part, marks, written)
+        written.update(own)
+        add_missing(written, marks.get("also"))
+        return [written]
 
-    def _image(self, part: rq.File, marks: Object, made: Object) -> None:
-        address = marks.get("url") or part.url or _inline(part)
-        if address:
-            made["image_url"] = address
+    def _write_image(self, part: rq.File, marks: Object, target: Object) -> None:
+        url = marks.get("url") or part.url or _build_data_url(part)
+        if url:
+            target["image_url"] = url
         if part.id:
-            made["file_id"] = part.id
+            target["file_id"] = part.id
         if part.name:
             self.report_loss("file-name")
         if (part.detail or not self.native) and "as_it_was" not in marks:
-            made["detail"] = part.detail or "auto"
+            target["detail"] = part.detail or "auto"
         elif part.detail and "detail" not in marks["as_it_was"]["image_url"]:
-            made["detail"] = part.detail
-        made.update(marks.get("as_it_was", {}))
+            target["detail"] = part.detail
+        target.update(marks.get("as_it_was", {}))
 
-    def _document(self, part: rq.File, marks: Object, made: Object) -> None:
+    def _write_document(self, part: rq.File, marks: Object, target: Object) -> None:
         if part.data:
-            made["file_data"] = part.data if "bare" in marks else marks.get("url") or _inline(part)
+            target["file_data"] = part.data if "bare" in marks else marks.get("url") or _build_data_url(part)
         if part.url:
-            made["file_url"] = part.url
-            if media_of(part.name or part.url) != part.media:
+            target["file_url"] = part.url
+            if request_read_parts.guess_media_type(part.name or part.url) != part.media:
                 self.report_loss("media")
         if part.id:
-            made["file_id"] = part.id
+            target["file_id"] = part.id
         if part.name or (part.data and ("kind" not in marks or "unnamed" in marks)):
-            made["filename"] = part.name or nameless(part.media)
+            target["filename"] = part.name or request_read_parts.make_file_name(part.media)
 
-    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text, rq.Json: _json, rq.File: _file, rq.Opaque: _opaque, rq.Source: _source,
-        rq.Ask: _misplaced, rq.Reasoning: _misplaced, rq.Call: _misplaced, rq.Result: _misplaced,
-    }  # fmt: skip
+    part_writers: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _write_text,
+        rq.Json: _write_json,
+        rq.File: _write_file,
+        rq.Opaque: _write_opaque,
+        rq.Source: omit_with_loss("source"),
+        **dict.fromkeys((rq.Ask, rq.Reasoning, rq.Call, rq.Result), _write_misplaced),
+    }
 
 
-def _inline(part: rq.File) -> str:
+def is_content(part: rq.Opaque) -> bool:
+    """Returns True for an opaque content part of this protocol, False for an opaque item."""
+    return part.protocol == NAME and part.kind.startswith(request_read_parts.CONTENT_KIND)
+
+
+def _build_data_url(part: rq.File) -> str:
     if not part.data:
         return ""
     media = part.media if not part.media.endswith("/*") else sniff(part.data) or "image/png"
     return f"data:{media};base64,{part.data}"
 
 
-_ENTRIES = {"summary": ("summary", "summary_text"), "full": ("content", "reasoning_text")}
-
-
-class Said(Content):
-    """State: the items so far, and the one that further parts may still go into."""
+class AssistantWriter(ContentWriter):
+    """Writes messages and reasoning of the assistant. State: the items so far, and those that more parts may join."""
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__(quirks)
         self.items: list[Object] = []
-        self.texts: dict[int | None, Object] = {}  # what was said, by its place in the message; None: the last
-        self._open: Object | None = None  # the message being spoken
-        self._thought: Object | None = None  # the reasoning being written
-        self._odd: Object = {}  # fields of it that are written as they were
-        self.apart = False  # the next item begins another message of the assistant, right behind one
+        self._texts: dict[int | None, Object] = {}  # by position in the message; None: the last text
+        self._open_message: Object | None = None
+        self._open_reasoning: Object | None = None
+        self._odd_fields: Object = {}  # fields of the reasoning that are written unchanged
+        self.starts_message = False  # the next item starts another message of the assistant, right after one
 
-    def put(self, item: Object) -> None:
-        """A whole item; nothing more goes into the one before."""
-        self._open = self._thought = None
-        self.apart = False
+    def add_item(self, item: Object) -> None:
+        """Adds a complete item. No more parts join the item before it."""
+        self._open_message = self._open_reasoning = None
+        self.starts_message = False
         self.items.append(item)
 
-    def turn(self, *, apart: bool) -> None:
-        """The assistant begins to speak; `apart` if it has spoken just before, in another message."""
-        self.texts = {}
-        self.apart = apart
+    def start_message(self, *, split: bool) -> None:
+        """Starts a message of the assistant. `split`: the message before is the assistant's, too."""
+        self._texts = {}
+        self.starts_message = split
 
-    def mint(self, kind: str) -> str:
-        """An id for an item that must have one: always, or where it must be seen that another message begins."""
-        word = NEXT if self.apart else "_ps"
-        self.apart = False
-        return f"{kind}{word}{len(self.items)}"
+    def make_id(self, kind: str) -> str:
+        """Returns an id for an item that needs one: always, or to show that another message starts."""
+        infix = request_read_parts.ID_SPLIT if self.starts_message else "_ps"
+        self.starts_message = False
+        return f"{kind}{infix}{len(self.items)}"
 
-    # ── texts ─────────────────────────────────────────────────────────────────────────────────────
+    # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
-    def say(self, part: rq.Text, place: int) -> None:
-        """A text or a refusal."""
+    def write_text(self, part: rq.Text, place: int) -> None:
+        """Writes a text or a refusal."""
         own, marks = self.split_extra(part.extra)
         field = "refusal" if part.refusal else "text"
-        made: Object = {"type": field if part.refusal else marks.get("kind", "output_text"), field: part.text}
+        written: Object = {"type": field if part.refusal else marks.get("kind", "output_text"), field: part.text}
         if "head" in marks or "more" in marks:
-            made.update(own)
-            add_missing(made, marks.get("also"))
+            written.update(own)
+            add_missing(written, marks.get("also"))
         elif not part.refusal:
-            made["annotations"] = []
+            written["annotations"] = []
             if not part.item:
-                made["logprobs"] = []
-        self.texts[place] = self.texts[None] = made
-        self.hint(part, made, fits=False)
+                written["logprobs"] = []
+        self._texts[place] = self._texts[None] = written
+        self.write_cache_point(part, written, allowed=False)
         if part.logprobs:
             self.report_loss("logprobs")
-        self._spell(part, own, marks, [] if "blank" in marks else [made])
+        self._join_message(part, own, marks, [] if "blank" in marks else [written])
 
-    def nothing(self, message: rq.Message) -> None:
-        """A message in which the assistant said nothing."""
+    def write_empty_message(self, message: rq.Message) -> None:
         marks = self.split_extra(message.extra)[1]
         if "head" in marks:
-            self._new(self._headed(rq.Text(item=marks.get("id", "")), marks["head"], []))
+            self._add_message(self._build_item(rq.Text(item=marks.get("id", "")), marks["head"], []))
         else:
-            self.put({"type": "message", "role": "assistant", "content": ""})
+            self.add_item({"type": "message", "role": "assistant", "content": ""})
 
-    def picture(self, part: rq.File, _: int) -> None:
-        """A file in what the assistant says."""
+    def write_file(self, part: rq.File, _: int) -> None:
         own, marks = self.split_extra(part.extra)
-        self._spell(part, own, marks, self.part(part))
+        self._join_message(part, own, marks, self.write_part(part))
 
-    def _spell(self, part: rq.Text | rq.File, own: Object, marks: Object, made: list[Object]) -> None:
-        """Content into the message that is open, or into a new one."""
-        ours, item = NAME in (part.extra or ()), self._open
+    def _join_message(self, part: rq.Text | rq.File, own: Object, marks: Object, written: list[Object]) -> None:
+        """Writes content into the open message, or into a new one."""
+        native, item = NAME in (part.extra or ()), self._open_message
         if "head" in marks:
-            self._new(self._headed(part, marks["head"], made))
-        elif ours and item is not None and ("more" in marks or (part.item and part.item == item.get("id"))):
-            item["content"] += made
-        elif ours and part.item:  # out of a response
-            about = {"phase": own["phase"]} if own.get("phase") else {}
-            self._new(_whole(part.item, made, **about))
-        elif type(part) is rq.Text and not part.refusal and not self.apart:
-            self.put({"type": "message", "role": "assistant", "content": part.text})
+            self._add_message(self._build_item(part, marks["head"], written))
+        elif native and item is not None and ("more" in marks or (part.item and part.item == item.get("id"))):
+            item["content"] += written
+        elif native and part.item:  # from a response
+            phase = {"phase": own["phase"]} if own.get("phase") else {}
+            self._add_message(_build_message(part.item, written, **phase))
+        elif type(part) is rq.Text and not part.refusal and not self.starts_message:
+            self.add_item({"type": "message", "role": "assistant", "content": part.text})
         else:
-            self._new(_whole(self.mint("msg"), made))
+            self._add_message(_build_message(self.make_id("msg"), written))
 
-    def _headed(self, part: rq.Text | rq.File, head: Object, made: list[Object]) -> Object:
+    def _build_item(self, part: rq.Text | rq.File, head: Object, written: list[Object]) -> Object:
+        """Returns a message item with the fields and the spelling that it had."""
         item: Object = {} if "bare" in head else {"type": "message"}
         if part.item or "id" in head:
             item["id"] = part.item or head["id"]
         item["role"] = "assistant"
         if "status" in head:
             item["status"] = head["status"]
-        string = head.get("shape") == "string" and type(part) is rq.Text
-        item["content"] = part.text if string and type(part) is rq.Text else made
+        item["content"] = part.text if head.get("shape") == "string" and type(part) is rq.Text else written
         item.update(head.get("fields", {}))
         add_missing(item, head.get("also"))
         return item
 
-    def _new(self, item: Object) -> None:
-        self.put(item)
-        self._open = item if isinstance(item["content"], list) else None
+    def _add_message(self, item: Object) -> None:
+        self.add_item(item)
+        self._open_message = item if isinstance(item["content"], list) else None
 
-    def cite(self, part: rq.Source, _: int) -> None:
-        """A citation, in the text it belongs to."""
-        own, text = self.split_extra(part.extra)[0], self.texts.get(part.of) or self.texts.get(None)
+    def write_source(self, part: rq.Source, _: int) -> None:
+        """Writes a citation into its text."""
+        own, text = self.split_extra(part.extra)[0], self._texts.get(part.of) or self._texts.get(None)
         if text is None or "annotation" not in own or "text" not in text:
             self.report_loss("source")
         else:
             text["annotations"] = [*text.get("annotations", ()), own["annotation"]]
 
-    def state(self, part: rq.Opaque, _: int) -> None:
-        """What only this protocol understands: content, or an item."""
+    def write_state(self, part: rq.Opaque, _: int) -> None:
+        """Writes opaque content or an opaque item of this protocol; of other protocols only the text."""
         if part.protocol != NAME:
             self.report_loss("opaque")
-            if words := collect_text(part.data):
-                self.put({"type": "message", "role": "assistant", "content": words})
-        elif not part.kind.startswith(CONTENT):
-            self.put(part.data)
-        elif self._open is not None:
-            self._open["content"].append(part.data)
+            if text := collect_text(part.data):
+                self.add_item({"type": "message", "role": "assistant", "content": text})
+        elif not is_content(part):
+            self.add_item(part.data)
+        elif self._open_message is not None:
+            self._open_message["content"].append(part.data)
         else:
-            self._new(_whole(self.mint("msg"), [part.data]))
+            self._add_message(_build_message(self.make_id("msg"), [part.data]))
 
     # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
 
-    def think(self, part: rq.Reasoning, _: int) -> None:
-        """Reasoning with what makes it acceptable to a provider of this protocol, or without."""
+    def write_reasoning(self, part: rq.Reasoning, _: int) -> None:
         own, marks = self.split_extra(part.extra)
         if NAME not in (part.extra or ()):
-            self._unsealed(part)
+            self._write_foreign_reasoning(part)
             return
-        item = self._thought
+        item = self._open_reasoning
         same = item is not None and "head" not in marks and bool(part.item) and part.item == item.get("id")
         if item is None or not (same or "more" in marks):
-            item = self._reasoning(part, marks.get("head", {}))
+            item = self._add_reasoning(part, marks.get("head", {}))
             if "id" not in item and "head" not in marks:
-                item["id"] = self.mint("rs")  # another protocol's carrier of this one's state: an item must have an id
-        form = part.form
-        if form == "full" and not self.quirks.words:
+                item["id"] = self.make_id("rs")  # state that another protocol carried: an item must have an id
+        key, kind = {"summary": ("summary", "summary_text"), "full": ("content", "reasoning_text")}.get(
+            part.form, ("", "")
+        )
+        if key == "content" and not self.quirks.words:
             self.report_loss("form")
-            form = "summary"
-        key, kind = _ENTRIES.get(form, ("", ""))
-        if key and key not in self._odd:
+            key, kind = "summary", "summary_text"
+        if key and key not in self._odd_fields:
             item[key] = [*(item.get(key) or ()), {"type": kind, "text": part.text}]
         item.update({key: value for key, value in own.items() if key != "id"})
 
-    def _reasoning(self, part: rq.Reasoning, head: Object) -> Object:
+    def _add_reasoning(self, part: rq.Reasoning, head: Object) -> Object:
         item: Object = {"type": "reasoning"}
         if part.item:
             item["id"] = part.item
@@ -348,76 +320,78 @@ class Said(Content):
         if "status" in head:
             item["status"] = head["status"]
         add_missing(item, head.get("also"))
-        self._odd = head.get("odd", {})
-        item.update(self._odd)
-        self.put(item)
-        self._thought = item
+        self._odd_fields = head.get("odd", {})
+        item.update(self._odd_fields)
+        self.add_item(item)
+        self._open_reasoning = item
         return item
 
-    def _unsealed(self, part: rq.Reasoning) -> None:
-        """Reasoning that no provider of this protocol knows."""
-        way = self.quirks.reasoning
-        if way == "drop" or not part.text:
+    def _write_foreign_reasoning(self, part: rq.Reasoning) -> None:
+        """Writes reasoning of another protocol as the provider's quirks say."""
+        target = self.quirks.reasoning
+        if target == "drop" or not part.text:
             self.report_loss("reasoning")
-        elif way == "text":
-            self.put({"type": "message", "role": "assistant", "content": part.text})
+        elif target == "text":
+            self.add_item({"type": "message", "role": "assistant", "content": part.text})
         else:
-            item: Object = {"type": "reasoning", "id": self.mint("rs"), "summary": []}
-            kind = "summary_text" if way == "summary" else "reasoning_text"
-            self.put({**item, way: [{"type": kind, "text": part.text}]})
+            item: Object = {"type": "reasoning", "id": self.make_id("rs"), "summary": []}
+            kind = "summary_text" if target == "summary" else "reasoning_text"
+            self.add_item({**item, target: [{"type": kind, "text": part.text}]})
 
 
-def _whole(id: str, content: list[Object], **about: str) -> Object:
-    """A message with all that is asked for."""
-    return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": content, **about}
+def _build_message(id: str, content: list[Object], **fields: str) -> Object:
+    return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": content, **fields}
 
 
-def undrawn(messages: list[rq.Message]) -> list[rq.Message]:
-    """The messages without pictures that a tool drew: they are in the items of its calls."""
-    made: list[rq.Message] | None = None
+# ── built-in tools ────────────────────────────────────────────────────────────────────────────────
+
+
+def drop_generated_images(messages: list[rq.Message]) -> list[rq.Message]:
+    """Returns the messages without images that a tool generated: the items of its calls hold them."""
+    changed: list[rq.Message] | None = None
     for place, message in enumerate(messages):
-        if message.role == "assistant" and any(type(part) is rq.File and _drawn(part) for part in message.parts):
-            parts = [part for part in message.parts if type(part) is not rq.File or not _drawn(part)]
-            made = made or list(messages)
-            made[place] = replace(message, parts=parts)
-    return made or messages
+        if message.role != "assistant":
+            continue
+        parts = [part for part in message.parts if not _is_generated_image(part)]
+        if len(parts) < len(message.parts):
+            changed = changed or list(messages)
+            changed[place] = replace(message, parts=parts)
+    return changed or messages
 
 
-def _drawn(file: rq.File) -> bool:
-    return (file.extra or {}).get(NAME, {}).get("type") == "image_generation_call"
+def _is_generated_image(part: rq.AnyPart) -> bool:
+    return type(part) is rq.File and (part.extra or {}).get(NAME, {}).get("type") == "image_generation_call"
 
 
-def call_item(call: rq.Call, item: Object) -> Object:
-    """The item of a call that the client runs."""
-    tool = LATE.get(item.get("type", ""))
-    if tool is not None and given(item, tool) != call.json:
-        try:
+def build_call_item(call: rq.Call, item: Object) -> Object:
+    """Returns the item of a call that the client runs, with the call's input and id."""
+    tool = wire.CALLS.get(item.get("type", ""))
+    if tool is not None and wire.read_tool_input(item, tool) != call.json:
+        with suppress(msgspec.DecodeError, UnicodeEncodeError):
             item = {**item, **as_object(plain_or_raw(call.json))}
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            return _named(item, call.id)
-    return _named(item, call.id)
+    return _set_call_id(item, call.id)
 
 
-def _named(item: Object, call: str) -> Object:
-    """The item with the id of its call, which may have been mapped. One kind has it under another name."""
+def _set_call_id(item: Object, call: str) -> Object:
+    """Returns the item with its call's id, which may have been mapped. `local_shell_call_output` has it as `id`."""
     key = "id" if item.get("type") == "local_shell_call_output" and not item.get("call_id") else "call_id"
     if not call or item.get(key) == call or (key not in item and item.get("id") == call):
         return item
     return {**item, key: call}
 
 
-def output_item(result: rq.Result, item: Object) -> Object:
-    """The item of what the client answered. Words that were changed are put in place of the old ones."""
-    if item.get("type") in ANSWERS and read_output(item) != result.content:
-        words = "\n".join(_words(part) for part in result.content)
-        output: Any = words
+def build_output_item(result: rq.Result, item: Object) -> Object:
+    """Returns the item of an output, with changed text in place of the old text."""
+    if item.get("type") in wire.OUTPUTS and request_read_parts.read_client_output(item) != result.content:
+        text = "\n".join(_get_text(part) for part in result.content)
+        output: Any = text
         if item["type"] == "shell_call_output":
             outcome = {"type": "exit", "exit_code": int(result.failed)}
-            output = [{"stdout": words, "stderr": "", "outcome": outcome}]
+            output = [{"stdout": text, "stderr": "", "outcome": outcome}]
         if isinstance(item.get("output"), str | list):
             item = {**item, "output": output}
-    return _named(item, result.call)
+    return _set_call_id(item, result.call)
 
 
-def _words(part: rq.ResultPart) -> str:
+def _get_text(part: rq.ResultPart) -> str:
     return part.text if type(part) is rq.Text else part.json if type(part) is rq.Json else ""

@@ -1,7 +1,7 @@
-"""OpenAI Responses and Open Responses as sent: a few shapes, and the many event types that have them.
+"""Wire format of OpenAI Responses and Open Responses: event structs, event types, items of built-in tools.
 
-Only what is read is declared. Items stay plain objects: there are thirty kinds, and most are echoed as they were.
-Older and newer spellings of an event share its shape; `SHAPES` gives each spelling its own tagged Struct.
+Only fields that the decoder reads are declared. Items stay plain objects: there are thirty kinds, and most of them are
+echoed unchanged. Older and newer spellings of an event share one struct; `STRUCTS` has a tagged subclass for each.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ if TYPE_CHECKING:
 
     from penstock.events import By, Extra
 
-
+NAME = "responses"
 Item: TypeAlias = dict[str, Any]
 
-NAME = "responses"
+
+def wrap_extra(**fields: Any) -> Extra | None:
+    """Returns extra data of this protocol without empty fields; None if nothing is left."""
+    filled = {key: value for key, value in fields.items() if value not in (None, "")}
+    return {NAME: filled} if filled else None
 
 
-def own(**fields: Any) -> Extra | None:
-    """Extra data of this protocol, without the fields that say nothing."""
-    said = {key: value for key, value in fields.items() if value not in (None, "")}
-    return {NAME: said} if said else None
+# ── events ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Response(Struct):
-    """The response itself: a snapshot in lifecycle events, the whole body of a non-stream answer."""
+class ResponseObject(Struct):
+    """The response: a snapshot in lifecycle events, or the body of a non-stream answer."""
 
     id: str | None = None
     model: str | None = None
@@ -46,8 +47,8 @@ class Response(Struct):
     tools: list[dict[str, Any]] | None = None
 
 
-class Lifecycle(Struct):
-    response: Response = field(default_factory=Response)
+class LifecycleEvent(Struct):
+    response: ResponseObject = field(default_factory=ResponseObject)
     copilot_usage: dict[str, Any] | None = None
 
 
@@ -56,8 +57,8 @@ class ItemEvent(Struct):
     item: dict[str, Any] | None = None
 
 
-class Place(Struct, gc=False):
-    """Where an event belongs. Any of these may be missing, and an id may differ from the one announced."""
+class ItemLocation(Struct, gc=False):
+    """The item and part that an event belongs to. Any field may be missing, and ids may change between events."""
 
     item_id: str | None = None
     output_index: int | None = None
@@ -65,21 +66,24 @@ class Place(Struct, gc=False):
     summary_index: int | None = None
 
 
-class PartEvent(Place, gc=False):
+class ContentPartEvent(ItemLocation, gc=False):
     part: dict[str, Any] | None = None
 
 
-class TextPiece(Place, gc=False):
+class TextDeltaEvent(ItemLocation, gc=False):
     delta: str = ""
     logprobs: list[Any] | None = None
 
 
-class Piece(Place, gc=False):
-    delta: str | dict[str, Any] | None = None  # an object in the first drafts of the reasoning events
+class DeltaEvent(ItemLocation, gc=False):
+    delta: str | dict[str, Any] | None = None  # an object in early drafts of the reasoning events
+
+    def get_text(self) -> str:
+        return self.delta if isinstance(self.delta, str) else lenient.get_text(self.delta or {}, "text", "delta")
 
 
-class Whole(Place, gc=False):
-    """All of something that was streamed in pieces; each kind has its own word for it."""
+class DoneEvent(ItemLocation, gc=False):
+    """The complete value of something that was streamed. Each event type has its own field for it."""
 
     text: str | None = None
     refusal: str | None = None
@@ -91,26 +95,26 @@ class Whole(Place, gc=False):
     diff: str | None = None
 
 
-class Note(Place, gc=False):
+class AnnotationEvent(ItemLocation, gc=False):
     annotation: dict[str, Any] | None = None
 
 
-class Image(Place, gc=False):
+class PartialImageEvent(ItemLocation, gc=False):
     partial_image_b64: str | None = None
     partial_image_index: int | None = None
 
 
-class Command(Place, gc=False):
+class ShellCommandEvent(ItemLocation, gc=False):
     command: str | None = None
     command_index: int | None = None
 
 
-class CommandOutput(Place, gc=False):
+class ShellOutputEvent(ItemLocation, gc=False):
     output: list[Any] | None = None
 
 
-class Error(Struct):
-    """A fault: flat as OpenAI documents it, nested as it is sent, or the body of a failed request."""
+class ErrorEvent(Struct):
+    """An error: flat as OpenAI documents it, nested as OpenAI sends it, or the body of a failed request."""
 
     code: str | int | None = None
     message: str | None = None
@@ -120,159 +124,230 @@ class Error(Struct):
     headers: dict[str, Any] | None = None
 
 
-class Nothing(Struct, gc=False):
-    """Signs of life and of progress: the item they speak of says all of it when it is done."""
+class IgnoredEvent(Struct, gc=False):
+    """Keep-alives and progress. The decoder ignores them: the finished item repeats what they say."""
 
 
-class Usage(Struct, gc=False):
-    """Token counts; `input_tokens` is the whole prompt."""
+class ResponseUsage(Struct, gc=False):
+    """Token counts. `input_tokens` counts the complete prompt."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: Details | None = None
-    output_tokens_details: Details | None = None
+    input_tokens_details: TokenDetails | None = None
+    output_tokens_details: TokenDetails | None = None
 
 
-class Details(Struct, gc=False):
+class TokenDetails(Struct, gc=False):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
-SPELLINGS: dict[type[Struct], tuple[str, ...]] = {
-    Lifecycle: (
-        "response", "response.created", "response.queued", "response.in_progress", "response.completed",
-        "response.failed", "response.incomplete", "response.cancelled", "response.canceled",
-    ),
-    ItemEvent: ("response.output_item.added", "response.output_item.done"),
-    PartEvent: (
-        "response.content_part.added", "response.content_part.done",
-        "response.reasoning_summary_part.added", "response.reasoning_summary_part.done",
-    ),
-    TextPiece: ("response.output_text.delta",),
-    Piece: (
-        "response.refusal.delta", "response.reasoning.delta", "response.reasoning_text.delta",
-        "response.reasoning_summary.delta", "response.reasoning_summary_text.delta",
-        "response.function_call_arguments.delta", "response.custom_tool_call_input.delta",
-        "response.mcp_call_arguments.delta", "response.mcp_call.arguments.delta",
-        "response.code_interpreter_call_code.delta", "response.code_interpreter_call.code.delta",
-        "response.audio.delta", "response.audio.transcript.delta",
-    ),
-    Whole: (
-        "response.output_text.done", "response.refusal.done", "response.reasoning.done",
-        "response.reasoning_text.done", "response.reasoning_summary.done", "response.reasoning_summary_text.done",
-        "response.function_call_arguments.done", "response.custom_tool_call_input.done",
-        "response.mcp_call_arguments.done", "response.mcp_call.arguments.done",
-        "response.code_interpreter_call_code.done", "response.code_interpreter_call.code.done",
-        "response.apply_patch_call_operation_diff.done", "response.audio.done", "response.audio.transcript.done",
-    ),
-    Note: ("response.output_text.annotation.added", "response.output_text_annotation.added"),
-    Image: ("response.image_generation_call.partial_image",),
-    Command: ("response.shell_call_command.done",),
-    CommandOutput: ("response.shell_call_output_content.done",),
-    Error: ("error",),
-    Nothing: (
-        "response.web_search_call.in_progress", "response.web_search_call.searching",
-        "response.web_search_call.completed", "response.web_search_call.failed",
-        "response.file_search_call.in_progress", "response.file_search_call.searching",
-        "response.file_search_call.completed", "response.file_search_call.failed",
-        "response.code_interpreter_call.in_progress", "response.code_interpreter_call.interpreting",
-        "response.code_interpreter_call.completed", "response.code_interpreter_call.failed",
-        "response.image_generation_call.in_progress", "response.image_generation_call.generating",
-        "response.image_generation_call.completed", "response.image_generation_call.failed",
-        "response.mcp_call.in_progress", "response.mcp_call.completed", "response.mcp_call.failed",
-        "response.mcp_list_tools.in_progress", "response.mcp_list_tools.completed",
-        "response.mcp_list_tools.failed", "response.compaction.compacting",
-        "response.shell_call_command.added", "response.shell_call_command.delta",
-        "response.shell_call_output_content.delta", "response.apply_patch_call_operation_diff.delta",
-        "keepalive", "ping", "response.rate_limits.updated", "codex.rate_limits",
-    ),
-}  # fmt: skip
+EVENT_TYPES: dict[type[Struct], list[str]] = {
+    LifecycleEvent: str.split("""
+        response response.created response.queued response.in_progress response.completed
+        response.failed response.incomplete response.cancelled response.canceled
+    """),
+    ItemEvent: ["response.output_item.added", "response.output_item.done"],
+    ContentPartEvent: str.split("""
+        response.content_part.added response.content_part.done
+        response.reasoning_summary_part.added response.reasoning_summary_part.done
+    """),
+    TextDeltaEvent: ["response.output_text.delta"],
+    DeltaEvent: str.split("""
+        response.refusal.delta response.reasoning.delta response.reasoning_text.delta
+        response.reasoning_summary.delta response.reasoning_summary_text.delta
+        response.function_call_arguments.delta response.custom_tool_call_input.delta
+        response.mcp_call_arguments.delta response.mcp_call.arguments.delta
+        response.code_interpreter_call_code.delta response.code_interpreter_call.code.delta
+        response.audio.delta response.audio.transcript.delta
+    """),
+    DoneEvent: str.split("""
+        response.output_text.done response.refusal.done response.reasoning.done
+        response.reasoning_text.done response.reasoning_summary.done response.reasoning_summary_text.done
+        response.function_call_arguments.done response.custom_tool_call_input.done
+        response.mcp_call_arguments.done response.mcp_call.arguments.done
+        response.code_interpreter_call_code.done response.code_interpreter_call.code.done
+        response.apply_patch_call_operation_diff.done response.audio.done response.audio.transcript.done
+    """),
+    AnnotationEvent: ["response.output_text.annotation.added", "response.output_text_annotation.added"],
+    PartialImageEvent: ["response.image_generation_call.partial_image"],
+    ShellCommandEvent: ["response.shell_call_command.done"],
+    ShellOutputEvent: ["response.shell_call_output_content.done"],
+    ErrorEvent: ["error"],
+    IgnoredEvent: str.split("""
+        response.web_search_call.in_progress response.web_search_call.searching
+        response.web_search_call.completed response.web_search_call.failed
+        response.file_search_call.in_progress response.file_search_call.searching
+        response.file_search_call.completed response.file_search_call.failed
+        response.code_interpreter_call.in_progress response.code_interpreter_call.interpreting
+        response.code_interpreter_call.completed response.code_interpreter_call.failed
+        response.image_generation_call.in_progress response.image_generation_call.generating
+        response.image_generation_call.completed response.image_generation_call.failed
+        response.mcp_call.in_progress response.mcp_call.completed response.mcp_call.failed
+        response.mcp_list_tools.in_progress response.mcp_list_tools.completed
+        response.mcp_list_tools.failed response.compaction.compacting
+        response.shell_call_command.added response.shell_call_command.delta
+        response.shell_call_output_content.delta response.apply_patch_call_operation_diff.delta
+        keepalive ping response.rate_limits.updated codex.rate_limits
+    """),
+}
 
 
-def _tagged(tag: str, base: type[Struct]) -> type[Struct]:
-    name = "".join(word.capitalize() for word in tag.replace("_", ".").split("."))
-    return msgspec.defstruct(name, [], bases=(base,), tag_field="type", tag=tag, module=__name__)
+def _define_struct(event_type: str, base: type[Struct]) -> type[Struct]:
+    name = "".join(word.capitalize() for word in event_type.replace("_", ".").split("."))
+    return msgspec.defstruct(name, [], bases=(base,), tag_field="type", tag=event_type, module=__name__)
 
 
-def dispatch(handlers: Mapping[str, Any]) -> dict[type, Any]:
-    """A table by type name as one by payload type; every spelling has its handler, or this raises."""
-    return {shape: handlers[tag] for tag, shape in SHAPES.items()}
+STRUCTS: dict[str, type[Struct]] = {
+    kind: _define_struct(kind, base) for base, row in EVENT_TYPES.items() for kind in row
+}
+Payload: Any = Union[tuple(STRUCTS.values())]  # noqa: UP007 — built from a table
 
 
-SHAPES: dict[str, type[Struct]] = {tag: _tagged(tag, base) for base, tags in SPELLINGS.items() for tag in tags}
-Payload: Any = Union[tuple(SHAPES.values())]  # noqa: UP007  (made of a table: there is no other way to write it)
+def index_by_struct(handlers: Mapping[str, Any]) -> dict[type, Any]:
+    """Returns the handlers by struct instead of event type. Raises KeyError if an event type has no handler."""
+    return {struct: handlers[event_type] for event_type, struct in STRUCTS.items()}
 
 
-def as_text(value: Any) -> str:
-    """Input as text: a string is its own, anything else is told in JSON."""
-    return value if isinstance(value, str) else "" if value is None else as_json(value)
+def add_type(name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Returns the payload with the type that it lacks."""
+    if name in STRUCTS:
+        return {**payload, "type": name}
+    if payload.get("object") == "response":
+        return {"type": "response", "response": payload}
+    if payload.get("error") and "choices" not in payload:
+        return {**payload, "type": "error"}
+    if name == "error" or ("detail" in payload and "type" not in payload):
+        return {"type": "error", "message": lenient.get_text(payload, "message", "detail")}
+    return payload
 
 
-class Tool(NamedTuple):
-    """A built-in: its name, who runs it, and which fields of its item are input and answer (one: its bare value)."""
+# ── built-in tools ────────────────────────────────────────────────────────────────────────────────
+
+
+class BuiltinTool(NamedTuple):
+    """A built-in tool: its name, who runs it, and the item fields that hold input and output."""
 
     name: str
     by: By = "provider"
     input: tuple[str, ...] = ()
-    answer: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()  # a single field stands for its bare value
 
 
-EARLY: dict[str, Tool] = {  # run by the provider: a call and its answer in one item
-    "web_search_call": Tool("web_search", input=("action",), answer=("status", "sources")),
-    "file_search_call": Tool("file_search", input=("queries",), answer=("results",)),
-    "code_interpreter_call": Tool("code_interpreter", input=("code", "container_id"), answer=("outputs",)),
-    "image_generation_call": Tool(
-        "image_generation", input=("prompt",),
-        answer=("status", "revised_prompt", "size", "quality", "background", "output_format", "error"),
-    ),
-    "mcp_list_tools": Tool("mcp_list_tools", input=("server_label",), answer=("tools",)),
-}  # fmt: skip
-LATE: dict[str, Tool] = {  # a call alone, known when it is done
-    "local_shell_call": Tool("local_shell", "client", ("action",)),
-    "shell_call": Tool("shell", "client", ("action",)),
-    "apply_patch_call": Tool("apply_patch", "client", ("operation",)),
-    "computer_call": Tool("computer", "client", ("action", "actions", "pending_safety_checks")),
-    "tool_search_call": Tool("tool_search", "client", ("arguments",)),
-    "x_search_call": Tool("x_search", "provider", ("arguments",)),
-    "program": Tool("program", "provider", ("code",)),
+_IMAGE_OUTPUT = ("status", "revised_prompt", "size", "quality", "background", "output_format", "error")
+CALLS_WITH_OUTPUT = {  # run by the provider: one item holds the call and its output
+    "web_search_call": BuiltinTool("web_search", input=("action",), output=("status", "sources")),
+    "file_search_call": BuiltinTool("file_search", input=("queries",), output=("results",)),
+    "code_interpreter_call": BuiltinTool("code_interpreter", input=("code", "container_id"), output=("outputs",)),
+    "image_generation_call": BuiltinTool("image_generation", input=("prompt",), output=_IMAGE_OUTPUT),
+    "mcp_list_tools": BuiltinTool("mcp_list_tools", input=("server_label",), output=("tools",)),
 }
-ANSWERS: dict[str, Tool] = {  # an answer alone
-    "shell_call_output": Tool("shell", answer=("output",)),
-    "local_shell_call_output": Tool("local_shell", answer=("output",)),
-    "apply_patch_call_output": Tool("apply_patch", answer=("output",)),
-    "computer_call_output": Tool("computer", answer=("output",)),
-    "function_call_output": Tool("", answer=("output",)),
-    "custom_tool_call_output": Tool("", answer=("output",)),
-    "tool_search_output": Tool("tool_search", answer=("tools",)),
-    "program_output": Tool("program", answer=("result",)),
+CALLS = {  # the call without its output, complete when the item is done
+    "local_shell_call": BuiltinTool("local_shell", "client", ("action",)),
+    "shell_call": BuiltinTool("shell", "client", ("action",)),
+    "apply_patch_call": BuiltinTool("apply_patch", "client", ("operation",)),
+    "computer_call": BuiltinTool("computer", "client", ("action", "actions", "pending_safety_checks")),
+    "tool_search_call": BuiltinTool("tool_search", "client", ("arguments",)),
+    "x_search_call": BuiltinTool("x_search", "provider", ("arguments",)),
+    "program": BuiltinTool("program", "provider", ("code",)),
 }
-FAILED = ("failed", "incomplete")
+OUTPUTS = {  # the output without its call
+    "shell_call_output": BuiltinTool("shell", output=("output",)),
+    "local_shell_call_output": BuiltinTool("local_shell", output=("output",)),
+    "apply_patch_call_output": BuiltinTool("apply_patch", output=("output",)),
+    "computer_call_output": BuiltinTool("computer", output=("output",)),
+    "function_call_output": BuiltinTool("", output=("output",)),
+    "custom_tool_call_output": BuiltinTool("", output=("output",)),
+    "tool_search_output": BuiltinTool("tool_search", output=("tools",)),
+    "program_output": BuiltinTool("program", output=("result",)),
+}
 
 
-def runner(item: Item, tool: Tool) -> By:
-    """Who runs a call that either side might: a container or `execution: server` is the provider's."""
-    if lenient.get_text(item, "execution") == "server" or lenient.get_text(
-        lenient.get_object(item, "environment"), "type"
-    ).startswith("container"):
-        return "provider"
-    return tool.by
+FAILED_STATUSES = ("failed", "incomplete")
 
 
-def given(item: Item, tool: Tool) -> str:
-    """A built-in's input, as JSON."""
+def has_failed(item: Item) -> bool:
+    """Returns True if the item reports an error or was not completed."""
+    return bool(item.get("error")) or item.get("status") in FAILED_STATUSES
+
+
+def to_text(value: Any) -> str:
+    """Returns a string unchanged, None as the empty string, anything else as JSON."""
+    return value if isinstance(value, str) else "" if value is None else as_json(value)
+
+
+def get_runner(item: Item, tool: BuiltinTool) -> By:
+    """Returns who runs a call. The provider runs calls in its container and those with `execution: server`."""
+    contained = lenient.get_text(lenient.get_object(item, "environment"), "type").startswith("container")
+    return "provider" if contained or lenient.get_text(item, "execution") == "server" else tool.by
+
+
+def read_tool_input(item: Item, tool: BuiltinTool) -> str:
+    """Returns a built-in tool's input as JSON."""
     if tool.input == ("arguments",):
-        return as_text(item.get("arguments") or {})
-    said = {
-        **item,
-        "action": {key: value for key, value in lenient.get_object(item, "action").items() if key != "sources"},
-    }
-    return as_json({key: said[key] for key in tool.input if item.get(key) not in (None, [])})
+        return to_text(item.get("arguments") or {})
+    action = {key: value for key, value in lenient.get_object(item, "action").items() if key != "sources"}
+    fields = {**item, "action": action}
+    return as_json({key: fields[key] for key in tool.input if item.get(key) not in (None, [])})
 
 
-def answered(item: Item, tool: Tool) -> Any:
-    """What a built-in gave."""
-    if len(tool.answer) == 1:
-        return item.get(tool.answer[0])
-    found = {**item, "sources": lenient.get_object(item, "action").get("sources")}
-    return {key: found[key] for key in tool.answer if found.get(key) is not None}
+def read_tool_output(item: Item, tool: BuiltinTool) -> Any:
+    """Returns a built-in tool's output."""
+    if len(tool.output) == 1:
+        return item.get(tool.output[0])
+    fields = {**item, "sources": lenient.get_object(item, "action").get("sources")}
+    return {key: fields[key] for key in tool.output if fields.get(key) is not None}
+
+
+# ── losses ────────────────────────────────────────────────────────────────────────────────────────
+
+ENCODER_LOSSES = {
+    "choice": "only the first of several choices is written",
+    "data": "an application's own data has no item",
+    "cut-call": "a call that a fault broke off is shown with input that cannot be parsed, even if all of it came",
+    "cut-file": "a picture that a fault broke off is announced, and not shown in the snapshot",
+    "file": "a file that is no inline image has no item",
+    "provider-call": "another protocol's own tool run has no item; its words are in the text that follows",
+    "provider-run": "of another provider's search or program, queries, addresses, code and output are written",
+    "approval": "another protocol's request for approval has no item",
+    "opaque": "another protocol's opaque state has no item",
+    "pause": "a paused turn is written as completed",
+    "picture": "an inline picture is written as the answer of an image tool",
+    "logprobs": "log probabilities are written as a list of tokens, and nothing beside it",
+    "reason": "a refusal is written as completed, or as filtered if it has no words; an unknown reason as completed",
+    "same-id": "an item whose id was used before gets another",
+    "source": "a citation without an address has no annotation that all readers know",
+    "source-outside-text": "a citation that comes after its message is finished, or has none, is left out",
+    "span": "a citation of a whole text is written as one of all the text there is so far",
+    "steps": "only the usage of the whole turn is written",
+    "text-state": "another protocol's state of a text has no field",
+    "unknown": "an unknown payload is written only if it is of this protocol, strict JSON and of a type of its own",
+}
+REQUEST_LOSSES = {
+    "approval": "an approval is left out",
+    "budget": "a budget of reasoning tokens is sent as an effort",
+    "cache": "a cache point is left out",
+    "encrypted": "what only the provider that ran a tool can read is left out of its result",
+    "cut-call": "a call that never became whole is left out",
+    "file-name": "the name of an image is left out",
+    "format": "a schema without a name is called `answer`",
+    "json-result": "a JSON value in a tool result is sent as its text",
+    "logprobs": "log probabilities of an earlier answer are left out",
+    "media": "the type of a document by its address is left out",
+    "metadata": "metadata that are no strings are sent as their JSON",
+    "name": "the name of whoever speaks is left out",
+    "opaque": "state of another protocol is left out; what it says in words is sent as text",
+    "order": "of a turn in which another provider ran tools, the calls of the client come last",
+    "provider-call": "what a tool gave that the provider ran is left out if it is not known how this protocol said it",
+    "reasoning": "reasoning that this provider did not seal is left out",
+    "setting": "a setting without a word here is left out: {}",
+    "source": "a citation in an earlier answer is left out",
+    "tool": "a tool that another provider runs is left out: {}",
+}
+PROVIDER_LOSSES = {  # what only some providers lack: see `Quirks`
+    "any-json": "an answer of any JSON cannot be asked for and is not",
+    "effort": "an effort without a word here is sent as the nearest: {}",
+    "form": "the words of reasoning are sent as its summary",
+    "max-output": "an output limit that is too low here is raised: {}",
+}
