@@ -1,39 +1,40 @@
-"""Anthropic Messages, as spoken by Claude and by whoever imitates it."""
+"""Anthropic Messages, as Claude and compatible providers send it."""
 
 from typing import Any
 
 from penstock.codec import Protocol
-from penstock.protocols.anthropic.body import ERRORS, body, error_body
+from penstock.protocols.anthropic.body import ERRORS, build_body, build_error_body
 from penstock.protocols.anthropic.decode import AnthropicDecoder
 from penstock.protocols.anthropic.encode import AnthropicEncoder
+from penstock.protocols.anthropic.wire import NAME
 from penstock.request_profile import PLAIN, USER_FILES, Profile
 
-KINDS = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
+_EVENT_TYPES = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
 
 
-def looks(_: str, payload: dict[str, Any]) -> bool:
-    """Whether a payload is of this protocol."""
+def matches(_: str, payload: dict[str, Any]) -> bool:
+    """Returns True if a payload belongs to this protocol."""
     kind = payload.get("type")
-    return kind in KINDS and not (kind == "message" and "content" not in payload)
+    return kind in _EVENT_TYPES and not (kind == "message" and "content" not in payload)
 
 
 PROTOCOL = Protocol(
-    "anthropic",
-    looks,
+    NAME,
+    matches,
     AnthropicDecoder,
     AnthropicEncoder,
     sequential=True,
-    body=body,
+    body=build_body,
     end_marks=(b'"message_stop"',),
     end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
     errors=ERRORS,
-    error_body=error_body,
+    error_body=build_error_body,
     requires_limit=True,  # max_tokens: https://docs.claude.com/en/api/messages
     snake_case=True,
     disables_thinking=True,
     stop_sequence_field="stop_sequence",
     profile=Profile(
-        protocol="anthropic",
+        protocol=NAME,
         provider="anthropic",
         ids=PLAIN,
         names=PLAIN,

@@ -1,4 +1,4 @@
-"""What Anthropic Messages cannot say, and what happens instead."""
+"""What Anthropic Messages cannot express in a stream, and what the encoder writes instead."""
 
 from __future__ import annotations
 

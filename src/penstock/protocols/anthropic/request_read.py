@@ -1,7 +1,8 @@
-"""Anthropic Messages requests → canonical: the messages. `write.py` is the way back.
+"""Reads Anthropic Messages requests: messages, tools, settings. `request_write.py` is the opposite direction.
 
-Tool results come inside user messages; here they are messages of role `tool`, and what stood beside them follows in a
-user message marked as joined. The top-level system prompt is the first message; those further down stay there.
+Anthropic puts tool results into user messages. Here they become messages of role `tool`; other content of the same
+message follows in a user message with the mark `joined`. The top-level system prompt becomes the first message; system
+messages inside the conversation stay in place.
 """
 
 from __future__ import annotations
@@ -13,45 +14,51 @@ from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.markers import grammar_of, restored
 from penstock.markers.extract import free_calls
-from penstock.protocols.anthropic.request_read_parts import NAME, cached, read_content
+from penstock.protocols.anthropic.request_read_parts import read_cache_control, read_content
+from penstock.protocols.anthropic.wire import NAME
 from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from penstock.lenient_fields import Object
 
 __all__ = ["NAME", "read_message", "read_request", "read_tool"]
-SETTINGS = frozenset({
-    "max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier", "thinking",
-    "output_config", "output_format",
-})  # fmt: skip
-
-_REQUEST = SETTINGS | {"model", "messages", "system", "tools", "tool_choice", "stream"}
-_ROLES = frozenset({"user", "assistant", "system"})
+SERVICE_TIERS = {"standard_only": "default"}  # this protocol's value → canonical value
+_REQUEST_FIELDS = frozenset(
+    str.split("""
+        max_tokens temperature top_p top_k stop_sequences metadata service_tier thinking output_config output_format
+        model messages system tools tool_choice stream
+    """)
+)
+_TOOL_FIELDS = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
+_CHOICE_MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
 
 
 def read_request(body: Object) -> rq.Request:
-    """A request from its parsed body."""
+    """Reads a request from its parsed body."""
     strict.as_object(body)
-    messages = _system(body.get("system"))
+    messages = _read_system(body.get("system"))
     for row in strict.read_objects(body, "messages", read_message, need=True):
         messages += row
     tools = strict.read_objects(body, "tools", read_tool)
     free_calls(messages, tools)
-    also = empty_fields(body, _REQUEST)
+    also = empty_fields(body, _REQUEST_FIELDS)
     if body.get("stream") is False:
         also["stream"] = False
     return rq.Request(
         strict.get_text(body, "model"),
         restored(messages),
         tools,
-        read_choice(body),
-        read_settings(body),
+        None if body.get("tool_choice") is None else strict.read_object(body, "tool_choice", _read_choice),
+        _read_settings(body),
         stream=strict.get_flag(body, "stream") or False,
-        extra=build_extra(NAME, unknown_fields(body, _REQUEST), also=also, **spelled(body)),
+        extra=build_extra(NAME, unknown_fields(body, _REQUEST_FIELDS), also=also, **_build_marks(body)),
     )
 
 
-def _system(given: Any) -> list[rq.Message]:
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_system(given: Any) -> list[rq.Message]:
     if given in (None, "", []):
         return []
     parts = read_content(given, "system", "system")
@@ -59,9 +66,9 @@ def _system(given: Any) -> list[rq.Message]:
 
 
 def read_message(message: Object) -> list[rq.Message]:
-    """One message: two where tool results and other content share it."""
+    """Reads one message. Returns two if it has tool results and other content."""
     role: Any = message.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
+    if not isinstance(role, str) or role not in ("user", "assistant", "system"):
         raise BadRequest("user, assistant or system", role, "role")
     content = message.get("content")
     parts = read_content(content, "content", role)
@@ -74,16 +81,15 @@ def read_message(message: Object) -> list[rq.Message]:
     if role == "system":
         marks["inside"] = True
     unknown = unknown_fields(message, {"role", "content"}) if len(message) > 2 else {}  # noqa: PLR2004
-    extra = build_extra(NAME, unknown, **marks) if marks or unknown else None
     if role == "user" and any(type(part) is rq.Result for part in parts):
-        return _parted(parts, unknown)
+        return _split_results(parts, build_extra(NAME, unknown) if unknown else None)
+    extra = build_extra(NAME, unknown, **marks) if marks or unknown else None
     return [rq.Message(cast("rq.Role", role), parts, "", extra)]
 
 
-def _parted(parts: list[rq.AnyPart], unknown: Object) -> list[rq.Message]:
-    """Results first, then the rest; where they stood otherwise, their places are kept."""
+def _split_results(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
+    """Returns the results, then the other parts. A mark keeps the positions if the parts were in another order."""
     results: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Result]
-    extra = build_extra(NAME, unknown) if unknown else None
     if len(results) == len(parts):
         return [rq.Message("tool", results, "", extra)]
     others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
@@ -93,24 +99,18 @@ def _parted(parts: list[rq.AnyPart], unknown: Object) -> list[rq.Message]:
     return [rq.Message("tool", results, "", extra), joined]
 
 
-MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
-TIERS = {"standard_only": "default"}  # as the other protocols say it
-_TOOL = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_tool(tool: Object) -> rq.Tool:
-    """The client's own tools have a schema; every other kind is run upstream or built in."""
+    """Reads a tool. Tools of the client have a schema; the provider runs or defines the others."""
     kind = tool.get("type")
-    cache, hint = cached(tool)
+    cache, hint = read_cache_control(tool)
     if kind not in (None, "custom") and "input_schema" not in tool:
-        extra = build_extra(
-            NAME,
-            {"tool": unknown_fields(tool, {"cache_control"})},
-            also=empty_fields(tool, {"cache_control"}),
-            hint=hint,
-        )
+        own = {"tool": unknown_fields(tool, {"cache_control"})}
+        extra = build_extra(NAME, own, also=empty_fields(tool, {"cache_control"}), hint=hint)
         return rq.Tool(strict.get_text(tool, "name") or str(kind), kind="provider", cache=cache, extra=extra)
-    schema = tool.get("input_schema")
+    schema: Any = tool.get("input_schema")
     if not isinstance(schema, dict):
         raise BadRequest("an object", schema, "input_schema")
     is_strict = strict.get_flag(tool, "strict") if "strict" in tool else None
@@ -118,49 +118,53 @@ def read_tool(tool: Object) -> rq.Tool:
     made = rq.Tool(name, description, schema, "function", is_strict)  # pyright: ignore[reportUnknownArgumentType]
     if len(tool) != 3 or not made.description or "type" not in schema:  # noqa: PLR2004 — name, description, schema
         made.cache = cache
-        made.extra = build_extra(
-            NAME, unknown_fields(tool, _TOOL), also=empty_fields(tool, _TOOL - {"input_schema"}), hint=hint, kind=kind,
-            untyped="type" not in schema,
-        )  # fmt: skip
+        also = empty_fields(tool, _TOOL_FIELDS - {"input_schema"})
+        untyped = "type" not in schema
+        fields = unknown_fields(tool, _TOOL_FIELDS)
+        made.extra = build_extra(NAME, fields, also=also, hint=hint, kind=kind, untyped=untyped)
     grammar = grammar_of(schema)  # pyright: ignore[reportUnknownArgumentType]
     if grammar is not None:
         made.kind, made.schema = "custom", grammar or None
     return made
 
 
-def read_choice(body: Object) -> rq.ToolChoice | None:
-    """Which tool may or must be called."""
-    return None if body.get("tool_choice") is None else strict.read_object(body, "tool_choice", _choice)
-
-
-def _choice(given: Object) -> rq.ToolChoice:
-    mode = strict.get_choice(given, "type", MODES)
+def _read_choice(given: Object) -> rq.ToolChoice:
+    mode = strict.get_choice(given, "type", _CHOICE_MODES)
     names = [strict.require_text(given, "name")] if mode == "tool" else []
-    strange = unknown_fields(given, {"type", "name", "disable_parallel_tool_use"})
-    return rq.ToolChoice(mode, names, extra=build_extra(NAME, strange) if strange else None)
+    unknown = unknown_fields(given, {"type", "name", "disable_parallel_tool_use"})
+    return rq.ToolChoice(mode, names, extra=build_extra(NAME, unknown) if unknown else None)
 
 
-def spelled(body: Object) -> Object:
-    """How a request puts what can be put in several ways. What is odd about thinking and output is kept whole."""
+# ── settings ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _build_marks(body: Object) -> Object:
+    """Returns marks for settings that can be spelled in several ways, with their original values."""
     thinking, output = body.get("thinking"), body.get("output_config")
-    metadata: Any = body.get("metadata")
     return {
         "unlimited": body.get("max_tokens") is None,
-        "thinking": {"as": thinking} if thinking is not None else None,
+        "thinking": _keep_value(thinking),
         "unthinking": thinking is None and isinstance(output, dict) and "effort" in output,
-        "output": {"as": output} if output is not None else None,
-        "form": {"as": body["output_format"]} if body.get("output_format") is not None else None,
-        "metadata": {"as": metadata} if metadata is not None else None,
+        "output": _keep_value(output),
+        "form": _keep_value(body.get("output_format")),
+        "metadata": _keep_value(body.get("metadata")),
     }
 
 
-def read_settings(body: Object) -> rq.Settings:
-    """The settings that all protocols share in some form."""
+def _keep_value(value: Any) -> Object | None:
+    return None if value is None else {"as": value}
+
+
+def _read_settings(body: Object) -> rq.Settings:
     parallel = strict.get_flag(strict.get_object(body, "tool_choice"), "disable_parallel_tool_use")
-    effort, form = _output(body)
+    effort, form = "", None
+    if body.get("output_config") is not None:
+        effort, form = strict.read_object(body, "output_config", read_output_config)
+    if body.get("output_format") is not None:
+        form = strict.read_object(body, "output_format", read_format)
     budget, thoughts = (None, None)
     if body.get("thinking") is not None:
-        budget, thoughts = strict.read_object(body, "thinking", lambda one: read_thinking(one, effort))
+        budget, thoughts = strict.read_object(body, "thinking", lambda given: read_thinking(given, effort))
     user, metadata = read_metadata(body)
     tier = strict.get_text(body, "service_tier")
     return rq.Settings(
@@ -174,14 +178,14 @@ def read_settings(body: Object) -> rq.Settings:
         effort=effort,
         budget=budget,
         thoughts=thoughts,
-        tier=TIERS.get(tier, tier),
+        tier=SERVICE_TIERS.get(tier, tier),
         user=user,
         metadata=metadata,
     )
 
 
 def read_thinking(thinking: Object, effort: str) -> tuple[int | None, bool | None]:
-    """(budget, whether to show it). Adaptive thinking has no budget: an effort or this says that it is wanted."""
+    """Returns the budget, and whether to show reasoning. Adaptive thinking without an effort counts as shown."""
     kind = strict.require_text(thinking, "type")
     if kind == "disabled":
         return 0, None
@@ -190,32 +194,23 @@ def read_thinking(thinking: Object, effort: str) -> tuple[int | None, bool | Non
     return strict.get_integer(thinking, "budget_tokens"), display != "omitted" if display else shown
 
 
-def _output(body: Object) -> tuple[str, rq.Format | None]:
-    effort, form = "", None
-    if body.get("output_config") is not None:
-        effort, form = strict.read_object(body, "output_config", read_output)
-    if body.get("output_format") is not None:
-        form = strict.read_object(body, "output_format", read_format)
-    return effort, form
-
-
-def read_output(output: Object) -> tuple[str, rq.Format | None]:
-    """(effort, form of the answer)."""
+def read_output_config(output: Object) -> tuple[str, rq.Format | None]:
+    """Returns the effort and the answer's format."""
     form = None if output.get("format") is None else strict.read_object(output, "format", read_format)
     return strict.get_text(output, "effort"), form
 
 
 def read_format(given: Object) -> rq.Format | None:
-    """The form that an answer should have."""
-    return (
-        rq.Format("schema", schema=strict.get_object(given, "schema")) if given.get("type") == "json_schema" else None
-    )
+    """Returns the answer's format; None if it is not a JSON schema."""
+    if given.get("type") != "json_schema":
+        return None
+    return rq.Format("schema", schema=strict.get_object(given, "schema"))
 
 
 def read_metadata(body: Object) -> tuple[str, Object | None]:
-    """Who asks, and what else is noted."""
+    """Returns the user's id, and the other metadata."""
     metadata = strict.get_object(body, "metadata")
     if not metadata:
         return "", None
-    user = strict.read_object(body, "metadata", lambda one: strict.get_text(one, "user_id"))
+    user = strict.read_object(body, "metadata", lambda given: strict.get_text(given, "user_id"))
     return user, unknown_fields(metadata, {"user_id"}) or None

@@ -1,4 +1,4 @@
-"""Canonical parts → Anthropic content blocks; and the table of what has no place there."""
+"""Writes canonical parts as Anthropic content blocks. `LOSSES` lists what the blocks cannot express."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock import request as rq
 from penstock.jsontext import plain_or_raw
 from penstock.markers import Holds, input_of
 from penstock.media import sniff
-from penstock.protocols.anthropic.request_read_parts import NAME
+from penstock.protocols.anthropic.wire import NAME
 from penstock.request_writer import (
     Losses,
     RequestDraft,
@@ -56,25 +56,24 @@ LOSSES: Losses = {
     "tool": "a tool that another provider runs is left out: {}",
     "unsigned": "reasoning without this provider's signature is left out, or said as text",
 }
-LACKS: Losses = {  # what only some providers cannot, as their `Quirks` say
+LACKS: Losses = {  # what only some providers lack: see `Quirks`
     "mid-system": "a system message inside the conversation is said by the user",
 }
-_TEXTS = ("text/", "application/json", "application/xml", "application/yaml", "image/svg")
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/*")
-_ALIASES = {"image/jpg": "image/jpeg"}
-_TIMES = ("5m", "1h")
+_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "image/svg")
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/*")
+_MEDIA_ALIASES = {"image/jpg": "image/jpeg"}
 
 
 class Quirks(msgspec.Struct, frozen=True):
-    """What providers of this protocol differ in."""
+    """How providers of this protocol differ."""
 
-    max_output: int = 4096  # it must be said: what to say when nobody did
-    mid_system: Literal["keep", "user"] = "keep"
-    unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning that carries no signature
+    max_output: int = 4096  # max_tokens if the request has no limit: the API requires one
+    mid_system: Literal["keep", "user"] = "keep"  # the role of system messages inside the conversation
+    unsigned: Literal["drop", "text", "keep"] = "drop"  # how to write reasoning without a signature
 
 
-class Blocks(RequestDraft):
-    """Parts being written."""
+class BlockWriter(RequestDraft):
+    """Writes parts as content blocks."""
 
     protocol = NAME
     losses: ClassVar[Losses] = {**LOSSES, **LACKS}
@@ -84,57 +83,53 @@ class Blocks(RequestDraft):
         super().__init__()
         self.quirks = quirks
 
-    def content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool = False) -> str | list[Object]:
-        """Content: a string where that says it all."""
+    def write_content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool = False) -> str | list[Object]:
+        """Returns a string if that is enough, else a list of blocks."""
         if len(parts) == 1 and not listed:
             only = parts[0]
             if type(only) is rq.Text and not only.cache and (only.extra is None or self.is_foreign(only.extra)):
                 return only.text
-        return self.blocks(parts)
+        return self.write_blocks(parts)
 
-    def blocks(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
-        made: list[Object] = []
-        kinds = self.kinds
+    def write_blocks(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
+        """Returns parts as blocks: mostly one for each part, sometimes none."""
+        blocks: list[Object] = []
+        writers = self.part_writers
         for part in parts:
-            made += self.block(part) if part.cache else kinds[type(part)](self, part)
-        return made
+            written = writers[type(part)](self, part)
+            if part.cache and written and "cache_control" not in written[-1]:
+                marks = split_extra(getattr(part, "extra", None), NAME)[1]
+                self.write_cache_control(part, written[-1], marks)
+            blocks += written
+        return blocks
 
-    def block(self, part: rq.AnyPart | rq.ResultPart) -> list[Object]:
-        """A part as what it is here: mostly one block, sometimes none."""
-        made = self.kinds[type(part)](self, part)
-        if not part.cache:
-            return made
-        if made and "cache_control" not in made[-1]:
-            self.hint(part, made[-1], split_extra(getattr(part, "extra", None), NAME)[1])
-        return made
-
-    def hint(self, part: Any, made: Object, marks: Object) -> None:
-        """A cache point, as it was said or as it is usual."""
+    def write_cache_control(self, part: rq.Part | rq.Tool, target: Object, marks: Object) -> None:
+        """Writes a cache point as it was spelled, or in the usual form."""
         if "hint" in marks and (marks["hint"].get("ttl") or "5m") == part.cache:
-            made["cache_control"] = marks["hint"]
+            target["cache_control"] = marks["hint"]
             return
-        if part.cache not in _TIMES:
+        if part.cache not in ("5m", "1h"):
             self.report_loss("cache", part.cache)
-        made["cache_control"] = {"type": "ephemeral", "ttl": "1h"} if part.cache == "1h" else {"type": "ephemeral"}
+        target["cache_control"] = {"type": "ephemeral", "ttl": "1h"} if part.cache == "1h" else {"type": "ephemeral"}
 
-    # ── what is said ──────────────────────────────────────────────────────────────────────────────
+    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
-    def _text(self, part: rq.Text) -> list[Object]:
+    def _write_text(self, part: rq.Text) -> list[Object]:
         if part.extra is None and part.text:
             return [{"type": "text", "text": part.text}]
         own, marks = self.split_extra(part.extra)
         if not part.text and "empty" not in marks:
-            self.report_loss("empty")  # an empty block is refused
+            self.report_loss("empty")  # Anthropic rejects empty blocks
             return []
-        made = {"type": "text", "text": part.text, **own}
-        add_missing(made, marks.get("also"))
-        return [made]
+        block = {"type": "text", "text": part.text, **own}
+        add_missing(block, marks.get("also"))
+        return [block]
 
-    def _json(self, part: rq.Json) -> list[Object]:
+    def _write_json(self, part: rq.Json) -> list[Object]:
         self.report_loss("json-result")
         return [{"type": "text", "text": part.json}]
 
-    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+    def _write_reasoning(self, part: rq.Reasoning) -> list[Object]:
         own, _ = split_extra(part.extra, NAME)
         if "redacted" in own:
             more = {key: value for key, value in own.items() if key != "redacted"}
@@ -146,64 +141,64 @@ class Blocks(RequestDraft):
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 
-    def _call(self, call: rq.Call) -> list[Object]:
+    def _write_call(self, call: rq.Call) -> list[Object]:
         if call.cut:
             self.report_loss("cut-call")
             return []
         given, carried = input_of(call)
         if carried:
             self.report_carried(carried)
-        made: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+        block: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
         if call.extra is not None:
             own, marks = self.split_extra(call.extra)
-            made.update(own)
-            add_missing(made, marks.get("also"))
-        return [made]
+            block.update(own)
+            add_missing(block, marks.get("also"))
+        return [block]
 
-    def _result(self, result: rq.Result) -> list[Object]:
+    def _write_result(self, result: rq.Result) -> list[Object]:
         content = result.content
         if result.extra is None:
-            made: Object = {"type": "tool_result", "tool_use_id": result.call}
+            block: Object = {"type": "tool_result", "tool_use_id": result.call}
             if content:
-                made["content"] = self.content(content)
+                block["content"] = self.write_content(content)
             if result.failed:
-                made["is_error"] = True
-            return [made]
+                block["is_error"] = True
+            return [block]
         own, marks = self.split_extra(result.extra)
         if result.by == "provider" and own:
             return [{**own, "content": plain_or_raw(result.json)}]
-        made = {"type": "tool_result", "tool_use_id": result.call, **own}
+        block = {"type": "tool_result", "tool_use_id": result.call, **own}
         if content or "listed" in marks:
-            made["content"] = self.content(content, listed="listed" in marks)
+            block["content"] = self.write_content(content, listed="listed" in marks)
         if result.failed or "said" in marks:
-            made["is_error"] = result.failed
-        add_missing(made, marks.get("also"))
-        return [made]
+            block["is_error"] = result.failed
+        add_missing(block, marks.get("also"))
+        return [block]
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _file(self, part: rq.File) -> list[Object]:
+    def _write_file(self, part: rq.File) -> list[Object]:
         self.report_image_detail(part)
         own, marks = self.split_extra(part.extra)
-        media = _ALIASES.get(part.media, part.media)
-        kind = marks.get("kind") or ("image" if media in _IMAGES else "document")
-        source = self._source_of(part, media, marks.get("own", ""))
+        media = _MEDIA_ALIASES.get(part.media, part.media)
+        kind = marks.get("kind") or ("image" if media in _IMAGE_TYPES else "document")
+        source = self._build_source(part, media, marks.get("own", ""))
         if source is None:
             self.report_loss("file", part.media)
             return [{"type": "text", "text": describe_file(part)}]
-        made: Object = {"type": kind, "source": {**source, **marks.get("source", {})}}
+        block: Object = {"type": kind, "source": {**source, **marks.get("source", {})}}
         if part.name and kind == "document":
-            made["title"] = part.name
+            block["title"] = part.name
         elif part.name:
             self.report_loss("file-name")
         if part.id and NAME not in (part.extra or ()):
             self.report_loss("file-id")
-        made.update(own)
-        add_missing(made, marks.get("also"))
-        return [made]
+        block.update(own)
+        add_missing(block, marks.get("also"))
+        return [block]
 
-    def _source_of(self, part: rq.File, media: str, own: str) -> Object | None:
-        known = media in _IMAGES or media == "application/pdf" or own == "base64"
+    def _build_source(self, part: rq.File, media: str, own: str) -> Object | None:
+        known = media in _IMAGE_TYPES or media == "application/pdf" or own == "base64"
         if part.id:
             return {"type": "file", "file_id": part.id}
         if part.url:
@@ -212,30 +207,37 @@ class Blocks(RequestDraft):
             media = sniff(part.data) or "image/png"
         if known:
             return {"type": "base64", "media_type": media, "data": part.data}
-        return self._plain(part)
+        return self._build_plain_text(part)
 
-    def _plain(self, part: rq.File) -> Object | None:
-        """A text, which is sent as what it says."""
-        if not part.media.startswith(_TEXTS):
+    def _build_plain_text(self, part: rq.File) -> Object | None:
+        """Returns a text file as a plain text source; None for other files."""
+        if not part.media.startswith(_TEXT_TYPES):
             return None
         try:
-            words = binascii.a2b_base64(part.data).decode("utf-8", "surrogatepass")
+            text = binascii.a2b_base64(part.data).decode("utf-8", "surrogatepass")
         except ValueError:
             return None
         if part.media != "text/plain":
             self.report_loss("media", part.media)
-        return {"type": "text", "media_type": "text/plain", "data": words}
+        return {"type": "text", "media_type": "text/plain", "data": text}
 
-    # ── what has no place ─────────────────────────────────────────────────────────────────────────
+    # ── opaque blocks ─────────────────────────────────────────────────────────────────────────────
 
-    def _opaque(self, part: rq.Opaque) -> list[Object]:
+    def _write_opaque(self, part: rq.Opaque) -> list[Object]:
         if part.protocol == NAME:
             return [part.data if part.cache else {key: part.data[key] for key in part.data if key != "cache_control"}]
         self.report_loss("opaque")
-        words = collect_text(part.data)
-        return [{"type": "text", "text": words}] if words else []
+        text = collect_text(part.data)
+        return [{"type": "text", "text": text}] if text else []
 
-    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
-        rq.Opaque: _opaque, rq.Source: omit_with_loss("source"), rq.Ask: omit_with_loss("approval"),
-    }  # fmt: skip
+    part_writers: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _write_text,
+        rq.Json: _write_json,
+        rq.Reasoning: _write_reasoning,
+        rq.Call: _write_call,
+        rq.Result: _write_result,
+        rq.File: _write_file,
+        rq.Opaque: _write_opaque,
+        rq.Source: omit_with_loss("source"),
+        rq.Ask: omit_with_loss("approval"),
+    }

@@ -1,6 +1,7 @@
-"""Anthropic Messages as sent: the payloads of a stream, and the whole message of a non-stream answer.
+"""Wire format of Anthropic Messages: the payloads of a stream, and the message of a non-stream answer.
 
-Only what is read is declared. Blocks and usage stay objects as well, because they are echoed as they were.
+Only fields that the decoder reads are declared. Blocks and usage also stay plain objects, because they are echoed
+unchanged.
 """
 
 from __future__ import annotations
@@ -9,58 +10,64 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
+NAME = "anthropic"
 
-class Usage(Struct, gc=False):
-    """Token counts; `input_tokens` leaves out what was cached."""
 
+class InputCounts(Struct, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
-    output_tokens_details: OutputDetails | None = None
-    iterations: list[Iteration] | None = None
 
 
-class Iteration(Struct, gc=False):
-    """What one run of a model inside the request cost. The counts around the list hold those of type `message` only."""
+class MessageUsage(InputCounts, gc=False):
+    """Token counts. `input_tokens` leaves out cached tokens."""
+
+    output_tokens_details: OutputTokenDetails | None = None
+    iterations: list[UsageIteration] | None = None
+
+
+class UsageIteration(InputCounts, gc=False):
+    """Token counts of one model run inside the request. The counts of the message hold only runs of type `message`."""
 
     type: str = ""
     model: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
 
 
-class OutputDetails(Struct, gc=False):
+class OutputTokenDetails(Struct, gc=False):
     thinking_tokens: int | None = None
 
 
-class Message(Struct, tag_field="type", tag="message"):
-    """A whole message: inside `message_start` (usually empty), or the body of a non-stream answer."""
+class StopFields(Struct):
+    """Why the message stopped: in `message_delta`, or in a complete message."""
 
-    id: str | None = None
-    model: str | None = None
-    content: list[dict[str, Any]] | None = None
     stop_reason: str | None = None
     stop_sequence: str | None = None
     stop_details: dict[str, Any] | None = None
     container: dict[str, Any] | None = None
+
+
+class CompleteMessage(StopFields, tag_field="type", tag="message"):
+    """A message: inside `message_start` (usually empty), or the body of a non-stream answer."""
+
+    id: str | None = None
+    model: str | None = None
+    content: list[dict[str, Any]] | None = None
     context_management: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
 
 
 class MessageStart(Struct, tag_field="type", tag="message_start"):
-    message: Message = field(default_factory=Message)
+    message: CompleteMessage = field(default_factory=CompleteMessage)
 
 
 class ContentBlockStart(Struct, tag_field="type", tag="content_block_start"):
     index: int = 0
-    content_block: dict[str, Any] = field(default_factory=dict[str, Any])
+    content_block: dict[str, Any] = {}
 
 
-class Delta(Struct, gc=False):
-    """Every kind of block delta in one shape; `type` says which field counts."""
+class BlockDelta(Struct, gc=False):
+    """All kinds of block deltas in one struct. `type` tells which field is used."""
 
     type: str = ""
     text: str | None = None
@@ -74,22 +81,15 @@ class Delta(Struct, gc=False):
 
 class ContentBlockDelta(Struct, tag_field="type", tag="content_block_delta", gc=False):
     index: int = 0
-    delta: Delta = field(default_factory=Delta)
+    delta: BlockDelta = field(default_factory=BlockDelta)
 
 
 class ContentBlockStop(Struct, tag_field="type", tag="content_block_stop", gc=False):
     index: int = 0
 
 
-class StopDelta(Struct):
-    stop_reason: str | None = None
-    stop_sequence: str | None = None
-    stop_details: dict[str, Any] | None = None
-    container: dict[str, Any] | None = None
-
-
 class MessageDelta(Struct, tag_field="type", tag="message_delta"):
-    delta: StopDelta = field(default_factory=StopDelta)
+    delta: StopFields = field(default_factory=StopFields)
     usage: dict[str, Any] | None = None
     context_management: dict[str, Any] | None = None
 
@@ -98,7 +98,7 @@ class MessageStop(Struct, tag_field="type", tag="message_stop"):
     pass
 
 
-class Ping(Struct, tag_field="type", tag="ping"):
+class PingPayload(Struct, tag_field="type", tag="ping"):
     pass
 
 
@@ -108,14 +108,12 @@ class ErrorDetail(Struct):
     details: dict[str, Any] | None = None
 
 
-class Error(Struct, tag_field="type", tag="error"):
-    """A fault in mid-stream, or the body of a failed request."""
+class ErrorPayload(Struct, tag_field="type", tag="error"):
+    """An error in a stream, or the body of a failed request."""
 
     error: ErrorDetail = field(default_factory=ErrorDetail)
     request_id: str | None = None
 
 
-Payload: TypeAlias = (
-    MessageStart | ContentBlockStart | ContentBlockDelta | ContentBlockStop | MessageDelta | MessageStop | Ping | Error
-    | Message
-)  # fmt: skip
+_StreamPayload: TypeAlias = MessageStart | ContentBlockStart | ContentBlockDelta | ContentBlockStop | MessageDelta
+Payload: TypeAlias = _StreamPayload | MessageStop | PingPayload | ErrorPayload | CompleteMessage
