@@ -158,7 +158,7 @@ class AnthropicDecoder(Decoder):
         self._blocks[index] = block
         kind = lenient.get_text(block, "type")
         kind = "*_tool_result" if kind.endswith("_tool_result") else kind
-        self.block_readers.get(kind, AnthropicDecoder._keep_block)(self, index, block)
+        self.block_readers.get(kind, self.block_readers["*"])(self, index, block)
 
     def _open_text(self, index: int, block: dict[str, Any]) -> None:
         self.ledger.open_text(index)
@@ -276,6 +276,7 @@ class AnthropicDecoder(Decoder):
         "redacted_thinking": _open_redacted_thinking,
         **dict.fromkeys(("tool_use", "server_tool_use", "mcp_tool_use"), _open_call),
         "*_tool_result": _add_result,
+        "*": _keep_block,
     }
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         wire.MessageStart: _on_message_start,

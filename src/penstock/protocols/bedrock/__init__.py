@@ -1,33 +1,34 @@
-"""Amazon Bedrock's Converse, whatever the model behind it. Read only: no client speaks it."""
+"""Amazon Bedrock Converse, for all models behind it. It is only decoded: no client uses it."""
 
 from typing import Any
 
 from penstock.codec import Protocol
-from penstock.protocols.bedrock.decode import KINDS, BedrockDecoder
+from penstock.protocols.bedrock.decode import FRAME_TEMPLATES, BedrockDecoder
+from penstock.protocols.bedrock.wire import NAME
 from penstock.request_profile import PLAIN, USER_FILES, Profile
 
-BARE = frozenset(kind.decode() for kind in KINDS if kind != b"metadata")
+_EVENT_NAMES = frozenset(name.decode() for name in FRAME_TEMPLATES if name != b"metadata")
 
 
-def looks(name: str, payload: dict[str, Any]) -> bool:
-    """A frame named after a kind of event, an event under its kind, or a whole answer."""
-    if name in BARE or (name.endswith("Exception") and "message" in payload):
+def matches(name: str, payload: dict[str, Any]) -> bool:
+    """Returns True for a frame named after an event, a payload under an event's name, or a non-stream answer."""
+    if name in _EVENT_NAMES or (name.endswith("Exception") and "message" in payload):
         return True
     if "stopReason" in payload and "output" in payload:
         return True
-    return any(isinstance(payload.get(kind), dict) for kind in BARE) or (
+    return any(isinstance(payload.get(kind), dict) for kind in _EVENT_NAMES) or (
         name == "metadata" and bool({"usage", "metrics"} & set(payload))
     )
 
 
 PROTOCOL = Protocol(
-    "bedrock",
-    looks,
+    NAME,
+    matches,
     BedrockDecoder,
     reads="eventstream",
     disables_thinking=True,
     profile=Profile(
-        protocol="bedrock",
+        protocol=NAME,
         provider="bedrock",
         options=("amazon-bedrock",),
         ids=PLAIN,

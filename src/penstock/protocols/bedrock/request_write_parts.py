@@ -1,4 +1,4 @@
-"""Canonical parts → Converse content blocks; and the table of what has no place there."""
+"""Writes canonical parts as Converse content blocks. `LOSSES` lists what the blocks cannot express."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from penstock import request as rq
 from penstock.jsontext import is_object, plain_or_raw
 from penstock.markers import Holds, input_of
 from penstock.media import sniff
-from penstock.protocols.bedrock.decode_blocks import NAME
-from penstock.protocols.bedrock.wire import kind_of, media_of
+from penstock.protocols.bedrock.wire import NAME, get_block_format, get_media_type
 from penstock.request_writer import (
     Losses,
     RequestDraft,
@@ -59,20 +58,22 @@ LOSSES: Losses = {
     "top-k": "top_k is left out",
     "unsigned": "reasoning without this provider's signature is left out, or said as text",
 }
-_STRANGE = re.compile(r"[^A-Za-z0-9()\[\]-]+")  # what a document's name may not hold, and what separates its words
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")  # characters that a document name may not have, and separators
 
 
 class Quirks(msgspec.Struct, frozen=True):
-    """What models behind this protocol differ in."""
+    """How the models behind this protocol differ."""
 
-    # the additional field for reasoning settings; `auto`: the one of the model's maker
+    # the additional field for reasoning settings; `auto`: the field of the model's family
     thinking: Literal["auto", "thinking", "reasoning_config", "reasoningConfig", "reasoning_effort", ""] = "auto"
-    top_k: Literal["top_k", "inferenceConfig", ""] = "top_k"  # in which additional field it is said
-    unsigned: Literal["drop", "text", "keep"] = "drop"  # reasoning of others without a signature: Claude refuses it
+    top_k: Literal["top_k", "inferenceConfig", ""] = "top_k"  # the additional field for top_k
+    unsigned: Literal["drop", "text", "keep"] = (
+        "drop"  # how to write reasoning without a signature, which Claude rejects
+    )
 
 
-class Blocks(RequestDraft):
-    """Parts being written. State: the names that documents have so far."""
+class ConverseBlockWriter(RequestDraft):
+    """Writes parts as content blocks. State: how often each document name was used."""
 
     protocol = NAME
     losses = LOSSES
@@ -83,44 +84,44 @@ class Blocks(RequestDraft):
         self.quirks = quirks
         self._names: dict[str, int] = {}
 
-    def blocks(self, parts: Sequence[rq.AnyPart]) -> list[Object]:
-        """All of a message's parts; cache points behind those that are worth it."""
-        cites: dict[int, list[Object]] = {}
+    def write_blocks(self, parts: Sequence[rq.AnyPart]) -> list[Object]:
+        """Returns the blocks of a message, with cache points after the parts that ask for them."""
+        citations: dict[int, list[Object]] = {}
         for part in parts:
             if type(part) is rq.Source and part.of is not None and NAME in (part.extra or ()):
-                cites.setdefault(part.of, []).append((part.extra or {})[NAME])
-        made: list[Object] = []
+                citations.setdefault(part.of, []).append((part.extra or {})[NAME])
+        blocks: list[Object] = []
         for place, part in enumerate(parts):
-            if place in cites and type(part) is rq.Text:
-                made.append(self._cited(part, cites[place]))
-            elif type(part) is not rq.Source or part.of not in cites:
-                made += self.kinds[type(part)](self, part)
-            if part.cache and made:
-                made.append(point(part.cache, split_extra(getattr(part, "extra", None), NAME)[1]))
-        return made
+            if place in citations and type(part) is rq.Text:
+                blocks.append(self._build_cited_text(part, citations[place]))
+            elif type(part) is not rq.Source or part.of not in citations:
+                blocks += self.part_writers[type(part)](self, part)
+            if part.cache and blocks:
+                blocks.append(build_cache_point(part.cache, split_extra(getattr(part, "extra", None), NAME)[1]))
+        return blocks
 
-    # ── what is said ──────────────────────────────────────────────────────────────────────────────
+    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
-    def _text(self, part: rq.Text) -> list[Object]:
+    def _write_text(self, part: rq.Text) -> list[Object]:
         if not part.text:
-            self.report_loss("empty")  # an empty block is refused
+            self.report_loss("empty")  # Bedrock rejects empty blocks
             return []
         if part.extra is None:
             return [{"text": part.text}]
         own, marks = self.split_extra(part.extra)
         if "guardContent" in own:
             return [{"guardContent": {"text": {"text": part.text, **own["guardContent"]}}}]
-        return [self._cited(part, [])] if marks.get("cited") else [{"text": part.text, **own}]
+        return [self._build_cited_text(part, [])] if marks.get("cited") else [{"text": part.text, **own}]
 
-    def _cited(self, part: rq.Text, citations: list[Object]) -> Object:
+    def _build_cited_text(self, part: rq.Text, citations: list[Object]) -> Object:
         own, marks = self.split_extra(part.extra)
         ends = list(accumulate(marks.get("pieces") or [len(part.text)]))
-        pieces = [part.text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-        if "".join(pieces) != part.text:
-            pieces = [part.text]
-        return {"citationsContent": {"content": [{"text": one} for one in pieces], "citations": citations, **own}}
+        texts = [part.text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        if "".join(texts) != part.text:
+            texts = [part.text]
+        return {"citationsContent": {"content": [{"text": text} for text in texts], "citations": citations, **own}}
 
-    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+    def _write_reasoning(self, part: rq.Reasoning) -> list[Object]:
         own, marks = self.split_extra(part.extra)
         if "redactedContent" in own:
             return [{"reasoningContent": own}]
@@ -133,7 +134,7 @@ class Blocks(RequestDraft):
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 
-    def _call(self, call: rq.Call) -> list[Object]:
+    def _write_call(self, call: rq.Call) -> list[Object]:
         own, marks = self.split_extra(call.extra)
         if call.cut:
             self.report_loss("cut-call")
@@ -141,33 +142,33 @@ class Blocks(RequestDraft):
         given, carried = input_of(call)
         if carried:
             self.report_carried(carried)
-        made: Object = {"toolUseId": call.id, "name": call.name, **own}
+        fields: Object = {"toolUseId": call.id, "name": call.name, **own}
         if given or not marks.get("bare"):
-            made["input"] = given
-        return [{"toolUse": made}]
+            fields["input"] = given
+        return [{"toolUse": fields}]
 
-    def _result(self, result: rq.Result) -> list[Object]:
+    def _write_result(self, result: rq.Result) -> list[Object]:
         own, marks = self.split_extra(result.extra)
-        made: Object = {"toolUseId": result.call}
+        fields: Object = {"toolUseId": result.call}
         if result.by == "provider":
-            made["content"] = plain_or_raw(result.json)
-            return [{"toolResult": {**made, **{key: value for key, value in own.items() if value}}}]
+            fields["content"] = plain_or_raw(result.json)
+            return [{"toolResult": {**fields, **{key: value for key, value in own.items() if value}}}]
         if result.content or not marks.get("bare"):
-            made["content"] = [block for part in result.content for block in self._inside(part)]
+            fields["content"] = [block for part in result.content for block in self._write_result_part(part)]
         status = "error" if result.failed else marks.get("status")
         if status:
-            made["status"] = status
-        return [{"toolResult": {**made, **own}}]
+            fields["status"] = status
+        return [{"toolResult": {**fields, **own}}]
 
-    def _inside(self, part: rq.ResultPart) -> list[Object]:
+    def _write_result_part(self, part: rq.ResultPart) -> list[Object]:
         if part.cache:
             self.report_loss("cache")
         if type(part) is rq.Text:
             own, _ = self.split_extra(part.extra)
             return [{"text": part.text, **own}]
-        return self.kinds[type(part)](self, part)
+        return self.part_writers[type(part)](self, part)
 
-    def _json(self, part: rq.Json) -> list[Object]:
+    def _write_json(self, part: rq.Json) -> list[Object]:
         own, _ = self.split_extra(part.extra)
         try:
             value = plain_or_raw(part.json)
@@ -180,55 +181,62 @@ class Blocks(RequestDraft):
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _file(self, part: rq.File) -> list[Object]:
+    def _write_file(self, part: rq.File) -> list[Object]:
         self.report_image_detail(part)
         own, marks = self.split_extra(part.extra)
-        kind, form = self._form(part, marks) if part.data or part.url.startswith("s3://") else ("", "")
+        kind, file_format = self._choose_format(part, marks) if part.data or part.url.startswith("s3://") else ("", "")
         if not kind:
             self.report_loss("file", part.media)
             return [{"text": describe_file(part)}]
-        made: Object = {"format": form} if form else {}
+        fields: Object = {"format": file_format} if file_format else {}
         if kind == "document":
-            made["name"] = self._name(part.name, own=NAME in (part.extra or ()))
+            fields["name"] = self._make_document_name(part.name, native=NAME in (part.extra or ()))
         elif part.name:
             self.report_loss("document-name")
         if part.url:
             source: Object = {"s3Location": {"uri": part.url, **marks.get("link", {})}}
         else:
             source = {"bytes": part.data}
-        return [{kind: {**made, "source": {**source, **marks.get("source", {})}, **own}}]
+        return [{kind: {**fields, "source": {**source, **marks.get("source", {})}, **own}}]
 
-    def _form(self, part: rq.File, marks: Object) -> tuple[str, str]:
+    def _choose_format(self, part: rq.File, marks: Object) -> tuple[str, str]:
         media = part.media
-        if "form" in marks and media_of(*marks["form"]) == media:
+        if "form" in marks and get_media_type(*marks["form"]) == media:
             return marks["form"][0], marks["form"][1]
         if media.endswith("/*"):
             media = sniff(part.data) or media.replace("*", "png")
             self.report_loss("media", media)
-        kind, form = kind_of(media)
-        if kind == "document" and media_of(kind, form) != media:
+        kind, file_format = get_block_format(media)
+        if kind == "document" and get_media_type(kind, file_format) != media:
             self.report_loss("media", media)
-        return kind, form
+        return kind, file_format
 
-    def _name(self, name: str, *, own: bool) -> str:
-        """A name that is allowed, and that no other document has."""
-        if own and name:
+    def _make_document_name(self, name: str, *, native: bool) -> str:
+        """Returns a name that is allowed and that no other document has."""
+        if native and name:
             return name
-        fit = " ".join(_STRANGE.sub(" ", name).split()) or "document"
-        self._names[fit] = count = self._names.get(fit, 0) + 1
-        fit = f"{fit} ({count})" if count > 1 else fit
-        if fit != name:
+        unique = " ".join(_NOT_IN_NAMES.sub(" ", name).split()) or "document"
+        self._names[unique] = count = self._names.get(unique, 0) + 1
+        unique = f"{unique} ({count})" if count > 1 else unique
+        if unique != name:
             self.report_loss("document-name")
-        return fit
+        return unique
 
-    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text, rq.Json: _json, rq.Reasoning: _reasoning, rq.Call: _call, rq.Result: _result, rq.File: _file,
-        rq.Opaque: write_foreign_state(), rq.Source: omit_with_loss("source"), rq.Ask: omit_with_loss("approval"),
-    }  # fmt: skip
+    part_writers: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _write_text,
+        rq.Json: _write_json,
+        rq.Reasoning: _write_reasoning,
+        rq.Call: _write_call,
+        rq.Result: _write_result,
+        rq.File: _write_file,
+        rq.Opaque: write_foreign_state(),
+        rq.Source: omit_with_loss("source"),
+        rq.Ask: omit_with_loss("approval"),
+    }
 
 
-def point(cache: str, marks: Object) -> Object:
-    """A cache point, as it was said or as it is usual."""
+def build_cache_point(cache: str, marks: Object) -> Object:
+    """Returns a cache point as it was spelled, or in the usual form."""
     if "point" in marks:
         return {"cachePoint": marks["point"]}
     return {"cachePoint": {"type": "default"} if cache == "5m" else {"type": "default", "ttl": cache}}

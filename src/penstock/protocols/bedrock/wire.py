@@ -1,6 +1,7 @@
-"""Bedrock Converse as sent: the events of a stream, each under its kind, and the whole answer of a call without one.
+"""Wire format of Bedrock Converse: stream events, non-stream answers, file formats.
 
-Only what is read is declared. Usage, citations and traces stay objects as well, because they are kept as they were.
+Only fields that the decoder reads are declared. Usage, citations and traces also stay plain objects, because they are
+kept unchanged.
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ from typing import Any
 
 from msgspec import Struct, field
 
+NAME = "bedrock"
 
-class MessageStart(Struct, gc=False):
+
+class MessageStartEvent(Struct, gc=False):
     role: str | None = None
 
 
-class BlockStart(Struct):
+class BlockStartEvent(Struct):
     contentBlockIndex: int = 0
     start: dict[str, Any] | None = None
 
 
-class ToolUse(Struct):
-    """How a call begins; in a whole answer, with its input."""
+class ToolUseBlock(Struct):
+    """The start of a call; in a non-stream answer also its input."""
 
     toolUseId: str | None = None
     name: str | None = None
@@ -28,8 +31,8 @@ class ToolUse(Struct):
     input: Any = None
 
 
-class ToolResult(Struct):
-    """The answer of a tool that Bedrock ran; in a stream its content follows in deltas."""
+class ToolResultBlock(Struct):
+    """The result of a tool that Bedrock ran. In a stream, its content follows in deltas."""
 
     toolUseId: str | None = None
     status: str | None = None
@@ -37,17 +40,8 @@ class ToolResult(Struct):
     content: list[dict[str, Any]] | None = None
 
 
-class ToolInput(Struct, gc=False):
+class ToolInputDelta(Struct, gc=False):
     input: str | None = None
-
-
-class Reasoning(Struct, gc=False):
-    """A delta has one of the three; a whole block has `reasoningText` or `redactedContent`."""
-
-    text: str | None = None
-    signature: str | None = None
-    redactedContent: str | None = None
-    reasoningText: ReasoningText | None = None
 
 
 class ReasoningText(Struct, gc=False):
@@ -55,46 +49,53 @@ class ReasoningText(Struct, gc=False):
     signature: str | None = None
 
 
-class Source(Struct):
-    """Where the bytes of a file are."""
+class ReasoningContent(ReasoningText, gc=False):
+    """A delta has `text`, `signature` or `redactedContent`; a block has `reasoningText` or `redactedContent`."""
+
+    redactedContent: str | None = None
+    reasoningText: ReasoningText | None = None
+
+
+class FileSource(Struct):
+    """The bytes of a file, or their location."""
 
     data: str | None = field(default=None, name="bytes")
     s3Location: dict[str, Any] | None = None
 
 
-class Media(Struct):
-    """A picture, sound or film: its format at the start, its source in the deltas; both in a whole answer."""
+class MediaContent(Struct):
+    """An image, audio or video. In a stream, the start has the format and the deltas have the source."""
 
     format: str | None = None
-    source: Source | None = None
+    source: FileSource | None = None
     error: dict[str, Any] | None = None
 
 
-class Delta(Struct, gc=False):
+class ConverseDelta(Struct, gc=False):
     text: str | None = None
-    toolUse: ToolInput | None = None
+    toolUse: ToolInputDelta | None = None
     toolResult: list[dict[str, Any]] | None = None
-    reasoningContent: Reasoning | None = None
+    reasoningContent: ReasoningContent | None = None
     citation: dict[str, Any] | None = None
-    image: Media | None = None
+    image: MediaContent | None = None
 
 
-class BlockDelta(Struct, gc=False):
+class BlockDeltaEvent(Struct, gc=False):
     contentBlockIndex: int = 0
-    delta: Delta = field(default_factory=Delta)
+    delta: ConverseDelta = field(default_factory=ConverseDelta)
 
 
-class BlockStop(Struct, gc=False):
+class BlockStopEvent(Struct, gc=False):
     contentBlockIndex: int = 0
 
 
-class MessageStop(Struct):
+class MessageStopEvent(Struct):
     stopReason: str | None = None
     additionalModelResponseFields: Any = None
 
 
-class Usage(Struct, gc=False):
-    """Token counts, the cached ones under both of their names. `inputTokens` leaves out what was cached."""
+class ConverseUsage(Struct, gc=False):
+    """Token counts, with both names of the cached ones. `inputTokens` leaves out cached tokens."""
 
     inputTokens: int | None = None
     outputTokens: int | None = None
@@ -105,7 +106,7 @@ class Usage(Struct, gc=False):
     cacheWriteInputTokenCount: int | None = None
 
 
-class Metadata(Struct):
+class MetadataEvent(Struct):
     usage: dict[str, Any] | None = None
     metrics: dict[str, Any] | None = None
     trace: dict[str, Any] | None = None
@@ -114,7 +115,7 @@ class Metadata(Struct):
 
 
 class InvocationMetrics(Struct, gc=False):
-    """What `InvokeModel` adds to the last payload of any model."""
+    """Counts that `InvokeModel` adds to the last payload of every model."""
 
     inputTokenCount: int | None = None
     outputTokenCount: int | None = None
@@ -122,57 +123,57 @@ class InvocationMetrics(Struct, gc=False):
     cacheWriteInputTokenCount: int | None = None
 
 
-class Error(Struct):
+class ExceptionBody(Struct):
     message: str | None = None
     originalStatusCode: int | None = None
     originalMessage: str | None = None
 
 
-class Message(Struct):
+class ConverseMessage(Struct):
     content: list[dict[str, Any]] | None = None
 
 
-class Output(Struct):
-    message: Message | None = None
+class ConverseOutput(Struct):
+    message: ConverseMessage | None = None
 
 
 class CitationsContent(Struct):
-    """Text with its citations, in a whole answer."""
+    """Text with citations, in a non-stream answer."""
 
     content: list[dict[str, Any]] | None = None
     citations: list[dict[str, Any]] | None = None
 
 
-class Block(Struct):
-    """A block of a whole answer."""
+class ConverseBlock(Struct):
+    """A content block of a non-stream answer."""
 
     text: str | None = None
-    toolUse: ToolUse | None = None
-    toolResult: ToolResult | None = None
-    reasoningContent: Reasoning | None = None
+    toolUse: ToolUseBlock | None = None
+    toolResult: ToolResultBlock | None = None
+    reasoningContent: ReasoningContent | None = None
     citationsContent: CitationsContent | None = None
-    image: Media | None = None
-    audio: Media | None = None
-    video: Media | None = None
+    image: MediaContent | None = None
+    audio: MediaContent | None = None
+    video: MediaContent | None = None
 
 
-class Payload(Struct):
-    """An event under its kind, or a whole answer, or the body of an error."""
+class ConversePayload(Struct):
+    """An event under its name, a non-stream answer, or the body of an error."""
 
-    contentBlockDelta: BlockDelta | None = None
-    contentBlockStart: BlockStart | None = None
-    contentBlockStop: BlockStop | None = None
-    messageStart: MessageStart | None = None
-    messageStop: MessageStop | None = None
-    metadata: Metadata | None = None
+    contentBlockDelta: BlockDeltaEvent | None = None
+    contentBlockStart: BlockStartEvent | None = None
+    contentBlockStop: BlockStopEvent | None = None
+    messageStart: MessageStartEvent | None = None
+    messageStop: MessageStopEvent | None = None
+    metadata: MetadataEvent | None = None
     invocation: InvocationMetrics | None = field(default=None, name="amazon-bedrock-invocationMetrics")
-    internalServerException: Error | None = None
-    modelStreamErrorException: Error | None = None
-    modelTimeoutException: Error | None = None
-    serviceUnavailableException: Error | None = None
-    throttlingException: Error | None = None
-    validationException: Error | None = None
-    output: Output | None = None
+    internalServerException: ExceptionBody | None = None
+    modelStreamErrorException: ExceptionBody | None = None
+    modelTimeoutException: ExceptionBody | None = None
+    serviceUnavailableException: ExceptionBody | None = None
+    throttlingException: ExceptionBody | None = None
+    validationException: ExceptionBody | None = None
+    output: ConverseOutput | None = None
     stopReason: str | None = None
     usage: dict[str, Any] | None = None
     metrics: dict[str, Any] | None = None
@@ -181,41 +182,56 @@ class Payload(Struct):
     serviceTier: dict[str, Any] | None = None
     additionalModelResponseFields: Any = None
     message: str | None = None
-    capital: str | None = field(default=None, name="Message")  # as some of Amazon's services spell it
+    capital: str | None = field(default=None, name="Message")  # the spelling of some Amazon services
     kind: str | None = field(default=None, name="__type")
     originalStatusCode: int | None = None
     originalMessage: str | None = None
 
 
+# ── file formats ──────────────────────────────────────────────────────────────────────────────────
+
 _OFFICE = "application/vnd.openxmlformats-officedocument."
-DOCUMENTS: dict[str, str] = {
-    "pdf": "application/pdf", "csv": "text/csv", "doc": "application/msword",
-    "docx": _OFFICE + "wordprocessingml.document", "xls": "application/vnd.ms-excel",
-    "xlsx": _OFFICE + "spreadsheetml.sheet", "html": "text/html", "txt": "text/plain", "md": "text/markdown",
-}  # fmt: skip
-_ODD: dict[str, str] = {
-    "video/mov": "video/quicktime", "video/mkv": "video/x-matroska", "video/flv": "video/x-flv",
-    "video/wmv": "video/x-ms-wmv", "video/three_gp": "video/3gpp", "video/mpg": "video/mpeg", "audio/mp3": "audio/mpeg",
+_DOCUMENT_TYPES = {
+    "pdf": "application/pdf",
+    "csv": "text/csv",
+    "doc": "application/msword",
+    "docx": _OFFICE + "wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": _OFFICE + "spreadsheetml.sheet",
+    "html": "text/html",
+    "txt": "text/plain",
+    "md": "text/markdown",
+}
+_MEDIA_TYPES = {  # where the media type is not the kind and the format
+    "video/mov": "video/quicktime",
+    "video/mkv": "video/x-matroska",
+    "video/flv": "video/x-flv",
+    "video/wmv": "video/x-ms-wmv",
+    "video/three_gp": "video/3gpp",
+    "video/mpg": "video/mpeg",
+    "audio/mp3": "audio/mpeg",
     "image/jpg": "image/jpeg",
-}  # fmt: skip
-_FORMS = {media: form for form, media in DOCUMENTS.items()}
-_WORDS = {media: word.partition("/")[2] for word, media in _ODD.items() if word not in ("video/mpg", "image/jpg")}
-_TEXTS = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
+}
+_DOCUMENT_FORMATS = {media: file_format for file_format, media in _DOCUMENT_TYPES.items()}
+_MEDIA_FORMATS = {
+    media: name.partition("/")[2] for name, media in _MEDIA_TYPES.items() if name not in ("video/mpg", "image/jpg")
+}
+_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
 
 
-def media_of(kind: str, form: str) -> str:
-    """The media type of a format, in a block of a kind."""
+def get_media_type(kind: str, file_format: str) -> str:
+    """Returns the media type of a format in a block of this kind."""
     if kind == "document":
-        return DOCUMENTS.get(form) or f"application/{form or 'octet-stream'}"
-    word = f"{kind}/{form or '*'}"
-    return _ODD.get(word, word)
+        return _DOCUMENT_TYPES.get(file_format) or f"application/{file_format or 'octet-stream'}"
+    name = f"{kind}/{file_format or '*'}"
+    return _MEDIA_TYPES.get(name, name)
 
 
-def kind_of(media: str) -> tuple[str, str]:
-    """The kind of block for a media type, and its format; neither if there is none."""
-    kind, _, form = media.partition("/")
+def get_block_format(media: str) -> tuple[str, str]:
+    """Returns the kind of block and the format for a media type; empty strings if there is none."""
+    kind, _, subtype = media.partition("/")
     if kind in ("image", "video", "audio"):
-        return kind, _WORDS.get(media, form)
-    if media in _FORMS:
-        return "document", _FORMS[media]
-    return ("document", "txt") if media.startswith(_TEXTS) else ("", "")
+        return kind, _MEDIA_FORMATS.get(media, subtype)
+    if media in _DOCUMENT_FORMATS:
+        return "document", _DOCUMENT_FORMATS[media]
+    return ("document", "txt") if media.startswith(_TEXT_TYPES) else ("", "")

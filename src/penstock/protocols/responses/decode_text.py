@@ -16,7 +16,7 @@ from penstock.protocols.responses.wire import NAME, Item, wrap_extra
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.events import Extra
+    from penstock.events import Extra, ReasoningForm
     from penstock.ledger import Ledger, Part
     from penstock.protocols.responses.decode_items import ItemSlot
 
@@ -93,7 +93,7 @@ class TextParts:
         elif kind == "refusal":
             part = self._ledger.open_refusal(key, item=slot.id, extra=extra, keep=True)
         else:
-            form = "summary" if kind == "summary" else "full"
+            form: ReasoningForm = "summary" if kind == "summary" else "full"
             part = self._ledger.open_reasoning(key, item=slot.id, form=form, extra=extra, keep=True)
         if part is not None:
             slot.parts[kind, index] = part.index
