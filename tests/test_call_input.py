@@ -39,8 +39,8 @@ def whole(pieces: list[str], *, look_often: bool) -> bool:
     for piece in pieces:
         made.pieces.append(piece)
         if look_often:
-            made.is_whole()
-    return made.is_whole()
+            made.is_complete()
+    return made.is_complete()
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=10), st.booleans())

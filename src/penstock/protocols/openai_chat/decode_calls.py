@@ -1,29 +1,34 @@
-"""The input of a call as it comes in pieces, and whether it is whole. Each piece is read once. Pure; no IO."""
+"""Tool calls of one choice, put together from fragments that may lack index, id or name.
+
+A fragment belongs to the call at its index, else to the call of its id, else to the last one. A new id, or a name after
+complete input, begins another call even if the index says otherwise.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.jsontext import as_json, is_json
-from penstock.protocols.openai_chat.wire import read_extra
+from penstock.protocols.openai_chat.wire import read_extra_content
 
 if TYPE_CHECKING:
     from penstock.events import CallForm, Extra
     from penstock.ledger import Ledger, Part
     from penstock.protocols.openai_chat import wire
 
-SHORT = 64  # characters of an input that is a number or a word, and is read as a whole
-_SPACE = " \t\r\n"  # of JSON
-_STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
-_PLAIN = re.compile(r'[^"\[\]{}]*+')  # outside of strings, up to a mark
-_QUOTED = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*', re.DOTALL)  # inside of a string, up to its end
+SHORT = 64  # longest scalar input (number, true, null) that is parsed at once
+_WHITESPACE = " \t\r\n"  # of JSON
+_DEPTH_STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
+_PLAIN = re.compile(r'[^"\[\]{}]*+')  # outside strings, up to a quote or bracket
+_QUOTED = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*', re.DOTALL)  # inside a string, up to its end
 
 
 class CallInput:
-    """Pieces of JSON. `pieces` may be appended to from outside."""
+    """The input of a call, in pieces of JSON text. Callers append to `pieces`."""
 
-    __slots__ = ("_depth", "_escape", "_quoted", "_read", "_whole", "pieces")
+    __slots__ = ("_complete", "_depth", "_escape", "_quoted", "_read", "pieces")
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -31,219 +36,225 @@ class CallInput:
 
     def clear(self) -> None:
         self.pieces.clear()
-        self._read = 0  # pieces that were read
+        self._read = 0  # how many pieces were scanned
         self._depth = 0
-        self._quoted = False  # inside of a string,
-        self._escape = ""  # behind a backslash of it
-        self._whole: bool | None = None  # once the outermost bracket is closed: whether all of it is JSON
+        self._quoted = False  # inside a string
+        self._escape = ""  # a backslash at the end of the last piece, inside a string
+        self._complete: bool | None = None  # set when the outermost value ends: whether the input is valid JSON
 
     @property
     def text(self) -> str:
         return "".join(self.pieces)
 
-    def is_whole(self) -> bool:
-        """Whether what has come is JSON."""
-        if not self._read and not self._begins_marked():
+    def is_complete(self) -> bool:
+        """True if the input so far is a complete JSON value. Every piece is scanned once."""
+        if not self._read and not self._starts_container():
             return sum(map(len, self.pieces[:SHORT])) <= SHORT >= len(self.pieces) and is_json(self.text)
         unread = self._escape + "".join(self.pieces[self._read :])
         self._read, self._escape = len(self.pieces), ""
         at = 0
-        while at < len(unread) and self._whole is not False:
-            at = self._in_string(unread, at) if self._quoted else self._outside(unread, at)
-        return bool(self._whole)
+        while at < len(unread) and self._complete is not False:
+            at = self._scan_string(unread, at) if self._quoted else self._scan_outside(unread, at)
+        return bool(self._complete)
 
-    def _begins_marked(self) -> bool:
-        """Whether it begins as an object, a list or a string does."""
-        first = next((piece for piece in self.pieces[:SHORT] if piece.strip(_SPACE)), "").lstrip(_SPACE)[:1]
-        return first == '"' or first in _STEPS
+    def _starts_container(self) -> bool:
+        """True if the input begins as an object, an array or a string."""
+        first = next((piece for piece in self.pieces[:SHORT] if piece.strip(_WHITESPACE)), "").lstrip(_WHITESPACE)[:1]
+        return first == '"' or first in _DEPTH_STEPS
 
-    def _in_string(self, text: str, at: int) -> int:
+    def _scan_string(self, text: str, at: int) -> int:
         found = _QUOTED.match(text, at)
         at = found.end() if found is not None else at
         if text[at : at + 1] == '"':
             self._quoted = False
             if not self._depth:
-                return self._end(text, at + 1)
+                return self._end_value(text, at + 1)
         else:
-            self._escape = text[at:]  # nothing, or a backslash that the next piece goes on from
+            self._escape = text[at:]  # empty, or a backslash that escapes the first character of the next piece
         return at + 1
 
-    def _outside(self, text: str, at: int) -> int:
+    def _scan_outside(self, text: str, at: int) -> int:
         found = _PLAIN.match(text, at)
         stop = found.end() if found is not None else at
         mark = text[stop : stop + 1]
-        if self._whole is not None:  # it was whole: no more than space may follow
-            self._whole = self._whole and not mark and not text[at:stop].strip(_SPACE)
+        if self._complete is not None:  # complete already: only white space may follow
+            self._complete = self._complete and not mark and not text[at:stop].strip(_WHITESPACE)
         elif mark == '"':
             self._quoted = True
         elif mark:
-            self._depth += _STEPS[mark]
+            self._depth += _DEPTH_STEPS[mark]
             if self._depth <= 0:
-                return self._end(text, stop + 1)
+                return self._end_value(text, stop + 1)
         return stop + 1
 
-    def _end(self, text: str, at: int) -> int:
-        """The outermost value ends there: nothing but space may follow it."""
-        self._whole = not text[at:].strip(_SPACE) and is_json(self.text)
+    def _end_value(self, text: str, at: int) -> int:
+        """Ends the outermost value at `at`. Only white space may follow it."""
+        self._complete = not text[at:].strip(_WHITESPACE) and is_json(self.text)
         return len(text)
 
 
-EMPTY, NULL = "{}", "null"
+EMPTY_OBJECT, NULL = "{}", "null"
 
 
-class Slot:
-    """One call. It is opened in the ledger once its name is known; until then its input waits."""
+@dataclass(slots=True, eq=False)
+class PendingCall:
+    """A call. The ledger opens it once its name is known; until then its input waits here."""
 
-    __slots__ = ("extra", "form", "id", "input", "key", "name", "opened", "twin")
-
-    def __init__(self, key: tuple[int, int], id: str, form: CallForm, extra: Extra | None) -> None:
-        self.key = key
-        self.id = id
-        self.name = ""
-        self.form: CallForm = form
-        self.extra = extra
-        self.opened = False
-        self.input = CallInput()
-        self.twin: Slot | None = None  # an earlier call of the same id, at another index
+    key: tuple[int, int]
+    id: str
+    form: CallForm
+    extra: Extra | None
+    name: str = ""
+    opened: bool = False
+    input: CallInput = field(default_factory=CallInput)
+    earlier: PendingCall | None = None  # an earlier call with the same id, at another index
 
 
-class Calls:
-    """The calls of one choice."""
+class CallAssembler:
+    """Puts the tool calls of one choice together."""
 
     def __init__(self, ledger: Ledger, choice: int) -> None:
         self._ledger = ledger
         self._choice = choice
-        self._slots: list[Slot] = []
-        self._at: dict[int, Slot] = {}  # by index
-        self._first: dict[str, Slot] = {}  # by id: the first that had it
+        self._calls: list[PendingCall] = []
+        self._by_index: dict[int, PendingCall] = {}
+        self._by_id: dict[str, PendingCall] = {}  # the first call with that id
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._calls)
 
-    def add(self, call: wire.ToolCall) -> None:
-        """Take one fragment."""
-        _drop_empty(call)
-        said: Any = call.function or call.custom
-        name: str = (said and said.name) or ""
-        given: Any = None if said is None else call.custom.input if call.custom else said.arguments
-        text: str = given if isinstance(given, str) else "" if given is None else as_json(given)
-        slot = self._find(call, name)
-        if slot is None:
-            slot = self._new(call)
+    def add_fragment(self, call: wire.ToolCall) -> None:
+        """Adds a fragment to its call, or starts another call."""
+        _drop_empty_kind(call)
+        definition: Any = call.function or call.custom
+        name: str = (definition and definition.name) or ""
+        arguments: Any = None if definition is None else call.custom.input if call.custom else definition.arguments
+        text: str = arguments if isinstance(arguments, str) else "" if arguments is None else as_json(arguments)
+        pending = self._find_call(call, name)
+        if pending is None:
+            pending = self._start_call(call)
         elif call.extra_content:
-            self._sign(slot, call.extra_content)
-        if name and not slot.name:
-            slot.name = name
-        if text == NULL and slot.form == "json" and not slot.input.pieces:
+            self._add_state(pending, call.extra_content)
+        if name and not pending.name:
+            pending.name = name
+        if text == NULL and pending.form == "json" and not pending.input.pieces:
             text = ""  # a tool without parameters is called with nothing, or with `null` (Groq)
-        self._grow(slot, text)
+        self._append_input(pending, text)
 
     def keep_texts(self, part: Part, texts: list[str]) -> None:
-        """More input of an open call, read by a template."""
-        for slot in self._slots:
-            if slot.opened and self._ledger.find(slot.key) is part:
-                slot.input.pieces += texts
+        """Adds input that the template reader has read for an open call."""
+        for pending in self._calls:
+            if pending.opened and self._ledger.find(pending.key) is part:
+                pending.input.pieces += texts
 
     def close(self) -> None:
-        """The choice ended: open what never could be, so that it is reported; the ledger closes the rest."""
-        for slot in self._slots:
-            if not slot.opened:
-                self._open_late(slot)
+        """Opens calls that never got a name, so that the end of the choice reports them. The ledger closes the rest."""
+        for pending in self._calls:
+            if not pending.opened:
+                self._open_late(pending)
 
-    def _find(self, call: wire.ToolCall, name: str) -> Slot | None:
-        slot = None
+    def _find_call(self, call: wire.ToolCall, name: str) -> PendingCall | None:
+        pending = None
         if call.index is not None:
-            slot = self._at.get(call.index)
+            pending = self._by_index.get(call.index)
         elif call.id:
-            slot = self._first.get(call.id)
-        elif self._slots and not name:
-            slot = self._slots[-1]
-        if slot is None or (call.id and slot.id != call.id):
-            return self._first.get(call.id) if call.id and call.index is None else None
-        if name and not call.id and slot.name and slot.input.is_whole():
+            pending = self._by_id.get(call.id)
+        elif self._calls and not name:
+            pending = self._calls[-1]
+        if pending is None or (call.id and pending.id != call.id):
+            return self._by_id.get(call.id) if call.id and call.index is None else None
+        if name and not call.id and pending.name and pending.input.is_complete():
             return None
-        return slot
+        return pending
 
-    def _new(self, call: wire.ToolCall) -> Slot:
-        number = len(self._slots)
-        if self._slots:
-            self._close_whole(self._slots[-1])
-        extra = read_extra(call.extra_content) if call.extra_content else None
+    def _start_call(self, call: wire.ToolCall) -> PendingCall:
+        number = len(self._calls)
+        if self._calls:
+            self._close_complete(self._calls[-1])
+        extra = read_extra_content(call.extra_content) if call.extra_content else None
         form: CallForm = "text" if call.custom else "json"
-        slot = Slot(
+        pending = PendingCall(
             (self._choice, number), call.id or f"call_{self._ledger.id_prefix}_{self._choice}_{number}", form, extra
         )
-        slot.twin = self._first.get(call.id) if call.id else None
-        self._first.setdefault(slot.id, slot)
-        self._slots.append(slot)
-        self._at[number if call.index is None else call.index] = slot
-        return slot
+        pending.earlier = self._by_id.get(call.id) if call.id else None
+        self._by_id.setdefault(pending.id, pending)
+        self._calls.append(pending)
+        self._by_index[number if call.index is None else call.index] = pending
+        return pending
 
-    def _sign(self, slot: Slot, content: dict[str, Any]) -> None:
-        """State that comes behind the first piece of a call. The end of the call has it, so it may come too late."""
-        slot.extra = {**(slot.extra or {}), **(read_extra(content) or {})}
-        part = self._ledger.find(slot.key) if slot.opened else None
+    def _add_state(self, pending: PendingCall, content: dict[str, Any]) -> None:
+        """Adds state that comes after the first fragment. The event that ends the call carries it."""
+        pending.extra = {**(pending.extra or {}), **(read_extra_content(content) or {})}
+        part = self._ledger.find(pending.key) if pending.opened else None
         if part is not None:
-            part.extra = slot.extra
-        elif slot.opened:
-            self._ledger.diagnostics.add("after-close", f"state of call {slot.id!r} came after its end and is left out")
+            part.extra = pending.extra
+        elif pending.opened:
+            self._ledger.diagnostics.add(
+                "after-close", f"state of call {pending.id!r} came after its end and is left out"
+            )
 
-    def _close_whole(self, slot: Slot) -> None:
-        """A call whose input is complete ends as soon as another begins, so that it can be delivered."""
-        if slot.opened and slot.form == "json" and slot.input.is_whole():
-            self._ledger.close(slot.key)
+    def _close_complete(self, pending: PendingCall) -> None:
+        """Closes a call whose input is complete when the next one begins, so that it is delivered early."""
+        if pending.opened and pending.form == "json" and pending.input.is_complete():
+            self._ledger.close(pending.key)
 
-    def _grow(self, slot: Slot, text: str) -> None:
-        if text and not self._repeats(slot, text):
-            slot.input.pieces.append(text)
-            if slot.opened:
-                self._say(slot, text)
-        if slot.name and not slot.opened and slot.twin is None:
-            self._open(slot)
+    def _append_input(self, pending: PendingCall, text: str) -> None:
+        if text and not self._is_repeated(pending, text):
+            pending.input.pieces.append(text)
+            if pending.opened:
+                self._write_input(pending, text)
+        if pending.name and not pending.opened and pending.earlier is None:
+            self._open(pending)
 
-    def _repeats(self, slot: Slot, text: str) -> bool:
-        """Some send the whole input again at the end: after complete input nothing more can belong to it."""
-        if slot.form == "text" or not slot.input.pieces or not text.lstrip().startswith("{"):
+    def _is_repeated(self, pending: PendingCall, text: str) -> bool:
+        """True if input is complete already. Some servers send all of the input again at the end."""
+        if pending.form == "text" or not pending.input.pieces or not text.lstrip().startswith("{"):
             return False
-        if not slot.input.pieces[-1].rstrip().endswith("}"):
-            return False  # a cheap look first: what is complete ends so
-        if slot.input.pieces == [EMPTY]:
-            slot.input.clear()  # it was a placeholder: the real input follows
+        if not pending.input.pieces[-1].rstrip().endswith("}"):
+            return False  # a cheap check first: complete input ends with a brace
+        if pending.input.pieces == [EMPTY_OBJECT]:
+            pending.input.clear()  # a placeholder: the real input follows
             return False
-        if not slot.input.is_whole():
+        if not pending.input.is_complete():
             return False
-        self._ledger.diagnostics.add("input-twice", f"call {slot.id!r}: more input after it was complete is ignored")
+        self._ledger.diagnostics.add("input-twice", f"call {pending.id!r}: more input after it was complete is ignored")
         return True
 
-    def _open(self, slot: Slot) -> None:
-        slot.opened = True
-        given = EMPTY if slot.input.pieces == [EMPTY] else ""
+    def _open(self, pending: PendingCall) -> None:
+        pending.opened = True
+        arguments = EMPTY_OBJECT if pending.input.pieces == [EMPTY_OBJECT] else ""
         self._ledger.open_call(
-            slot.key, slot.id, slot.name, form=slot.form, choice=self._choice, given=given, extra=slot.extra
+            pending.key,
+            pending.id,
+            pending.name,
+            form=pending.form,
+            choice=self._choice,
+            given=arguments,
+            extra=pending.extra,
         )
-        for text in slot.input.pieces:
-            self._say(slot, text)
+        for text in pending.input.pieces:
+            self._write_input(pending, text)
 
-    def _say(self, slot: Slot, text: str) -> None:
-        """An empty object first may be a placeholder: it is held back, and stands if nothing follows."""
-        part = self._ledger.find(slot.key)
-        if part is not None and text == EMPTY and not part.pieces:
-            part.given = EMPTY
+    def _write_input(self, pending: PendingCall, text: str) -> None:
+        """Writes input to the ledger. A first empty object is held back: it may be a placeholder for what follows."""
+        part = self._ledger.find(pending.key)
+        if part is not None and text == EMPTY_OBJECT and not part.pieces:
+            part.given = EMPTY_OBJECT
         else:
-            self._ledger.append_call_input(slot.key, text)
+            self._ledger.append_call_input(pending.key, text)
 
-    def _open_late(self, slot: Slot) -> None:
-        twin = slot.twin
-        if twin is not None and twin.name == slot.name and twin.input.pieces == slot.input.pieces:
-            self._ledger.diagnostics.add("call-twice", f"call {slot.id!r} came again and is ignored")
+    def _open_late(self, pending: PendingCall) -> None:
+        earlier = pending.earlier
+        if earlier is not None and earlier.name == pending.name and earlier.input.pieces == pending.input.pieces:
+            self._ledger.diagnostics.add("call-twice", f"call {pending.id!r} came again and is ignored")
             return
-        if twin is not None:
-            slot.id = f"{slot.id}-{slot.key[1]}"
-        self._open(slot)
+        if earlier is not None:
+            pending.id = f"{pending.id}-{pending.key[1]}"
+        self._open(pending)
 
 
-def _drop_empty(call: wire.ToolCall) -> None:
-    """Some send both kinds of call, one of them with nothing in it."""
+def _drop_empty_kind(call: wire.ToolCall) -> None:
+    """Removes the empty one where a server sends `function` and `custom` together."""
     if call.function is not None and call.custom is not None:
         if call.function.name or call.function.arguments:
             call.custom = None

@@ -1,4 +1,7 @@
-"""What the dialects add beside text and calls: citations, reasoning details, audio, images, tools run upstream."""
+"""The state of one choice of a Chat answer: its open part, its `<think>` reader, and what the dialects add.
+
+Chat has no block marks, so a part ends when another kind begins. The ledger keeps the grammar of events.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from penstock import lenient_fields as lenient
 from penstock.jsontext import as_json
 from penstock.ledger import Ledger
 from penstock.protocols.openai_chat import wire
-from penstock.protocols.openai_chat.wire import FAILED, NAME, REASONS, read_state, state_of
+from penstock.protocols.openai_chat.wire import FAILURE_REASONS, FINISH_REASONS, NAME, read_detail_state, read_signature
 from penstock.transforms.think import ThinkTags
 
 if TYPE_CHECKING:
@@ -17,32 +20,30 @@ if TYPE_CHECKING:
 
     from penstock.events import Extra
     from penstock.ledger import Part
-    from penstock.protocols.openai_chat.decode_calls import Calls
+    from penstock.protocols.openai_chat.decode_calls import CallAssembler
 
-_HEAD = ("type", "format", "index", "id")
-_WORDS = ("text", "summary")
+_DETAIL_KEYS = ("type", "format", "index", "id")
+_DETAIL_TEXTS = ("text", "summary")
 
 
-class Extras:
-    """The extras of one choice."""
+class ChoiceExtras:
+    """What the dialects add to a choice: citations, reasoning details, audio, images, tools run upstream."""
 
     def __init__(self, ledger: Ledger, choice: int) -> None:
         self._ledger = ledger
         self._choice = choice
-        self._seen: set[str] = set()  # addresses that were cited, in any form; results of tools that were delivered
-        self.texts: list[int] = []  # the texts so far: readers see them as one, and count through
-        self.details: list[dict[str, Any]] = []  # of the open part of reasoning, or of one that no words began yet
-        self.plain = False  # the open part is told in a plain field: its details only repeat it
+        self._seen: set[str] = set()  # cited URLs, in any form; tools whose results were delivered
+        self.text_parts: list[int] = []  # indexes of the texts so far; clients see them as one text
+        self.details: list[dict[str, Any]] = []  # of the open reasoning part, or of one that has no text yet
+        self.has_plain_field = False  # a plain field has the text of the open part; details repeat it
 
     # ── citations ─────────────────────────────────────────────────────────────────────────────────
 
-    def found(self, results: Sequence[dict[str, Any]], urls: Sequence[Any]) -> None:
-        """Search results and bare links are repeated on every chunk (Perplexity): each counts once."""
+    def add_search_results(self, results: Sequence[dict[str, Any]], urls: Sequence[Any]) -> None:
+        """Cites search results and bare links. Perplexity repeats them on every chunk: each counts once."""
         for result in results:
             self._cite(
-                lenient.get_text(result, "url"),
-                lenient.get_text(result, "title"),
-                {NAME: {"search_result": result}},
+                lenient.get_text(result, "url"), lenient.get_text(result, "title"), {NAME: {"search_result": result}}
             )
         for url in urls:
             self._cite(str(url), "", None)
@@ -52,84 +53,81 @@ class Extras:
             self._seen.add(url)
             self._ledger.cite((self._choice, url), url, title, None, None, "", "", "", "", extra)
 
-    def annotate(self, annotations: Sequence[dict[str, Any]]) -> None:
-        """Annotations of the text. Some servers repeat them on every chunk, and beside them the bare links."""
-        of = self.texts[-1] if self.texts else None
+    def add_annotations(self, annotations: Sequence[dict[str, Any]]) -> None:
+        """Cites annotations of the text. Some servers repeat them on every chunk, together with the bare links."""
+        of = self.text_parts[-1] if self.text_parts else None
         for annotation in annotations:
-            said = lenient.get_object(annotation, lenient.get_text(annotation, "type")) or annotation
-            first, last = lenient.get_integer(said, "start_index"), lenient.get_integer(said, "end_index")
+            fields = lenient.get_object(annotation, lenient.get_text(annotation, "type")) or annotation
+            first, last = (lenient.get_integer(fields, "start_index"), lenient.get_integer(fields, "end_index"))
             span = (first, last) if first is not None and last is not None and last > first else None
-            if len(self.texts) > 1:
-                span = None  # where in this text it is depends on the length of the ones before
-            url, title = (
-                lenient.get_text(said, "url"),
-                lenient.get_text(said, "title", "filename", "name"),
-            )
-            quote, file = lenient.get_text(said, "content"), lenient.get_text(said, "file_id", "hash")
+            if len(self.text_parts) > 1:
+                span = None  # the position in this text depends on the length of earlier texts
+            url, title = (lenient.get_text(fields, "url"), lenient.get_text(fields, "title", "filename", "name"))
+            quote, file = lenient.get_text(fields, "content"), lenient.get_text(fields, "file_id", "hash")
             extra = {NAME: {"annotation": annotation}}
             self._seen.add(url)
             self._ledger.cite((self._choice, annotation), url, title, of, span, quote, file, "", "", extra)
 
-    def refer(self, item: dict[str, Any]) -> None:
+    def add_references(self, item: dict[str, Any]) -> None:
         for reference in lenient.get_list(item, "reference_ids"):
             cited, extra = str(reference), {NAME: {"reference": item}}
             self._ledger.cite((self._choice, "reference", cited), "", "", None, None, "", cited, "", "", extra)
 
     # ── reasoning details (OpenRouter) ────────────────────────────────────────────────────────────
 
-    def told(self, details: Sequence[dict[str, Any]]) -> str:
-        """The words of the details, where no plain field repeats them."""
-        return "" if self.plain else "".join(lenient.get_text(one, "text", "summary") for one in details)
+    def detail_text(self, details: Sequence[dict[str, Any]]) -> str:
+        """Returns the text of the details, unless a plain field has it."""
+        return "" if self.has_plain_field else "".join(lenient.get_text(one, "text", "summary") for one in details)
 
-    def head(self) -> Extra | None:
-        """How the first detail begins: who writes the words on must name their kind beside them."""
+    def first_detail(self) -> Extra | None:
+        """Returns the type and index of the first detail, for encoders that stream details again."""
         if not self.details:
             return None
-        first = {key: value for key, value in self.details[0].items() if key in _HEAD}
-        return {NAME: {"reasoning_details": [first]}}
+        start = {key: value for key, value in self.details[0].items() if key in _DETAIL_KEYS}
+        return {NAME: {"reasoning_details": [start]}}
 
-    def remember(self, details: Sequence[dict[str, Any]]) -> None:
-        """Put fragments together, so that the next request can send the details back as they were."""
+    def collect_details(self, details: Sequence[dict[str, Any]]) -> None:
+        """Joins fragments of details, so that the next request can send them back unchanged."""
         for one in details:
             same = self.details[-1] if self.details and _continues(self.details[-1], one) else None
             if same is None:
                 self.details.append(dict(one))
             else:
-                _grow(same, one)
+                _append_detail(same, one)
 
-    def remembered(self) -> Extra | None:
-        """The details, and the state in them under the name of the protocol that it belongs to."""
+    def details_extra(self) -> Extra | None:
+        """Returns the details, and the state in them by the protocol it belongs to."""
         if not self.details:
             return None
         extra: Extra = {NAME: {"reasoning_details": self.details}}
         for detail in self.details:
-            extra |= state_of(detail)
+            extra |= read_detail_state(detail)
         return extra
 
-    def forget(self) -> None:
-        """The part that the details belonged to has ended."""
+    def clear_details(self) -> None:
+        """Drops the details of a part that has ended."""
         self.details = []
-        self.plain = False
+        self.has_plain_field = False
 
     # ── files and tools ───────────────────────────────────────────────────────────────────────────
 
-    def hear(self, audio: wire.Audio) -> None:
+    def add_audio(self, audio: wire.ChatAudio) -> None:
         key = ("audio", self._choice)
         if self._ledger.find(key) is None:
             self._ledger.open_file(key, "audio", choice=self._choice, extra={NAME: {"id": audio.id}})
         self._ledger.append_text(key, audio.data or "")
 
-    def show(self, images: Sequence[dict[str, Any]]) -> None:
+    def add_images(self, images: Sequence[dict[str, Any]]) -> None:
         for number, image in enumerate(images):
             url = lenient.get_text(lenient.get_object(image, "image_url"), "url")
-            media, data = _data_url(url)
+            media, data = _split_data_url(url)
             key = ("image", self._choice, number)
             self._ledger.open_file(key, media, "" if data else url, choice=self._choice)
             self._ledger.append_text(key, data)
             self._ledger.close(key)
 
-    def ran(self, tools: Sequence[dict[str, Any]]) -> None:
-        """Tools that the provider ran; the list comes again, with more in it, as they finish."""
+    def add_executed_tools(self, tools: Sequence[dict[str, Any]]) -> None:
+        """Adds tools that the provider ran. The list comes again, with more in it, as they finish."""
         for tool in tools:
             call = f"executed_{lenient.get_integer(tool, 'index') or 0}"
             name = lenient.get_text(tool, "name", "type") or "tool"
@@ -145,228 +143,227 @@ class Extras:
                 self._ledger.add_whole_part(ev.Result, *result)
 
 
-def has_state(details: Sequence[dict[str, Any]]) -> bool:
-    """Whether details hold what must be sent back though it is no text: a signature, encrypted data."""
-    return any(value for one in details for key, value in one.items() if key not in _HEAD and key not in _WORDS)
+def has_hidden_state(details: Sequence[dict[str, Any]]) -> bool:
+    """True if details hold more than text that must be sent back: a signature, encrypted data."""
+    return any(
+        value for one in details for key, value in one.items() if key not in _DETAIL_KEYS and key not in _DETAIL_TEXTS
+    )
 
 
 def _continues(before: dict[str, Any], one: dict[str, Any]) -> bool:
-    """A fragment continues the detail before it: same index and type, and no other id."""
+    """True if a fragment continues the previous detail: same index and type, and no other id."""
     ids = before.get("id"), one.get("id")
-    return before.get("type") == one.get("type") and before.get("index") == one.get("index") and (
-        None in ids or ids[0] == ids[1]
-    )  # fmt: skip
+    same = before.get("type") == one.get("type") and before.get("index") == one.get("index")
+    return same and (None in ids or ids[0] == ids[1])
 
 
-def _grow(detail: dict[str, Any], more: dict[str, Any]) -> None:
+def _append_detail(detail: dict[str, Any], more: dict[str, Any]) -> None:
     for key, value in more.items():
-        if key in (*_WORDS, "data") and isinstance(value, str):
+        if key in (*_DETAIL_TEXTS, "data") and isinstance(value, str):
             detail[key] = lenient.get_text(detail, key) + value
         elif value is not None:
             detail[key] = value
 
 
-def _data_url(url: str) -> tuple[str, str]:
-    """(media type, base64) of a data URL; other URLs are of no known type."""
-    head, comma, data = url.partition(",")
-    if not comma or not head.startswith("data:"):
+def _split_data_url(url: str) -> tuple[str, str]:
+    """Returns the media type and base64 data of a data URL; no data for other URLs."""
+    first_detail, comma, data = url.partition(",")
+    if not comma or not first_detail.startswith("data:"):
         return "image/*", ""
-    return head[5:].split(";")[0] or "application/octet-stream", data
+    return first_detail[5:].split(";")[0] or "application/octet-stream", data
 
 
-_EMPTY = wire.Delta()
-_THOUGHTS = {"thinking": "thinking", "reasoning": "summary"}  # a kind of content → where its texts are
+_EMPTY_DELTA = wire.ChatDelta()
+_REASONING_ITEMS = {"thinking": "thinking", "reasoning": "summary"}  # type of content → the field with its texts
 
 
-class Voice:
-    """State: the kind of the open part and the part itself, whether the choice has said anything, or a text by
-    `content`.
-    """
+class Choice:
+    """One choice. At most one part of text, reasoning or refusal is open; calls may interleave."""
 
     __slots__ = (
-        "_kind", "_part", "_repeated", "_spoken", "_think", "_written", "calls", "extras", "heard", "index", "ledger",
-        "signed",
-    )  # fmt: skip
+        "_has_text _kind _part _think_tags _transcript _transcript_read calls extras has_content index ledger "
+        "took_signature"
+    ).split()
 
-    def __init__(self, ledger: Ledger, index: int, calls: Calls, *, think: bool) -> None:
+    def __init__(self, ledger: Ledger, index: int, calls: CallAssembler, *, think: bool) -> None:
         self.ledger, self.index, self.calls = ledger, index, calls
-        self.extras = Extras(ledger, index)
-        self.signed = False  # whether the text took the state of the last delta
-        self.heard = False
-        self._written = False
-        self._spoken = ""  # a transcript that was given as text before any content,
-        self._repeated = 0  # and how much of it the content has repeated
+        self.extras = ChoiceExtras(ledger, index)
+        self.took_signature = False  # the open text took the signature of the last delta
+        self.has_content = False
+        self._has_text = False
+        self._transcript = ""  # an audio transcript that was emitted as text before any content
+        self._transcript_read = 0  # how many of its characters the content has repeated
         self._kind = ""
         self._part: Part | None = None
-        self._think: ThinkTags | None = ThinkTags() if think else None
+        self._think_tags: ThinkTags | None = ThinkTags() if think else None
 
     def is_steady(self, part: Part) -> bool:
-        """Whether more of that part is delivered as it comes: no tag is looked for in it, and its call is open."""
+        """True if more text of that part is emitted as it comes: no tag is searched in it, and its call is open."""
         if part.is_call:
             return self._part is None
-        if part is not self._part or self.extras.details or self._spoken:
+        if part is not self._part or self.extras.details or self._transcript:
             return False
-        return self._think is None or (self._kind == "reasoning" and self._think.fresh)
+        return self._think_tags is None or (self._kind == "reasoning" and self._think_tags.fresh)
 
-    def hear(self, delta: wire.Delta, logprobs: Any) -> None:
-        """All of a delta, in the order in which its fields make sense."""
-        self.heard = self.heard or delta != _EMPTY
+    def read_delta(self, delta: wire.ChatDelta, logprobs: Any) -> None:
+        """Reads the fields of a delta in the order in which they make sense."""
+        self.has_content = self.has_content or delta != _EMPTY_DELTA
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-            self._reason(delta)
+            self._read_reasoning(delta)
         content = delta.content
         if content:
-            self._written = True
+            self._has_text = True
             if isinstance(content, list):
-                self._items(content)
+                self._read_content_list(content)
             else:
-                said = content if isinstance(content, str) else as_json(content)
-                self._text(self._without_repeats(said), logprobs)
-        self.signed = delta.extra_content is not None and self._sign(read_state(delta.extra_content))
+                text = content if isinstance(content, str) else as_json(content)
+                self._read_text(self._skip_transcript(text), logprobs)
+        self.took_signature = delta.extra_content is not None and self._sign_text(read_signature(delta.extra_content))
         if delta.tool_calls:
-            self._silence()
+            self._close_part()
             for call in delta.tool_calls:
-                self.calls.add(call)
+                self.calls.add_fragment(call)
         if delta.refusal:
-            self._say("refusal", delta.refusal)
-        self._rare(delta)
+            self._append_text("refusal", delta.refusal)
+        self._read_rare_fields(delta)
 
-    def _rare(self, delta: wire.Delta) -> None:
+    def _read_rare_fields(self, delta: wire.ChatDelta) -> None:
         if delta.function_call is not None and (delta.function_call.name or delta.function_call.arguments):
-            self._silence()
-            self.calls.add(wire.ToolCall(index=0, function=delta.function_call))
+            self._close_part()
+            self.calls.add_fragment(wire.ToolCall(index=0, function=delta.function_call))
         if delta.annotations:
-            self.extras.annotate(delta.annotations)
+            self.extras.add_annotations(delta.annotations)
         if delta.audio is not None and (delta.audio.id or delta.audio.data or delta.audio.transcript):
-            if delta.audio.transcript and not self._written:
-                self._say("text", delta.audio.transcript)  # beside content it would be the same text again
-                self._spoken += delta.audio.transcript
-            self.extras.hear(delta.audio)
+            if delta.audio.transcript and not self._has_text:
+                self._append_text("text", delta.audio.transcript)  # with content it would be the same text again
+                self._transcript += delta.audio.transcript
+            self.extras.add_audio(delta.audio)
         if delta.images:
-            self.extras.show(delta.images)
+            self.extras.add_images(delta.images)
         if delta.executed_tools:
-            self._silence()
-            self.extras.ran(delta.executed_tools)
+            self._close_part()
+            self.extras.add_executed_tools(delta.executed_tools)
 
-    def _without_repeats(self, content: str) -> str:
-        """Content without what a transcript before it has said. Content that is another text is given whole."""
-        if not self._spoken:
+    def _skip_transcript(self, content: str) -> str:
+        """Returns content without what the transcript has emitted already; all of it if it is another text."""
+        if not self._transcript:
             return content
-        expected = self._spoken[self._repeated :]
+        expected = self._transcript[self._transcript_read :]
         if expected.startswith(content):
-            self._repeated += len(content)
+            self._transcript_read += len(content)
             return ""
-        begun, self._spoken = self._spoken[: self._repeated], ""
-        return content[len(expected) :] if content.startswith(expected) else begun + content
+        held, self._transcript = self._transcript[: self._transcript_read], ""
+        return content[len(expected) :] if content.startswith(expected) else held + content
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
-    def _text(self, text: str, logprobs: Any) -> None:
-        if self._think is None:
-            self._say("text", text, logprobs)
+    def _read_text(self, text: str, logprobs: Any) -> None:
+        if self._think_tags is None:
+            self._append_text("text", text, logprobs)
             return
-        for kind, piece in self._think.feed(text):
-            self._say(kind, piece, logprobs)
-        if self._think.done:
-            self._think = None
+        for kind, piece in self._think_tags.feed(text):
+            self._append_text(kind, piece, logprobs)
+        if self._think_tags.done:
+            self._think_tags = None
 
-    def _items(self, content: list[dict[str, Any]]) -> None:
-        """Content as a list: text, thinking and references (Mistral), reasoning as summaries (Databricks)."""
+    def _read_content_list(self, content: list[dict[str, Any]]) -> None:
+        """Reads content in a list: text, thinking and references (Mistral), reasoning summaries (Databricks)."""
         for item in content:
             kind = item.get("type")
-            if kind in _THOUGHTS:
-                for inner in lenient.get_objects(item, _THOUGHTS[kind]):
-                    self._say("reasoning", lenient.get_text(inner, "text"))
+            if kind in _REASONING_ITEMS:
+                for inner in lenient.get_objects(item, _REASONING_ITEMS[kind]):
+                    self._append_text("reasoning", lenient.get_text(inner, "text"))
             elif "text" in item:
-                self._say("text", self._without_repeats(str(item.get("text") or "")))
+                self._append_text("text", self._skip_transcript(str(item.get("text") or "")))
             elif kind == "reference":
-                self.extras.refer(item)
+                self.extras.add_references(item)
             else:
                 self.ledger.diagnostics.add("unknown-content", f"content of type {kind!r} is left out")
 
-    def _reason(self, delta: wire.Delta) -> None:
+    def _read_reasoning(self, delta: wire.ChatDelta) -> None:
         details = delta.reasoning_details or ()
-        plain = delta.reasoning_content or delta.reasoning
-        text = plain or self.extras.told(details)
-        if details and self._kind != "reasoning" and (text or has_state(details)):
+        has_plain_field = delta.reasoning_content or delta.reasoning
+        text = has_plain_field or self.extras.detail_text(details)
+        if details and self._kind != "reasoning" and (text or has_hidden_state(details)):
             self._end_part()
         if details and (self._part is None or self._kind == "reasoning"):
-            self.extras.remember(details)
+            self.extras.collect_details(details)
         if text:
-            self._say("reasoning", text, extra=self.extras.head())
-        if plain:
-            self.extras.plain = True
+            self._append_text("reasoning", text, extra=self.extras.first_detail())
+        if has_plain_field:
+            self.extras.has_plain_field = True
         if details and self._kind == "reasoning" and self._part is not None:
-            self._part.extra = self.extras.remembered()
+            self._part.extra = self.extras.details_extra()
 
-    def _say(self, kind: str, text: str, logprobs: Any = None, *, extra: Extra | None = None) -> None:
-        """Speak on, or end the part of another kind and begin one of this."""
+    def _append_text(self, kind: str, text: str, logprobs: Any = None, *, extra: Extra | None = None) -> None:
+        """Appends to the open part, or ends it and opens one of this kind."""
         if not text:
             return
         if self._kind != kind:
             if kind == "reasoning":
-                self._end_part()  # details that came before its first words belong to it
+                self._end_part()  # details that came before its text belong to it
             else:
-                self._silence()
+                self._close_part()
             self._kind = kind
-            self._part = self.openings[kind](self.ledger, (self.index, kind), choice=self.index, extra=extra)
+            self._part = self.open_methods[kind](self.ledger, (self.index, kind), choice=self.index, extra=extra)
             if kind == "text" and self._part is not None:
-                self.extras.texts.append(self._part.index)
+                self.extras.text_parts.append(self._part.index)
         if self._part is not None:
             self.ledger.append_to_part(self._part, text, logprobs if kind == "text" else None)
 
-    def _sign(self, state: Extra) -> bool:
-        """Give the open text state that must be sent back with it; False where none is open."""
+    def _sign_text(self, state: Extra) -> bool:
+        """Gives the open text state that must be sent back with it. False if no text is open."""
         if not state or self._part is None or self._kind != "text":
             return False
         self._part.extra = {**(self._part.extra or {}), **state}
         return True
 
-    def _silence(self) -> None:
-        """Something else begins: end the open part. Details that no words followed are reasoning nobody can read; at a
-        fault there may be half of them.
-        """
+    def _close_part(self) -> None:
+        """Ends the open part. Details without text become a redacted part, but not at a fault, which may cut them."""
         self._end_part()
-        extra = None if self.ledger.breaking else self.extras.remembered()
-        if extra is not None and has_state(self.extras.details):
+        extra = None if self.ledger.breaking else self.extras.details_extra()
+        if extra is not None and has_hidden_state(self.extras.details):
             self.ledger.open_reasoning(key := (self.index, "reasoning"), choice=self.index, form="redacted")
             self.ledger.close(key, extra)
-        self.extras.forget()
+        self.extras.clear_details()
 
     def _end_part(self) -> None:
         if self._part is not None:
             self.ledger.close((self.index, self._kind))
             self._kind, self._part = "", None
-            self.extras.forget()
+            self.extras.clear_details()
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
-    def finish(self, word: str, extra: Extra | None) -> None:
-        """The choice ended, with this word of the provider's."""
-        lower = word.lower()
-        self.ledger.breaking = self.ledger.is_open and lower in FAILED
+    def finish(self, reason: str, extra: Extra | None) -> None:
+        """Ends the choice with a finish reason of the provider."""
+        lower = reason.lower()
+        self.ledger.breaking = self.ledger.is_open and lower in FAILURE_REASONS
         self.flush()
-        if lower in FAILED:
-            message = f"the provider ended the answer with {word!r}"
-            self.ledger.fault("server", message, code=word, extra={NAME: {"error": {"message": message, "code": word}}})
+        if lower in FAILURE_REASONS:
+            message = f"the provider ended the answer with {reason!r}"
+            self.ledger.fault(
+                "server", message, code=reason, extra={NAME: {"error": {"message": message, "code": reason}}}
+            )
             return
-        reason = REASONS.get(lower)
-        if reason is None:
-            self.ledger.diagnostics.add("unknown-reason", f"finish reason {word!r} is read as a normal stop")
-        self.ledger.finish(reason or "stop", word, choice=self.index, extra=extra)
+        known = FINISH_REASONS.get(lower)
+        if known is None:
+            self.ledger.diagnostics.add("unknown-reason", f"finish reason {reason!r} is read as a normal stop")
+        self.ledger.finish(known or "stop", reason, choice=self.index, extra=extra)
         self._kind, self._part = "", None
 
     def flush(self) -> None:
-        """Say what the tag reader held back, and open calls that waited for a name."""
-        if self._think is not None and not self.ledger.ended:
-            for kind, piece in self._think.finish():
-                self._say(kind, piece)
-            self._think = None
+        """Emits what the tag reader held back, and opens calls that waited for a name."""
+        if self._think_tags is not None and not self.ledger.ended:
+            for kind, piece in self._think_tags.finish():
+                self._append_text(kind, piece)
+            self._think_tags = None
         if not self.ledger.ended:
             if self._part is None:
-                self._silence()
+                self._close_part()
             self.calls.close()
 
-    openings: ClassVar[Mapping[str, Callable[..., Any]]] = {
+    open_methods: ClassVar[Mapping[str, Callable[..., Any]]] = {
         "text": Ledger.open_text,
         "reasoning": Ledger.open_reasoning,
         "refusal": Ledger.open_refusal,

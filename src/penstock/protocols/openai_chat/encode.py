@@ -1,16 +1,16 @@
 """Events → Chat Completions chunks, as the official SDKs read them.
 
-Calls are numbered per choice from 0, whatever their part number. Reasoning goes into the field most readers share
-(`reasoning_content`), settable; `thinking` puts it among the content, as Mistral does. Free text for a tool is a
-function's argument `input`, unless `custom_tools` says that the client offered such tools: the API reference has no
-chunks of type `custom`, and readers that check types refuse them. The stream ends with a finish, the usage, and exactly
-one `[DONE]`; a fault ends it with an error object and no `[DONE]`.
+Calls are numbered per choice from 0. Reasoning goes into `reasoning_content`, which most clients read; `reasoning`
+selects another field, `thinking` writes it as content, as Mistral does. Free-text tool input becomes a function's
+argument `input`, unless the client offered custom tools: the API reference has no `custom` chunks, and strict clients
+refuse them. The stream ends with a finish, the usage and one `[DONE]`; a fault ends it with an error object alone.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,212 +22,178 @@ from penstock import lenient_fields as lenient
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
-from penstock.protocols.openai_chat.body import error_body
-from penstock.protocols.openai_chat.wire import LOSSES, NAME, has_more, merged_content, write_details, write_state
+from penstock.protocols.openai_chat import wire
+from penstock.protocols.openai_chat.body import error_body, usage_object
+from penstock.protocols.openai_chat.wire import LOSSES, NAME, WIRE_REASONS, write_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import Extra, Reason
 
+    Keep = Callable[[str], None]
 
-class Slot:
-    """An open part. `call` is a call's number once it is announced; `cited` waits for the end of a text."""
 
-    __slots__ = (
-        "before",
-        "call",
-        "choice",
-        "cited",
-        "done",
-        "head",
-        "kind",
-        "media",
-        "number",
-        "pieces",
-        "size",
-        "state",
-        "waiting",
-    )
+@dataclass(slots=True, eq=False)
+class OpenPart:
+    """An open part. `call_index` is set once a call is written; `citations` wait for the end of a text."""
 
-    def __init__(self, kind: type[ev.Event], choice: int, waiting: ev.CallStart | None = None, media: str = "") -> None:
-        self.kind = kind
-        self.choice = choice
-        self.call = -1
-        self.waiting = waiting
-        self.media = media
-        self.pieces: list[str] = []
-        self.size = 0
-        self.number = 0  # of a thought among the thoughts
-        self.state: dict[str, Any] = {}  # the field for state that was announced with a call; the id of a thought
-        self.before = 0  # characters of the texts of its choice that had ended when it said its first words
-        self.done = False
-        self.cited: list[ev.Source] = []
-        self.head: dict[str, Any] | None = None  # of a detail of reasoning, that each of its words is said with
+    kind: type[ev.Event]
+    choice: int
+    call_start: ev.CallStart | None = None  # of a call that is not written yet
+    media: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    call_index: int = -1
+    reasoning_index: int = 0
+    state: dict[str, Any] = field(default_factory=dict[str, Any])  # a call's signature field; a reasoning part's id
+    size: int = 0
+    offset: int = 0  # characters of earlier texts of its choice that had ended when it began
+    ended: bool = False
+    citations: list[ev.Source] = field(default_factory=list[ev.Source])
+    first_detail: dict[str, Any] | None = None  # repeated with every delta of streamed reasoning details
 
-    def grow(self, text: str) -> None:
-        """More of a text was said."""
+    def add_size(self, text: str) -> None:
         self.size += len(text)
 
 
-class Texts:
-    """The texts of a turn, which readers see as one: what a citation of one of them spans there."""
+class TextSpans:
+    """Positions in the texts of a turn. Clients see the texts of a choice as one, and citations count through it."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, Slot] = {}
-        self._first: dict[int, Slot] = {}  # by choice
+        self._parts: dict[int, OpenPart] = {}
+        self._first_texts: dict[int, OpenPart] = {}  # by choice
         self._sizes: Counter[int] = Counter()  # by choice: characters of texts that have ended
 
-    def add(self, index: int, slot: Slot) -> None:
-        self._slots[index] = slot
-        self._first.setdefault(slot.choice, slot)
+    def add(self, index: int, part: OpenPart) -> None:
+        self._parts[index] = part
+        self._first_texts.setdefault(part.choice, part)
 
-    def begin(self, slot: Slot) -> None:
-        """A text says its first words."""
-        slot.before = self._sizes[slot.choice]
+    def start_text(self, part: OpenPart) -> None:
+        part.offset = self._sizes[part.choice]
 
-    def end(self, slot: Slot) -> None:
-        """A text (or a refusal, which says nothing here) is whole."""
-        slot.done = True
-        self._sizes[slot.choice] += slot.size
+    def end_text(self, part: OpenPart) -> None:
+        """Ends a text, or a refusal, which has no size."""
+        part.ended = True
+        self._sizes[part.choice] += part.size
 
-    def find(self, index: int | None) -> Slot | None:
-        return None if index is None else self._slots.get(index)
+    def find_part(self, index: int | None) -> OpenPart | None:
+        return None if index is None else self._parts.get(index)
 
-    def first(self, slot: Slot) -> bool:
-        """Whether no text of its choice came before."""
-        return self._first[slot.choice] is slot
+    def is_first_text(self, part: OpenPart) -> bool:
+        """True if no text of its choice came before."""
+        return self._first_texts[part.choice] is part
 
     def span(self, source: ev.Source) -> tuple[int, int]:
-        """Nothing where it belongs to no text."""
-        slot = self.find(source.of)
-        if slot is None:
+        """Returns the characters that a citation covers; (0, 0) if it belongs to no text."""
+        part = self.find_part(source.of)
+        if part is None:
             return source.span or (0, 0)
-        first, last = source.span or (0, slot.size)
-        return slot.before + first, slot.before + last
+        first, last = source.span or (0, part.size)
+        return part.offset + first, part.offset + last
 
 
-def unsaid(details: list[dict[str, Any]], head: dict[str, Any]) -> list[dict[str, Any]]:
-    """What details hold besides the words that were streamed: signatures, encrypted data."""
+def _own_fields(extra: Extra | None) -> dict[str, Any]:
+    return (extra or {}).get(NAME, {})
+
+
+def unstreamed_details(details: list[dict[str, Any]], first_detail: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns what details hold besides the text that was streamed: signatures, encrypted data."""
     rest = [{key: value for key, value in one.items() if key not in ("text", "summary")} for one in details]
-    return [one for one in rest if not one.items() <= head.items()]
+    return [one for one in rest if not one.items() <= first_detail.items()]
 
 
-REASONS: dict[Reason, str] = {
-    "stop": "stop", "length": "length", "calls": "tool_calls", "filter": "content_filter", "refusal": "content_filter",
-    "pause": "stop", "other": "stop",
-}  # fmt: skip
-_UNSAID: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
+_REASON_LOSSES: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
 _encode = msgspec.json.Encoder().encode
 _DONE = (b"", b"[DONE]")
-_HERE = b"\x00"  # stands in no frame
+_GAP = b"\x00"  # where the text goes in a template; JSON contains no NUL
 _THINKING = b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":%b}]}]}'
 
 
 class ChatEncoder(Encoder):
-    """State: the head of every chunk, the slots of open parts, call numbers per choice, the usage so far."""
+    """Writes chunks. `_chunk_start` is the same in every chunk; calls are numbered per choice."""
 
     protocol = NAME
     losses = LOSSES
 
     def __init__(
-        self, *, id: str = "chatcmpl", model: str = "unknown", created: int = 0, include_usage: bool = True,
-        whole_calls: bool = False, custom_tools: bool = False,
+        self,
+        *,
+        id: str = "chatcmpl",
+        model: str = "unknown",
+        created: int = 0,
+        include_usage: bool = True,
+        whole_calls: bool = False,
+        custom_tools: bool = False,
         reasoning: Literal["reasoning_content", "reasoning", "thinking"] = "reasoning_content",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self._id, self._model, self._created = id, model, created
-        self._include_usage = include_usage
-        self._whole_calls = whole_calls
-        self._custom_tools = custom_tools
-        self._field = reasoning.encode()
-        self._head = b""
-        self._slots: dict[int, Slot] = {}
+        self._include_usage, self._whole_calls, self._custom_tools = include_usage, whole_calls, custom_tools
+        self._reasoning_field = reasoning.encode()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._chunk_start = b""
+        self._parts: dict[int, OpenPart] = {}
         self._open_parts: Counter[tuple[type[ev.Event], int]] = Counter()  # by kind and choice
-        self._unannounced: list[int] = []  # a heap: calls whose input has not begun, and some whose has
-        self._texts = Texts()
+        self._waiting_calls: list[int] = []  # a heap of part indexes: calls without input, and some that have begun
+        self._text_spans = TextSpans()
         self._calls: dict[int, int] = {}
-        self._cited = self._thoughts = 0
-        self._signed: set[int] = set()  # choices whose message has a thought signature
-        self._refused = False
+        self._citation_count = self._reasoning_count = 0
+        self._signed_choices: set[int] = set()  # choices whose message has a thought signature already
+        self._has_refusal = False
         self._usage: dict[str, Any] | None = None
+        self.template = NO_TEMPLATE
 
-    def _own(self, extra: Extra | None) -> dict[str, Any]:
-        return (extra or {}).get(NAME, {})
-
-    def _more(self, event: Any, slot: Slot, delta: bytes, keep: Callable[[str], None] | None = None) -> None:
-        """Write more of a part, and all that follows in the same way. `delta` has a mark where the text goes."""
-        self._send(slot.choice, delta)
-        before, after = self.out.pop()[1].split(_HERE)
+    def _write_template(self, event: Any, part: OpenPart, delta: bytes, keep: Keep | None = None) -> None:
+        """Writes a delta, and makes a template of it for those that follow. `delta` has a gap where the text goes."""
+        self._write_chunk(part.choice, delta)
+        before, after = self.out.pop()[1].split(_GAP)
         self.template = FrameTemplate(type(event), event.index, b"", before, after, keep)
         self.write(event)
 
-    def _send(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> None:
-        self.out.append((
-            b"",
-            b'%b"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}'
-            % (self._head, choice, delta, logprobs, finish),
-        ))  # fmt: skip
+    def _write_chunk(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> None:
+        choices = b'"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}'
+        self.out.append((b"", self._chunk_start + choices % (choice, delta, logprobs, finish)))
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, event: ev.Start) -> None:
-        self._slots, self._calls, self._usage, self._cited, self._refused = {}, {}, None, 0, False
-        self.template = NO_TEMPLATE
-        self._thoughts = 0
-        self._signed = set()
-        self._texts = Texts()
-        self._open_parts.clear()
-        self._unannounced.clear()
+    def _write_start(self, event: ev.Start) -> None:
+        self._reset()
         head = {
-            "id": event.id or self._id, "object": "chat.completion.chunk",
-            "created": event.created or self._created, "model": event.model or self._model,
-            **self._own(event.extra),
-        }  # fmt: skip
-        self._head = _encode(head)[:-1] + b","
-        self._send(0, b'{"role":"assistant","content":""}')
+            "id": event.id or self._id,
+            "object": "chat.completion.chunk",
+            "created": event.created or self._created,
+            "model": event.model or self._model,
+            **_own_fields(event.extra),
+        }
+        self._chunk_start = _encode(head)[:-1] + b","
+        self._write_chunk(0, b'{"role":"assistant","content":""}')
 
-    def _usage_event(self, event: ev.Usage) -> None:
+    def _read_usage(self, event: ev.Usage) -> None:
         if event.step:
             self.report_loss("steps")
-            return
-        own = self._own(event.extra)
-        if own:
-            self._usage = {"prompt_tokens": event.input, "completion_tokens": event.output, **own}
-            return
-        total = (event.input or 0) + (event.output or 0)
-        usage: dict[str, Any] = {
-            "prompt_tokens": event.input or 0, "completion_tokens": event.output or 0, "total_tokens": total
-        }  # fmt: skip
-        if event.cached is not None or event.written is not None:
-            usage["prompt_tokens_details"] = {"cached_tokens": event.cached or 0}
-            if event.written is not None:
-                usage["prompt_tokens_details"]["cache_write_tokens"] = event.written
-        if event.reasoning is not None:
-            usage["completion_tokens_details"] = {"reasoning_tokens": event.reasoning}
-        self._usage = usage
+        else:
+            self._usage = usage_object(event)
 
-    def _finish(self, event: ev.Finish) -> None:
-        if event.reason in _UNSAID:
-            self.report_loss(_UNSAID[event.reason])
+    def _write_finish(self, event: ev.Finish) -> None:
+        if event.reason in _REASON_LOSSES:
+            self.report_loss(_REASON_LOSSES[event.reason])
         elif event.reason == "stop" and self._calls.get(0):
             self.report_loss("reason")
-        reason = "stop" if event.reason == "refusal" and self._refused else REASONS[event.reason]
-        kept = {key: value for key, value in self._own(event.extra).items() if key == "extra_content"}
-        self._send(0, _encode(kept), _encode(reason))
+        reason = "stop" if event.reason == "refusal" and self._has_refusal else WIRE_REASONS[event.reason]
+        extra_content = {key: value for key, value in _own_fields(event.extra).items() if key == "extra_content"}
+        self._write_chunk(0, _encode(extra_content), _encode(reason))
         for choice, other in enumerate(event.others, 1):
-            self._send(choice, b"{}", _encode(REASONS[other]))
-        self._count()
+            self._write_chunk(choice, b"{}", _encode(WIRE_REASONS[other]))
+        if self._include_usage and self._usage is not None:
+            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._chunk_start, _encode(self._usage))))
         self.out.append(_DONE)
 
-    def _count(self) -> None:
-        if self._include_usage and self._usage is not None:
-            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
+    def _write_fault(self, event: ev.Fault) -> None:
+        """Writes the error, with the usage in the same chunk.
 
-    def _fault(self, event: ev.Fault) -> None:
-        """The error, with the usage beside it. A usage chunk of its own would say that the answer is complete.
-
-        Goose then runs a call of which only the first half came.
+        A separate usage chunk would say that the answer is complete: Goose then runs a call that was cut.
         """
         body = error_body(event)
         if self._include_usage and self._usage is not None:
@@ -236,190 +202,194 @@ class ChatEncoder(Encoder):
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
+    def _open_part(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
         kind = type(event)
         if self._open_parts[kind, event.choice]:
             self.report_loss("overlap")
         self._open_parts[kind, event.choice] += 1
-        slot = self._slots[event.index] = Slot(kind, event.choice)
+        part = self._parts[event.index] = OpenPart(kind, event.choice)
         if kind is ev.TextStart:
-            self._texts.add(event.index, slot)
+            self._text_spans.add(event.index, part)
         if kind is ev.ReasoningStart:
-            slot.head = next(iter(lenient.get_objects(self._own(event.extra), "reasoning_details")), None)
-            slot.number, slot.state = self._thoughts, {"id": event.item} if event.item else {}
-            self._thoughts += 1
-        elif event.extra and not write_state(event.extra):
+            part.first_detail = next(iter(lenient.get_objects(_own_fields(event.extra), "reasoning_details")), None)
+            part.reasoning_index, part.state = self._reasoning_count, {"id": event.item} if event.item else {}
+            self._reasoning_count += 1
+        elif event.extra and not write_signature(event.extra):
             self.report_loss("text-state")
 
-    def _text(self, event: ev.TextDelta) -> None:
-        slot = self._slots[event.index]
-        if not slot.size:
-            self._texts.begin(slot)
+    def _write_text(self, event: ev.TextDelta) -> None:
+        part = self._parts[event.index]
+        if not part.size:
+            self._text_spans.start_text(part)
         if event.logprobs is None:
-            self._more(event, slot, b'{"content":%b}' % _HERE, slot.grow)
+            self._write_template(event, part, b'{"content":%b}' % _GAP, part.add_size)
             return
-        slot.grow(event.text)
-        self._send(slot.choice, b'{"content":%b}' % _encode(event.text), logprobs=_encode(event.logprobs))
+        part.add_size(event.text)
+        self._write_chunk(part.choice, b'{"content":%b}' % _encode(event.text), logprobs=_encode(event.logprobs))
 
-    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
-        slot = self._slots.pop(event.index)
-        self._sign(slot, event.extra, "text-state")
-        self._open_parts[slot.kind, slot.choice] -= 1
-        self._texts.end(slot)
-        for source in slot.cited:
-            self._source(source)
+    def _end_text(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        part = self._parts.pop(event.index)
+        self._write_state(part, event.extra, "text-state")
+        self._open_parts[part.kind, part.choice] -= 1
+        self._text_spans.end_text(part)
+        for source in part.citations:
+            self._write_citation(source)
 
-    def _refusal(self, event: ev.RefusalDelta) -> None:
-        self._refused = True
-        self._send(self._slots[event.index].choice, b'{"refusal":%b}' % _encode(event.text))
+    def _write_refusal(self, event: ev.RefusalDelta) -> None:
+        self._has_refusal = True
+        self._write_chunk(self._parts[event.index].choice, b'{"refusal":%b}' % _encode(event.text))
 
-    def _reasoning(self, event: ev.ReasoningDelta) -> None:
-        """Who reads details reads nothing else, and the others read the field: both must have the words."""
-        slot = self._slots[event.index]
-        if slot.head is None or self._field == b"thinking":
-            shape = _THINKING if self._field == b"thinking" else b'{"%b":%%b}' % self._field
-            self._more(event, slot, shape % _HERE)
+    def _write_reasoning(self, event: ev.ReasoningDelta) -> None:
+        """Writes reasoning into the details and the plain field: some clients read the one, some the other."""
+        part = self._parts[event.index]
+        if part.first_detail is None or self._reasoning_field == b"thinking":
+            shape = _THINKING if self._reasoning_field == b"thinking" else b'{"%b":%%b}' % self._reasoning_field
+            self._write_template(event, part, shape % _GAP)
             return
-        word = "summary" if slot.head.get("type") == "reasoning.summary" else "text"
-        said = {self._field.decode(): event.text, "reasoning_details": [{**slot.head, word: event.text}]}
-        self._send(slot.choice, _encode(said))
+        key = "summary" if part.first_detail.get("type") == "reasoning.summary" else "text"
+        details = [{**part.first_detail, key: event.text}]
+        fields = {self._reasoning_field.decode(): event.text, "reasoning_details": details}
+        self._write_chunk(part.choice, _encode(fields))
 
-    def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
-        slot = self._slots.pop(event.index)
-        self._open_parts[slot.kind, slot.choice] -= 1
-        details = lenient.get_objects(self._own(event.extra), "reasoning_details")
-        if details and slot.head is not None:
-            details = unsaid(details, slot.head)
-        if not details and not self._own(event.extra):
-            details = write_details(event.extra, index=slot.number, **slot.state)
-            if details and has_more(event.extra):
+    def _end_reasoning(self, event: ev.ReasoningEnd) -> None:
+        part = self._parts.pop(event.index)
+        self._open_parts[part.kind, part.choice] -= 1
+        details = lenient.get_objects(_own_fields(event.extra), "reasoning_details")
+        if details and part.first_detail is not None:
+            details = unstreamed_details(details, part.first_detail)
+        if not details and not _own_fields(event.extra):
+            details = wire.write_details(event.extra, index=part.reasoning_index, **part.state)
+            if details and wire.exceeds_details(event.extra):
                 self.report_loss("opaque")
         if details:
-            self._send(slot.choice, _encode({"reasoning_details": details}))
-        elif event.extra and not self._own(event.extra):
-            self._sign(slot, event.extra, "opaque")
-            self.report_loss("opaque")  # a signature of thoughts stands beside the whole message here
+            self._write_chunk(part.choice, _encode({"reasoning_details": details}))
+        elif event.extra and not _own_fields(event.extra):
+            self._write_state(part, event.extra, "opaque")
+            self.report_loss("opaque")  # Chat has signatures for whole messages, not for reasoning
 
-    def _sign(self, slot: Slot, extra: Extra | None, loss: str) -> None:
-        """State that must be sent back: in its field where there is one for it."""
-        state = write_state(extra)
+    def _write_state(self, part: OpenPart, extra: Extra | None, loss: str) -> None:
+        """Writes state that must be sent back, if Chat has a field for it; else reports a loss."""
+        state = write_signature(extra)
         if state:
-            if slot.choice in self._signed:  # a message has one signature: the last
+            if part.choice in self._signed_choices:  # a message has one signature, the last
                 self.report_loss("text-state")
-            self._signed.add(slot.choice)
-            self._send(slot.choice, _encode(state))
+            self._signed_choices.add(part.choice)
+            self._write_chunk(part.choice, _encode(state))
         elif extra:
             self.report_loss(loss)
 
-    def _call_start(self, event: ev.CallStart) -> None:
+    def _read_call_start(self, event: ev.CallStart) -> None:
         if event.by == "provider":
             self.report_loss("provider-call")
             return
-        self._slots[event.index] = Slot(ev.CallStart, event.choice, event)
-        heappush(self._unannounced, event.index)
+        self._parts[event.index] = OpenPart(ev.CallStart, event.choice, event)
+        heappush(self._waiting_calls, event.index)
 
-    def _announce(self, slot: Slot, start: ev.CallStart, given: str) -> None:
-        """Not before there is input: a call without any would look complete, and may yet be cut."""
-        if self._first_unannounced() < start.index:
+    def _start_call(self, part: OpenPart, start: ev.CallStart, first_input: str) -> None:
+        """Writes the start of a call with its first input: a call without input looks complete, and may be cut."""
+        if self._first_waiting_call() < start.index:
             self.report_loss("order")
-        slot.call, slot.state = self._calls.get(slot.choice, 0), write_state(start.extra)
-        slot.waiting = None
-        self._calls[slot.choice] = slot.call + 1
-        call: dict[str, Any] = {"index": slot.call, "id": start.id}
+        part.call_index, part.state = self._calls.get(part.choice, 0), write_signature(start.extra)
+        part.call_start = None
+        self._calls[part.choice] = part.call_index + 1
+        call: dict[str, Any] = {"index": part.call_index, "id": start.id}
         if start.form == "text" and self._custom_tools:
-            call.update(type="custom", custom={"name": start.name, "input": given})
-        elif start.form == "text":
-            self.report_loss("free-text")
-            arguments = _encode({"input": given}).decode()
-            call.update(type="function", function={"name": start.name, "arguments": arguments})
+            call.update(type="custom", custom={"name": start.name, "input": first_input})
         else:
-            call.update(type="function", function={"name": start.name, "arguments": given})
-        call.update(merged_content(self._own(start.extra), write_state(start.extra)))
-        self._send(slot.choice, b'{"tool_calls":[%b]}' % _encode(call))
+            if start.form == "text":
+                self.report_loss("free-text")
+                first_input = _encode({"input": first_input}).decode()
+            call.update(type="function", function={"name": start.name, "arguments": first_input})
+        call.update(wire.merge_extra_content(_own_fields(start.extra), write_signature(start.extra)))
+        self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % _encode(call))
 
-    def _first_unannounced(self) -> int:
-        """The number of the first open call that was not announced, the one that is being announced included."""
-        heap = self._unannounced
-        while heap and ((slot := self._slots.get(heap[0])) is None or slot.waiting is None):
+    def _first_waiting_call(self) -> int:
+        """Returns the index of the first open call that is not written yet, the current one included."""
+        heap = self._waiting_calls
+        while heap and ((part := self._parts.get(heap[0])) is None or part.call_start is None):
             heappop(heap)
         return heap[0] if heap else sys.maxsize
 
-    def _call_delta(self, event: ev.CallDelta) -> None:
-        slot = self._slots.get(event.index)
-        if slot is None:
+    def _write_call_delta(self, event: ev.CallDelta) -> None:
+        part = self._parts.get(event.index)
+        if part is None:
             return
-        if slot.waiting is not None:
-            if self._whole_calls or slot.waiting.form == "text" or not event.json.strip():
+        if part.call_start is not None:
+            if self._whole_calls or part.call_start.form == "text" or not event.json.strip():
                 return
-            self._announce(slot, slot.waiting, "")
-        self._more(event, slot, b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (slot.call, _HERE))
+            self._start_call(part, part.call_start, "")
+        delta = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (part.call_index, _GAP)
+        self._write_template(event, part, delta)
 
-    def _call_end(self, event: ev.CallEnd) -> None:
+    def _end_call(self, event: ev.CallEnd) -> None:
         if event.broken:
-            self._call_cut(event)
+            self._cut_call(event)
             return
-        slot = self._slots.pop(event.index, None)
-        if slot is not None and slot.waiting is not None:
-            self._announce(slot, replace(slot.waiting, extra=event.extra or slot.waiting.extra), event.json)
-        elif slot is not None and slot.call >= 0 and (state := write_state(event.extra)) and state != slot.state:
-            late = {"index": slot.call, **state}
-            self._send(slot.choice, b'{"tool_calls":[%b]}' % _encode(late))
+        part = self._parts.pop(event.index, None)
+        if part is None:
+            return
+        if part.call_start is not None:
+            self._start_call(part, replace(part.call_start, extra=event.extra or part.call_start.extra), event.json)
+        elif part.call_index >= 0 and (state := write_signature(event.extra)) and state != part.state:
+            self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % _encode({"index": part.call_index, **state}))
 
-    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
-        """Half an input shows that it is half, and the finish says why; one that was whole cannot be taken back."""
-        slot = self._slots.pop(event.index, None)
-        if slot is not None and (slot.waiting is not None or (not event.broken and is_json(event.json))):
+    def _cut_call(self, event: ev.CallCut | ev.CallEnd) -> None:
+        """Ends a call that was cut. Clients see that its input is incomplete; complete input cannot be taken back."""
+        part = self._parts.pop(event.index, None)
+        if part is not None and (part.call_start is not None or (not event.broken and is_json(event.json))):
             self.report_loss("cut-call")
 
-    def _source(self, event: ev.Source) -> None:
-        """Annotations need an index of their own: the official accumulator asks for it."""
-        slot, annotation = self._texts.find(event.of), self._own(event.extra).get("annotation")
-        if slot is not None and not self._texts.first(slot):
+    def _write_citation(self, event: ev.Source) -> None:
+        """Writes an annotation with an index: the official accumulator requires one."""
+        part, annotation = self._text_spans.find_part(event.of), _own_fields(event.extra).get("annotation")
+        if part is not None and not self._text_spans.is_first_text(part):
             self.report_loss("span")
         if annotation is None:
-            if slot is not None and not slot.done and event.span is None:
-                slot.cited.append(event)  # of all of a text, whose end is not known yet
+            if part is not None and not part.ended and event.span is None:
+                part.citations.append(event)  # covers all of a text that has not ended
                 return
-            first, last = self._texts.span(event)
-            cited = {"url": event.url, "title": event.title, "start_index": first, "end_index": last}
-            annotation = {"type": "url_citation", "url_citation": cited}
-        self._send(slot.choice if slot else 0, _encode({"annotations": [{**annotation, "index": self._cited}]}))
-        self._cited += 1
+            first, last = self._text_spans.span(event)
+            citation = {"url": event.url, "title": event.title, "start_index": first, "end_index": last}
+            annotation = {"type": "url_citation", "url_citation": citation}
+        annotations = [{**annotation, "index": self._citation_count}]
+        self._write_chunk(part.choice if part else 0, _encode({"annotations": annotations}))
+        self._citation_count += 1
 
-    def _file_start(self, event: ev.FileStart) -> None:
-        self._slots[event.index] = Slot(ev.FileStart, event.choice, media=event.media)
+    def _start_file(self, event: ev.FileStart) -> None:
+        self._parts[event.index] = OpenPart(ev.FileStart, event.choice, media=event.media)
         if event.url and event.media.startswith("image"):
-            self._image(event.choice, event.url)
+            self._write_image(event.choice, event.url)
         elif event.url or not event.media.startswith(("image", "audio")):
             self.report_loss("file")
         elif event.media.startswith("audio/"):
             self.report_loss("media")
 
-    def _file_delta(self, event: ev.FileDelta) -> None:
-        """Sound may come in pieces, an image may not."""
-        slot = self._slots[event.index]
-        if slot.media.startswith("image"):
-            slot.pieces.append(event.data)
-        elif slot.media.startswith("audio"):
-            self._send(slot.choice, _encode({"audio": {"data": event.data}}))
+    def _write_file_data(self, event: ev.FileDelta) -> None:
+        """Writes audio in pieces; an image waits until it is complete."""
+        part = self._parts[event.index]
+        if part.media.startswith("image"):
+            part.pieces.append(event.data)
+        elif part.media.startswith("audio"):
+            self._write_chunk(part.choice, _encode({"audio": {"data": event.data}}))
 
-    def _file_end(self, event: ev.FileEnd) -> None:
-        slot = self._slots.pop(event.index)
-        if event.broken and slot.media.startswith("image"):
+    def _end_file(self, event: ev.FileEnd) -> None:
+        part = self._parts.pop(event.index)
+        if event.broken and part.media.startswith("image"):
             self.report_loss("cut-file")
-        elif slot.pieces:
-            self._image(slot.choice, f"data:{slot.media};base64,{''.join(slot.pieces)}")
+        elif part.pieces:
+            self._write_image(part.choice, f"data:{part.media};base64,{''.join(part.pieces)}")
 
-    def _image(self, choice: int, url: str) -> None:
-        self._send(choice, _encode({"images": [{"type": "image_url", "image_url": {"url": url}, "index": 0}]}))
+    def _write_image(self, choice: int, url: str) -> None:
+        self._write_chunk(choice, _encode({"images": [{"type": "image_url", "image_url": {"url": url}, "index": 0}]}))
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: nothing,
-        ev.TextStart: _open, ev.TextDelta: _text, ev.TextEnd: _text_end,
-        ev.RefusalStart: _open, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
-        ev.ReasoningStart: _open, ev.ReasoningDelta: _reasoning, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: _call_delta, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
-        ev.FileStart: _file_start, ev.FileDelta: _file_delta, ev.FileEnd: _file_end,
-        ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: lost("opaque"),
-        ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: verbatim,
+        ev.Start: _write_start, ev.Step: nothing,
+        ev.TextStart: _open_part, ev.TextDelta: _write_text, ev.TextEnd: _end_text,
+        ev.RefusalStart: _open_part, ev.RefusalDelta: _write_refusal, ev.RefusalEnd: _end_text,
+        ev.ReasoningStart: _open_part, ev.ReasoningDelta: _write_reasoning, ev.ReasoningEnd: _end_reasoning,
+        ev.CallStart: _read_call_start, ev.CallDelta: _write_call_delta, ev.CallEnd: _end_call, ev.CallCut: _cut_call,
+        ev.FileStart: _start_file, ev.FileDelta: _write_file_data, ev.FileEnd: _end_file,
+        ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Opaque: lost("opaque"), ev.Data: lost("data"),
+        ev.Source: _write_citation, ev.Usage: _read_usage, ev.Finish: _write_finish, ev.Fault: _write_fault,
+        ev.Unknown: verbatim,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Canonical requests → Chat Completions: the messages. What the dialects differ in is a field of `Quirks`."""
+"""Canonical requests → Chat Completions: messages and settings. `Quirks` has the differences between providers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.jsontext import as_json
 from penstock.markers import stowed
-from penstock.protocols.openai_chat.request_read import MARKED, read_effort, read_format, read_reasoning
-from penstock.protocols.openai_chat.request_read_parts import cached
-from penstock.protocols.openai_chat.request_write_parts import LACKS, LOSSES, Parts, Quirks, write_choice, write_tools
-from penstock.protocols.openai_chat.wire import NAME, merged_content, without_state, write_state
+from penstock.protocols.openai_chat.request_read import KEPT_SETTINGS, read_effort, read_format, read_reasoning
+from penstock.protocols.openai_chat.request_read_parts import read_cache_hint
+from penstock.protocols.openai_chat.request_write_parts import (
+    LACKS,
+    LOSSES,
+    ChatPartWriter,
+    Quirks,
+    write_choice,
+    write_tools,
+)
+from penstock.protocols.openai_chat.wire import NAME, merge_extra_content, remove_signature, write_signature
 from penstock.request_writer import (
     RequestDraft,
     add_missing,
@@ -27,159 +34,157 @@ if TYPE_CHECKING:
 
     from penstock.lenient_fields import Object
 
-__all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "Writer", "write_request"]
-_SILENT = frozenset({"role", "content", "name"})
-_RANKS: dict[type, int] = {rq.Reasoning: 0, rq.Call: 2}  # text and all else stand between them
+__all__ = ["LACKS", "LOSSES", "Quirks", "write_request"]
+_EMPTY_KEYS = frozenset({"role", "content", "name"})
+_PART_ORDER: dict[type, int] = {rq.Reasoning: 0, rq.Call: 2}  # everything else comes between them
 
 
-class Writer(Parts):
-    """One request being written."""
+class ChatRequestWriter(ChatPartWriter):
+    """Writes one request."""
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
-        made: list[Object] = []
+        messages: list[Object] = []
         for message in stowed(request.messages, self.holds, self.report_carried, self.report_loss):
-            self.roles[message.role](self, message, made)
+            self.roles[message.role](self, message, messages)
         body: Object = {"model": request.model} if request.model else {}
-        body["messages"] = made
+        body["messages"] = messages
         if request.stream:
             body["stream"] = True
         write_tools(self, request.tools, body)
         write_choice(self, request.choice, body)
         write_settings(self, request.settings, own, marks, body)
-        body.update({key: value for key, value in own.items() if key not in MARKED})
+        body.update({key: value for key, value in own.items() if key not in KEPT_SETTINGS})
         if request.usage is not None:
             body["stream_options"] = {"include_usage": request.usage, **own.get("stream_options", {})}
         add_missing(body, marks.get("also"))
         return body
 
-    def _plain(self, message: rq.Message, made: list[Object]) -> None:
-        """A system or user message."""
+    def _write_plain_message(self, message: rq.Message, messages: list[Object]) -> None:
+        """Writes a system or user message."""
         role: str = message.role
         if role == "system" and self.quirks.system:
             role = self.quirks.system
         if message.extra is None:
-            body: Object = {"role": role, "content": self.content(message.parts) or ""}
+            body: Object = {"role": role, "content": self.write_content(message.parts) or ""}
         else:
             own, marks = self.split_extra(message.extra)
             body = {"role": self.quirks.system or marks.get("role", role) if role == "system" else role}
-            self._content(message.parts, marks, "", body)
+            self._write_content(message.parts, marks, "", body)
             body.update(own)
-            self._about(body, marks, message.parts)
+            self._write_message_fields(body, marks, message.parts)
         if message.name:
             body["name"] = message.name
-        made.append(body)
+        messages.append(body)
 
-    def _content(self, parts: list[rq.AnyPart], marks: Object, default: Any, body: Object) -> None:
-        content = self.content(parts, listed="listed" in marks, hinted=_hinted(parts, marks)) if parts else ""
+    def _write_content(self, parts: list[rq.AnyPart], marks: Object, default: Any, body: Object) -> None:
+        hinted = _has_message_hint(parts, marks)
+        content = self.write_content(parts, listed="listed" in marks, hinted=hinted) if parts else ""
         if content:
             body["content"] = content
         elif "bare" not in marks and "content" not in (marks.get("also") or ()):
             body["content"] = default
 
-    def _about(self, body: Object, marks: Object, parts: list[rq.AnyPart]) -> None:
-        if _hinted(parts, marks):
+    def _write_message_fields(self, body: Object, marks: Object, parts: list[rq.AnyPart]) -> None:
+        if _has_message_hint(parts, marks):
             body.update(marks["hint"])
         add_missing(body, marks.get("also"))
 
-    # ── the model ─────────────────────────────────────────────────────────────────────────────────
-
-    def _assistant(self, message: rq.Message, made: list[Object]) -> None:
+    def _write_assistant(self, message: rq.Message, messages: list[Object]) -> None:
         body: Object = {"role": "assistant"}
-        said: list[rq.AnyPart] = []
-        rank = 0
-        state, parts = self._state(message)
+        content_parts: list[rq.AnyPart] = []
+        last_order = 0
+        state, parts = self._collect_signature(message)
         for part in parts:
             kind = type(part)
             if kind is rq.Call:
-                self._call(part, body)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-            elif kind is rq.Reasoning and not self.spoken(part):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-                self.thought(part, body)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                self._write_call(part, body)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            elif kind is rq.Reasoning and not self.is_content_reasoning(part):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                self.write_reasoning(part, body)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             else:
-                said.append(part)
-            now = _RANKS.get(kind, 1)
-            if now < rank and kind is not rq.Source:
+                content_parts.append(part)
+            order = _PART_ORDER.get(kind, 1)
+            if order < last_order and kind is not rq.Source:
                 self.report_loss("order")
-            rank = now
+            last_order = order
         own, marks = self.split_extra(message.extra)
-        self._declined(said, body)
-        self._content(said, marks, None, body)
-        body.update(merged_content(own, state))
+        self._write_refusal(content_parts, body)
+        self._write_content(content_parts, marks, None, body)
+        body.update(merge_extra_content(own, state))
         if message.name:
             body["name"] = message.name
-        self._about(body, marks, message.parts)
-        if not body.get("content") and body.keys() <= _SILENT and NAME not in (message.extra or ()):
-            self.report_loss("empty")  # what it said has no place here, and a message without content is refused
+        self._write_message_fields(body, marks, message.parts)
+        if not body.get("content") and body.keys() <= _EMPTY_KEYS and NAME not in (message.extra or ()):
+            self.report_loss("empty")  # nothing of it can be sent, and a message without content is refused
             return
-        made.append(body)
+        messages.append(body)
 
-    def _state(self, message: rq.Message) -> tuple[Object, list[rq.AnyPart]]:
-        """The field for a text's thought signature, where it may be sent, and the parts without it."""
+    def _collect_signature(self, message: rq.Message) -> tuple[Object, list[rq.AnyPart]]:
+        """Returns the field for a text's thought signature, if it may be sent, and the parts without it."""
         if "signed" not in split_extra(message.extra, NAME)[1] and not self.quirks.signatures:
             return {}, message.parts
         found: Object = {}
         for part in message.parts:
-            found = (write_state(part.extra) if type(part) is rq.Text else None) or found
-        return found, [_unsigned(part) if type(part) is rq.Text else part for part in message.parts]
+            found = (write_signature(part.extra) if type(part) is rq.Text else None) or found
+        return found, [_without_signature(part) if type(part) is rq.Text else part for part in message.parts]
 
-    def _declined(self, said: list[rq.AnyPart], body: Object) -> None:
-        """A refusal is a field where there is nothing else, or where it was one; else a part like the others."""
-        for place in range(len(said) - 1, -1, -1):
-            part = said[place]
+    def _write_refusal(self, content_parts: list[rq.AnyPart], body: Object) -> None:
+        """Writes a refusal as a field if it stands alone or was one; else it stays a part."""
+        for position in range(len(content_parts) - 1, -1, -1):
+            part = content_parts[position]
             if type(part) is not rq.Text or not part.refusal:
                 continue
             marks = self.split_extra(part.extra)[1]
-            if "field" in marks or (len(said) == 1 and NAME not in (part.extra or ())):
+            if "field" in marks or (len(content_parts) == 1 and NAME not in (part.extra or ())):
                 body["refusal"] = part.text
-                del said[place]
+                del content_parts[position]
                 return
 
-    def _call(self, call: rq.Call, body: Object) -> None:
+    def _write_call(self, call: rq.Call, body: Object) -> None:
         if call.cut:
             self.report_loss("cut-call")
             return
         text = call.form == "text"
         kind = "custom" if text else "function"
-        said: Object = {"name": call.name, "input" if text else "arguments": call.json}
-        made: Object = {"id": call.id, "type": kind, kind: said}
+        definition: Object = {"name": call.name, "input" if text else "arguments": call.json}
+        fields: Object = {"id": call.id, "type": kind, kind: definition}
         if call.extra is not None:
             signed = "signed" in split_extra(call.extra, NAME)[1] or self.quirks.signatures
-            state = write_state(call.extra) if signed else {}
-            own, marks = self.split_extra((_unsigned(call) if state else call).extra)
-            own = merged_content(own, state)
+            state = write_signature(call.extra) if signed else {}
+            own, marks = self.split_extra((_without_signature(call) if state else call).extra)
+            own = merge_extra_content(own, state)
             if "legacy" in marks:
-                body["function_call"] = said
+                body["function_call"] = definition
                 return
-            self._odd_call(made, said, own, marks)
+            self._write_odd_call(fields, definition, own, marks)
         if not call.json and not text and call.extra is None:
-            said["arguments"] = "{}"
+            definition["arguments"] = "{}"
         if call.cache:
-            self.hint(call, made, self.split_extra(call.extra)[1])
-        body.setdefault("tool_calls", []).append(made)
+            self.write_cache_hint(call, fields, self.split_extra(call.extra)[1])
+        body.setdefault("tool_calls", []).append(fields)
 
-    def _odd_call(self, made: Object, said: Object, own: Object, marks: Object) -> None:
+    def _write_odd_call(self, fields: Object, definition: Object, own: Object, marks: Object) -> None:
         if "untyped" in marks:
-            del made["type"]
-        if "unnamed" in marks and not made["id"]:
-            del made["id"]
-        given = marks.get("given", {}).get("as")
-        if "given" in marks and said["arguments"] == ("" if given is None else as_json(given)):
-            said["arguments"] = given
-        made.update({key: value for key, value in own.items() if key != "function"})
-        said.update(own.get("function", {}))
+            del fields["type"]
+        if "unnamed" in marks and not fields["id"]:
+            del fields["id"]
+        original = marks.get("given", {}).get("as")
+        if "given" in marks and definition["arguments"] == ("" if original is None else as_json(original)):
+            definition["arguments"] = original
+        fields.update({key: value for key, value in own.items() if key != "function"})
+        definition.update(own.get("function", {}))
 
-    # ── tools ─────────────────────────────────────────────────────────────────────────────────────
-
-    def _tool(self, message: rq.Message, made: list[Object]) -> None:
+    def _write_tool_message(self, message: rq.Message, messages: list[Object]) -> None:
         for part in message.parts:
             if type(part) is rq.Result:
-                made.append(self._result(part))
+                messages.append(self._write_result(part))
             elif blocks := self.part(part):
-                made.append({"role": "user", "content": blocks})
+                messages.append({"role": "user", "content": blocks})
 
-    def _result(self, result: rq.Result) -> Object:
+    def _write_result(self, result: rq.Result) -> Object:
         if result.extra is None and not result.cache:
-            return {"role": "tool", "tool_call_id": result.call, "content": self.answer(result.content, listed=False)}
+            content = self.write_result_content(result.content, listed=False)
+            return {"role": "tool", "tool_call_id": result.call, "content": content}
         own, marks = self.split_extra(result.extra)
         body: Object = {"role": marks.get("role", "tool")}
         if body["role"] == "tool" and "unnamed" not in marks:
@@ -187,157 +192,164 @@ class Writer(Parts):
         if "named" in marks:
             body["name"] = result.name
         if result.content or not ("content" in marks.get("also", ()) or "bare" in marks):
-            body["content"] = self.answer(result.content, listed="listed" in marks)
+            body["content"] = self.write_result_content(result.content, listed="listed" in marks)
         body.update(own)
-        self._about(body, marks, [result])
-        if result.cache and not _hinted([result], marks):
-            self.hint(result, body, own)
+        self._write_message_fields(body, marks, [result])
+        if result.cache and not _has_message_hint([result], marks):
+            self.write_cache_hint(result, body, own)
         return body
 
     roles: dict[str, Callable[[Any, rq.Message, list[Object]], None]] = {  # noqa: RUF012 — a table
-        "system": _plain, "user": _plain, "assistant": _assistant, "tool": _tool,
-    }  # fmt: skip
+        "system": _write_plain_message,
+        "user": _write_plain_message,
+        "assistant": _write_assistant,
+        "tool": _write_tool_message,
+    }
 
 
-def _unsigned(part: Any) -> Any:
-    """A part without its thought signature."""
-    return replace(part, extra=without_state(part.extra)) if write_state(part.extra) else part
+def _without_signature(part: Any) -> Any:
+    """Returns a part without its thought signature."""
+    return replace(part, extra=remove_signature(part.extra)) if write_signature(part.extra) else part
 
 
-def _hinted(parts: Sequence[rq.Part], marks: Object) -> bool:
-    """Whether the cache point behind the last part is the message's own."""
-    return "hint" in marks and bool(parts) and cached(marks["hint"]) == parts[-1].cache
+def _has_message_hint(parts: Sequence[rq.Part], marks: Object) -> bool:
+    """True if the cache point of the last part was written on the message."""
+    return "hint" in marks and bool(parts) and read_cache_hint(marks["hint"]) == parts[-1].cache
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
-    """A request as the body of a Chat Completions call."""
-    writer = Writer(quirks or Quirks())
+    """Writes a request as the body of a Chat Completions call."""
+    writer = ChatRequestWriter(quirks or Quirks())
     writer.body = writer.write(request)
     return writer
 
 
-_PLAIN = (
-    ("temperature", "temperature"), ("top_p", "top_p"), ("frequency_penalty", "frequency_penalty"),
-    ("presence_penalty", "presence_penalty"), ("n", "choices"), ("logprobs", "logprobs"),
-    ("top_logprobs", "top_logprobs"), ("parallel_tool_calls", "parallel_calls"), ("verbosity", "verbosity"),
-    ("service_tier", "tier"), ("user", "user"), ("metadata", "metadata"), ("prompt_cache_key", "cache_key"),
-    ("store", "store"),
-)  # fmt: skip
+_SETTING_FIELDS = tuple(  # field, canonical name
+    (field, name or field)
+    for field, _, name in (
+        one.partition("=")
+        for one in (
+            "temperature top_p frequency_penalty presence_penalty n=choices logprobs top_logprobs "
+            "parallel_tool_calls=parallel_calls verbosity service_tier=tier user metadata "
+            "prompt_cache_key=cache_key store "
+        ).split()
+    )
+)
 
 
-def write_settings(draft: Parts, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
-    """All settings that say something."""
-    for key, name in _PLAIN:
-        value = getattr(asked, name)
+def write_settings(writer: ChatPartWriter, settings: rq.Settings, own: Object, marks: Object, body: Object) -> None:
+    """Writes all settings that have a value."""
+    for key, name in _SETTING_FIELDS:
+        value = getattr(settings, name)
         if value is not None and value != "":
             body[key] = value
-    if asked.max_output is not None:
-        _limit(draft, asked.max_output, marks, body)
-    if asked.seed is not None:
-        body[marks.get("seed") or draft.quirks.seed] = asked.seed
-    if asked.stop:
-        body["stop"] = asked.stop[0] if "stop" in marks and len(asked.stop) == 1 else asked.stop
-    if asked.format is not None or "format" in marks:
-        _formed(asked.format, marks, body)
-    if asked.top_k is not None:
-        _top_k(draft, asked.top_k, marks, body)
-    kept = {key: own[key] for key in MARKED if key in own}
-    if kept and read_effort(kept)[1] == asked.budget:
-        body.update(drop_empty(reasoning_effort=asked.effort), **kept)
+    if settings.max_output is not None:
+        _write_limit(writer, settings.max_output, marks, body)
+    if settings.seed is not None:
+        body[marks.get("seed") or writer.quirks.seed] = settings.seed
+    if settings.stop:
+        body["stop"] = settings.stop[0] if "stop" in marks and len(settings.stop) == 1 else settings.stop
+    if settings.format is not None or "format" in marks:
+        _write_format(settings.format, marks, body)
+    if settings.top_k is not None:
+        _write_top_k(writer, settings.top_k, marks, body)
+    kept_fields = {key: own[key] for key in KEPT_SETTINGS if key in own}
+    if kept_fields and read_effort(kept_fields)[1] == settings.budget:
+        body.update(drop_empty(reasoning_effort=settings.effort), **kept_fields)
     else:
-        _thinking(draft, asked, marks, body)
+        _write_thinking(writer, settings, marks, body)
 
 
-def _limit(draft: Parts, most: int, marks: Object, body: Object) -> None:
-    body[draft.quirks.limit or marks.get("limit") or "max_tokens"] = most
-    long, short = marks.get("limits", (None, None))
-    if long == most and not draft.quirks.limit:
-        body["max_tokens"] = short
+def _write_limit(writer: ChatPartWriter, limit: int, marks: Object, body: Object) -> None:
+    body[writer.quirks.limit or marks.get("limit") or "max_tokens"] = limit
+    long_limit, short_limit = marks.get("limits", (None, None))
+    if long_limit == limit and not writer.quirks.limit:
+        body["max_tokens"] = short_limit
 
 
-def _formed(form: rq.Format | None, marks: Object, body: Object) -> None:
-    given = marks.get("format", {}).get("as")
-    if given is not None and read_format({"response_format": given}) == form:
-        body["response_format"] = given
-    elif form is not None:
-        body["response_format"] = _format(form)
+def _write_format(format_: rq.Format | None, marks: Object, body: Object) -> None:
+    original = marks.get("format", {}).get("as")
+    if original is not None and read_format({"response_format": original}) == format_:
+        body["response_format"] = original
+    elif format_ is not None:
+        body["response_format"] = _format_object(format_)
 
 
-def _top_k(draft: Parts, top_k: int, marks: Object, body: Object) -> None:
-    if draft.quirks.top_k or "top_k" in marks:
+def _write_top_k(writer: ChatPartWriter, top_k: int, marks: Object, body: Object) -> None:
+    if writer.quirks.top_k or "top_k" in marks:
         body["top_k"] = top_k
     else:
-        draft.report_loss("setting", "top_k")
+        writer.report_loss("setting", "top_k")
 
 
-def _thinking(draft: Parts, asked: rq.Settings, marks: Object, body: Object) -> None:
-    """How much to think, in the field that the provider has for it."""
-    word = draft.quirks.effort
+def _write_thinking(writer: ChatPartWriter, settings: rq.Settings, marks: Object, body: Object) -> None:
+    """Writes effort and budget in the provider's field."""
+    field = writer.quirks.effort
     if "reasoning" in marks:
-        given = marks["reasoning"]["as"]
-        if read_reasoning(given) == (asked.effort, asked.budget, asked.thoughts):
-            body["reasoning"] = given
+        original = marks["reasoning"]["as"]
+        if read_reasoning(original) == (settings.effort, settings.budget, settings.thoughts):
+            body["reasoning"] = original
             return
-        word = "reasoning"
-    if word == "reasoning":
-        _reasoning(asked, body)
+        field = "reasoning"
+    if field == "reasoning":
+        _write_reasoning_object(settings, body)
         return
-    if word in _SWITCHES:
-        body.update(_SWITCHES[word](asked, draft.quirks))
+    if field in _THINKING_FIELDS:
+        body.update(_THINKING_FIELDS[field](settings, writer.quirks))
         return
-    if asked.thoughts is not None:
-        draft.report_loss("setting", "thoughts")
-    effort = asked.effort
-    if asked.budget is not None:
-        draft.report_loss("budget")
-        effort = effort_for_budget(asked.budget) if not effort or not asked.budget else effort
-    if effort and word:
-        body[word] = effort
+    if settings.thoughts is not None:
+        writer.report_loss("setting", "thoughts")
+    effort = settings.effort
+    if settings.budget is not None:
+        writer.report_loss("budget")
+        effort = effort_for_budget(settings.budget) if not effort or not settings.budget else effort
+    if effort and field:
+        body[field] = effort
     elif effort:
-        draft.report_loss("setting", "effort")
+        writer.report_loss("setting", "effort")
 
 
-def _typed(asked: rq.Settings, quirks: Quirks) -> Object:
-    """`thinking` says whether, `reasoning_effort` how hard where the model takes a word.
+def _thinking_object(settings: rq.Settings, quirks: Quirks) -> Object:
+    """Returns `thinking` (on or off), and `reasoning_effort` if the model takes one.
 
     https://api-docs.deepseek.com/guides/thinking_mode, https://docs.z.ai/guides/capabilities/thinking-mode
     """
-    if asked.budget == 0 or asked.effort == "none":
+    if settings.budget == 0 or settings.effort == "none":
         return {"thinking": {"type": "disabled"}}
-    if asked.thinking == "none" or (not asked.effort and asked.budget is None and not asked.thoughts):
+    if settings.thinking == "none" or (not settings.effort and settings.budget is None and not settings.thoughts):
         return {}
-    made: Object = {"thinking": {"type": quirks.switched_on}}
-    effort = asked.effort or (effort_for_budget(asked.budget) if asked.budget is not None else "")
-    return {**made, "reasoning_effort": effort} if effort else made
+    fields: Object = {"thinking": {"type": quirks.switched_on}}
+    effort = settings.effort or (effort_for_budget(settings.budget) if settings.budget is not None else "")
+    return {**fields, "reasoning_effort": effort} if effort else fields
 
 
-def _enabled(asked: rq.Settings, _quirks: Quirks) -> Object:
-    """https://www.alibabacloud.com/help/en/model-studio/deep-thinking"""
-    if asked.budget == 0 or asked.effort == "none":
+def _thinking_switch(settings: rq.Settings, _quirks: Quirks) -> Object:
+    """Returns Qwen's switch and budget. https://www.alibabacloud.com/help/en/model-studio/deep-thinking"""
+    if settings.budget == 0 or settings.effort == "none":
         return {"enable_thinking": False}
-    if asked.budget is None and not asked.effort:
-        return {"enable_thinking": True} if asked.thoughts else {}
-    return {"enable_thinking": True, "thinking_budget": asked.budget or budget_for_effort(asked.effort)}
+    if settings.budget is None and not settings.effort:
+        return {"enable_thinking": True} if settings.thoughts else {}
+    return {"enable_thinking": True, "thinking_budget": settings.budget or budget_for_effort(settings.effort)}
 
 
-_SWITCHES = {"thinking": _typed, "enable_thinking": _enabled}
+_THINKING_FIELDS = {"thinking": _thinking_object, "enable_thinking": _thinking_switch}
 
 
-def _reasoning(asked: rq.Settings, body: Object) -> None:
-    hidden = None if asked.thoughts is None else not asked.thoughts
-    off = asked.budget == 0
-    made = drop_empty(effort=asked.effort, max_tokens=None if off else asked.budget)
-    made.update(
+def _write_reasoning_object(settings: rq.Settings, body: Object) -> None:
+    hidden = None if settings.thoughts is None else not settings.thoughts
+    off = settings.budget == 0
+    fields = drop_empty(effort=settings.effort, max_tokens=None if off else settings.budget)
+    fields.update(
         {key: value for key, value in (("exclude", hidden), ("enabled", False if off else None)) if value is not None}
     )
-    if made:
-        body["reasoning"] = made
+    if fields:
+        body["reasoning"] = fields
 
 
-def _format(form: rq.Format) -> Object:
-    if form.kind != "schema":
-        return {"type": "json_object" if form.kind == "json" else "text"}
-    schema = drop_empty(name=form.name or "answer", schema=form.schema, description=form.description)
-    if form.strict is not None:
-        schema["strict"] = form.strict
+def _format_object(format_: rq.Format) -> Object:
+    if format_.kind != "schema":
+        return {"type": "json_object" if format_.kind == "json" else "text"}
+    schema = drop_empty(name=format_.name or "answer", schema=format_.schema, description=format_.description)
+    if format_.strict is not None:
+        schema["strict"] = format_.strict
     return {"type": "json_schema", "json_schema": schema}

@@ -1,6 +1,7 @@
-"""OpenAI Chat Completions as sent, with the dialects of those who imitate it: chunks, and whole completions.
+"""The wire format of OpenAI Chat Completions and its dialects: shapes of chunks and completions, finish reasons, fields
+for the state of other protocols, and what cannot be expressed.
 
-Everything may be missing or null somewhere in the wild, so everything has a default.
+Some servers leave out or send null for any field, so every field has a default.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.lenient_fields import Object
 
 
-class Function(Struct, gc=False):
+class FunctionCall(Struct, gc=False):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None  # an object in some dialects
 
 
-class Custom(Struct, gc=False):
+class CustomCall(Struct, gc=False):
     name: str | None = None
     input: str | None = None
 
@@ -31,51 +32,51 @@ class ToolCall(Struct, gc=False):
     index: int | None = None
     id: str | None = None
     type: str | None = None
-    function: Function | None = None
-    custom: Custom | None = None
-    extra_content: dict[str, Any] | None = None  # Gemini's thought signature, behind its OpenAI face
+    function: FunctionCall | None = None
+    custom: CustomCall | None = None
+    extra_content: dict[str, Any] | None = None  # Gemini's thought signature, in its OpenAI-compatible API
 
 
-class Audio(Struct, gc=False):
+class ChatAudio(Struct, gc=False):
     id: str | None = None
     data: str | None = None
     transcript: str | None = None
     expires_at: int | None = None
 
 
-class Delta(Struct, gc=False):
-    """What a choice adds; in a whole completion its `message` has the same fields."""
+class ChatDelta(Struct, gc=False):
+    """What a chunk adds to a choice; the `message` of a whole completion has the same fields."""
 
-    content: str | list[dict[str, Any]] | dict[str, Any] | None = None  # an object where JSON was asked for
+    content: str | list[dict[str, Any]] | dict[str, Any] | None = None  # an object if JSON was requested
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
-    function_call: Function | None = None  # before there were tools
+    function_call: FunctionCall | None = None  # the API before tools
     annotations: list[dict[str, Any]] | None = None
-    audio: Audio | None = None
+    audio: ChatAudio | None = None
     images: list[dict[str, Any]] | None = None
     executed_tools: list[dict[str, Any]] | None = None  # run by the provider (Groq)
-    extra_content: dict[str, Any] | None = None  # Gemini's thought signature, as in calls
+    extra_content: dict[str, Any] | None = None  # Gemini's thought signature
 
 
-class Choice(Struct, gc=False):
-    """In the order in which they are usually sent, which is read fastest."""
+class ChatChoice(Struct, gc=False):
+    """Fields are in the usual order on the wire, which msgspec reads fastest."""
 
     index: int | None = None
-    delta: Delta | None = None
+    delta: ChatDelta | None = None
     logprobs: Any = None
     finish_reason: str | None = None
-    message: Delta | None = None
+    message: ChatDelta | None = None
     content_filter_results: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
 
 
-class More(Struct, gc=False):
-    """A payload inside a turn, as far as it matters there: what names the turn is not read again."""
+class LaterChunk(Struct, gc=False):
+    """A payload inside a turn. Fields that describe the turn are not decoded again."""
 
-    choices: list[Choice] | None = None
+    choices: list[ChatChoice] | None = None
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | str | None = None
     citations: list[Any] | None = None
@@ -83,22 +84,22 @@ class More(Struct, gc=False):
     x_groq: dict[str, Any] | None = None
 
 
-class Chunk(More, gc=False):
-    """Any payload: the one that begins a turn, one without choices, a whole completion, an error."""
+class ChatChunk(LaterChunk, gc=False):
+    """Any payload: the first chunk, a chunk without choices, a whole completion, an error."""
 
     id: str | None = None
     model: str | None = None
     created: float | None = None
     service_tier: str | None = None
     system_fingerprint: str | None = None
-    type: str | None = None  # keep-alives of some gateways, and errors without an `error`
+    type: str | None = None  # keep-alives of some gateways, and errors without `error`
     message: Any = None
     detail: Any = None
     prompt_filter_results: list[Any] | None = None
 
 
-class Usage(Struct, gc=False):
-    """Token counts under every name they go by."""
+class ChatUsage(Struct, gc=False):
+    """Token counts under all their names."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -121,95 +122,109 @@ class CompletionDetails(Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-REASONS: dict[str, Reason] = {
-    "stop": "stop", "end_turn": "stop", "eos": "stop", "eos_token": "stop", "complete": "stop", "stop_sequence": "stop",
-    "length": "length", "max_tokens": "length", "model_length": "length", "max_output_tokens": "length",
-    "tool_calls": "calls", "function_call": "calls", "tool_use": "calls", "tool_call": "calls",
-    "content_filter": "filter", "safety": "filter", "sensitive": "filter", "recitation": "filter",
+_REASON_NAMES: dict[Reason, str] = {  # canonical reason → what it is called in the dialects
+    "stop": "stop end_turn eos eos_token complete stop_sequence",
+    "length": "length max_tokens model_length max_output_tokens",
+    "calls": "tool_calls function_call tool_use tool_call",
+    "filter": "content_filter safety sensitive recitation",
     "refusal": "refusal",
-}  # fmt: skip
-FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
+}
+FINISH_REASONS: dict[str, Reason] = {name: reason for reason, names in _REASON_NAMES.items() for name in names.split()}
+# What an encoder writes for each canonical reason.
+WIRE_REASONS: dict[Reason, str] = {
+    "stop": "stop",
+    "length": "length",
+    "calls": "tool_calls",
+    "filter": "content_filter",
+    "refusal": "content_filter",
+    "pause": "stop",
+    "other": "stop",
+}
+FAILURE_REASONS = frozenset({"error", "network_error", "insufficient_system_resource"})
 
 
 NAME = "openai-chat"
-FIELD, GOOGLE, SIGNATURE = "extra_content", "google", "thought_signature"
-_PROTOCOL, _STATE = "gemini", "thoughtSignature"  # where canonical extra data keep it
+EXTRA_CONTENT, GOOGLE, SIGNATURE = "extra_content", "google", "thought_signature"
+# https://ai.google.dev/gemini-api/docs/thought-signatures: Gemini 3 refuses a history whose calls lack signatures.
+_GEMINI, _GEMINI_FIELD = "gemini", "thoughtSignature"  # where canonical extra data has it
 
 
-def read_state(content: Any) -> Extra:
-    """What `extra_content` holds, as state of the protocol whose state it is; nothing where it holds none."""
+def read_signature(content: Any) -> Extra:
+    """Returns Gemini's signature in `extra_content`, as canonical state of Gemini; empty if there is none."""
     signature = get_text(get_object(as_object(content), GOOGLE), SIGNATURE)
-    return {_PROTOCOL: {_STATE: signature}} if signature else {}
+    return {_GEMINI: {_GEMINI_FIELD: signature}} if signature else {}
 
 
-def read_extra(content: Any) -> Extra | None:
-    """All of `extra_content`: the state, and what else it holds as a field of this protocol."""
-    state, rest = read_state(content), rest_of(content)
-    made: Extra = {**({NAME: {FIELD: rest}} if rest else {}), **state}
-    return made or None
+def read_extra_content(content: Any) -> Extra | None:
+    """Returns all of `extra_content`: the signature as state of Gemini, the rest as a field of Chat."""
+    state, rest = read_signature(content), other_extra_content(content)
+    merged: Extra = {**({NAME: {EXTRA_CONTENT: rest}} if rest else {}), **state}
+    return merged or None
 
 
-def rest_of(content: Any) -> Object:
-    """What else `extra_content` holds."""
-    given = as_object(content)
-    google = {key: value for key, value in as_object(given.get(GOOGLE)).items() if key != SIGNATURE}
-    rest = {key: value for key, value in given.items() if key != GOOGLE}
+def other_extra_content(content: Any) -> Object:
+    """Returns `extra_content` without the signature."""
+    content_fields = as_object(content)
+    google = {key: value for key, value in as_object(content_fields.get(GOOGLE)).items() if key != SIGNATURE}
+    rest = {key: value for key, value in content_fields.items() if key != GOOGLE}
     return {**rest, GOOGLE: google} if google else rest
 
 
-def merged_content(own: Object, state: Object) -> Object:
-    """A protocol's own fields with the field for state: what else stands in that field stays."""
-    if not state or FIELD not in own:
-        return {**own, **state}
-    given = as_object(own[FIELD])
-    return {**own, FIELD: {**given, GOOGLE: {**as_object(given.get(GOOGLE)), **state[FIELD][GOOGLE]}}}
+def merge_extra_content(fields: Object, state: Object) -> Object:
+    """Returns the fields with `extra_content` merged with the signature field."""
+    if not state or EXTRA_CONTENT not in fields:
+        return {**fields, **state}
+    content_fields = as_object(fields[EXTRA_CONTENT])
+    google = {**as_object(content_fields.get(GOOGLE)), **state[EXTRA_CONTENT][GOOGLE]}
+    return {**fields, EXTRA_CONTENT: {**content_fields, GOOGLE: google}}
 
 
-def write_state(extra: Extra | None) -> Object:
-    """The field for the state in canonical extra data; nothing where there is none."""
-    signature = (extra or {}).get(_PROTOCOL, {}).get(_STATE)
-    return {FIELD: {GOOGLE: {SIGNATURE: signature}}} if signature else {}
+def write_signature(extra: Extra | None) -> Object:
+    """Returns the `extra_content` field for a canonical signature of Gemini; empty if there is none."""
+    signature = (extra or {}).get(_GEMINI, {}).get(_GEMINI_FIELD)
+    return {EXTRA_CONTENT: {GOOGLE: {SIGNATURE: signature}}} if signature else {}
 
 
-def without_state(extra: Extra | None) -> Extra | None:
-    """Extra data without that state."""
-    own = {key: value for key, value in (extra or {}).get(_PROTOCOL, {}).items() if key != _STATE}
-    made: Extra = {key: value for key, value in (extra or {}).items() if key != _PROTOCOL}
-    return {**made, **({_PROTOCOL: own} if own else {})} or None
+def remove_signature(extra: Extra | None) -> Extra | None:
+    """Returns extra data without the signature."""
+    fields = {key: value for key, value in (extra or {}).get(_GEMINI, {}).items() if key != _GEMINI_FIELD}
+    merged: Extra = {key: value for key, value in (extra or {}).items() if key != _GEMINI}
+    return {**merged, **({_GEMINI: fields} if fields else {})} or None
 
 
-# Whose state a detail's format says it is, and under which names that protocol keeps (signature, sealed data).
-FORMATS: dict[str, tuple[str, str, str]] = {
+# Format of a reasoning detail → (protocol, its field for the signature, its field for encrypted data).
+DETAIL_FORMATS: dict[str, tuple[str, str, str]] = {
     "anthropic-claude-v1": ("anthropic", "signature", "redacted"),
     "openai-responses-v1": ("responses", "", "encrypted_content"),
 }
 
 
-def state_of(detail: Object) -> Extra:
-    """The state in a detail, as the protocol keeps it whose state it is."""
-    form = detail.get("format")
-    if not isinstance(form, str) or form not in FORMATS:
+def read_detail_state(detail: Object) -> Extra:
+    """Returns the state in a reasoning detail, in the fields of the protocol it belongs to."""
+    format_name = detail.get("format")
+    if not isinstance(format_name, str) or format_name not in DETAIL_FORMATS:
         return {}
-    protocol, signed, sealed = FORMATS[form]
-    found = {signed: detail.get("signature"), sealed: detail.get("data")}
-    state = {name: value for name, value in found.items() if name and isinstance(value, str) and value}
+    protocol, signature_field, encrypted_field = DETAIL_FORMATS[format_name]
+    values = {signature_field: detail.get("signature"), encrypted_field: detail.get("data")}
+    state = {name: value for name, value in values.items() if name and isinstance(value, str) and value}
     return {protocol: state} if state else {}
 
 
-def has_more(extra: Extra | None) -> bool:
-    """Whether state of another protocol is more than a detail can hold."""
-    held = {word for _, signed, sealed in FORMATS.values() for word in (signed, sealed)}
-    return any(own.keys() - held for own in (extra or {}).values())
+def exceeds_details(extra: Extra | None) -> bool:
+    """True if state of another protocol has fields that a detail cannot hold."""
+    known = {field for _, *names in DETAIL_FORMATS.values() for field in names}
+    return any(fields.keys() - known for fields in (extra or {}).values())
 
 
-def write_details(extra: Extra | None, **more: Any) -> list[Object]:
-    """State of another protocol as a detail: sealed, or the signature of words that stand in a field beside it."""
-    for form, (protocol, signed, sealed) in FORMATS.items():
-        own = (extra or {}).get(protocol, {})
-        if own.get(sealed):
-            return [{"type": "reasoning.encrypted", "data": own[sealed], "format": form, **more}]
-        if signed and own.get(signed):
-            return [{"type": "reasoning.text", "text": "", "signature": own[signed], "format": form, **more}]
+def write_details(extra: Extra | None, text: str = "", **more: Any) -> list[Object]:
+    """Returns state of another protocol as a reasoning detail: encrypted data, or the signature of a text."""
+    for format_name, (protocol, signature_field, encrypted_field) in DETAIL_FORMATS.items():
+        fields = (extra or {}).get(protocol, {})
+        if fields.get(encrypted_field):
+            return [{"type": "reasoning.encrypted", "data": fields[encrypted_field], "format": format_name, **more}]
+        if signature_field and fields.get(signature_field):
+            signed = {"type": "reasoning.text", "text": text, "signature": fields[signature_field]}
+            return [{**signed, "format": format_name, **more}]
     return []
 
 
