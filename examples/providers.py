@@ -5,7 +5,17 @@ Run it from anywhere: `python examples/providers.py`. It needs no key and no net
 
 from __future__ import annotations
 
-from penstock.providers import custom, detail, identify, listed, max_input_tokens, models, provider, providers, url
+from penstock.providers import (
+    custom,
+    detail,
+    identify,
+    max_input_tokens,
+    models,
+    provider,
+    providers,
+    read_model_list,
+    url,
+)
 
 # Every provider is a row of data; an address is built from its row, and from settings where it has any.
 print(f"{len(providers())} providers, {sum(len(models(name)) for name in providers())} models")
@@ -23,6 +33,6 @@ for spelling in ("openai/gpt-4o-2024-11-20", "us.anthropic.claude-3-5-sonnet-202
     print(f"{spelling}: {who.maker}'s {who.family}, version {who.version}, served by {who.provider}")
 
 # A provider's own list goes before the facts, and every field says who told it.
-(model,) = listed(provider("openai"), {"data": [{"id": "gpt-4.1", "context_window": 500_000}]})
+(model,) = read_model_list(provider("openai"), {"data": [{"id": "gpt-4.1", "context_window": 500_000}]})
 print(f"{model.id}: {detail(model)}")
 print(f"  prompts of up to {max_input_tokens(model, 0.8):,} tokens; {model.source}")

@@ -13,7 +13,7 @@ from fuzz.target import BrokenPromiseError, Target, Verdict, pick, promise
 from penstock import protocols
 from penstock.errors import BadRequest, PenstockError
 from penstock.gateway.endpoints import Visit
-from penstock.jsontext import clean, loose
+from penstock.jsontext import parse_lenient, replace_surrogates
 from penstock.messages.convert import convert, convert_request
 from penstock.messages.request_codecs import reader, writer
 from penstock.request import Request
@@ -105,7 +105,7 @@ def check_tokens(data: bytes) -> Verdict:
 
 def check_loose_json(data: bytes) -> Verdict:
     """A forgiving reader reads JSON as a strict one does, and whatever it reads can be written."""
-    value = clean(loose(data))
+    value = replace_surrogates(parse_lenient(data))
     try:
         strict = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

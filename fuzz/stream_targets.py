@@ -15,11 +15,11 @@ from penstock.framing import PARSERS, WRITERS, BedrockChunks
 from penstock.grammar import PARTS, Guard
 from penstock.jsontext import is_json
 from penstock.transforms.citations import CitationLinks
-from penstock.transforms.namespace import Namespace
 from penstock.transforms.serialize import SerializeParts as Sequential
-from penstock.transforms.stops import Stops
-from penstock.transforms.think import ThinkTags
-from penstock.transforms.voices import Voices
+from penstock.transforms.serialize import SerializeTexts
+from penstock.transforms.stop_sequences import StopAtSequences
+from penstock.transforms.think_tags import ThinkTags
+from penstock.transforms.tool_names import Namespace
 from penstock.vscode import VSCodeStream
 from tests.support import run_streams as running
 from tests.support.stream_cases import Case, cases
@@ -171,12 +171,18 @@ def check_encode(data: bytes, *, target: str) -> Verdict:
 def check_transforms(data: bytes) -> Verdict:
     """Transforms keep the grammar. Those that put parts into another order keep all events."""
     events = events_in(data)
-    stages: list[Any] = [CitationLinks(), Stops(["\n", "STOP", "e"]), Namespace("gw-"), Sequential(), Voices()]
+    stages: list[Any] = [
+        CitationLinks(),
+        StopAtSequences(["\n", "STOP", "e"]),
+        Namespace("gw-"),
+        Sequential(),
+        SerializeTexts(),
+    ]
     stage = pick(data, stages, 4)
     out: list[AnyEvent] = [*stage.feed(events), *stage.finish()]
-    if isinstance(stage, Sequential | Voices):
+    if isinstance(stage, Sequential | SerializeTexts):
         promise(len(out) == len(events), f"{len(events)} events became {len(out)}")
-        promise(isinstance(stage, Voices) or _most_open(out) <= 1, "two parts are open")
+        promise(isinstance(stage, SerializeTexts) or _most_open(out) <= 1, "two parts are open")
     else:
         guard = Guard(strict=True)
         check_events([*guard.feed(out), *guard.finish()])

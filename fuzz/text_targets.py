@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from fuzz.mutation import BytesMutator, JsonMutator
 from fuzz.stream_targets import seeds_of
 from fuzz.target import Target, Verdict, pick, promise
-from penstock.http_errors import rejection
-from penstock.media import sniff
-from penstock.redaction import MARK, find, hide, hide_headers
+from penstock.http_errors import read_http_error
+from penstock.media import sniff_media_type
+from penstock.redaction import MARK, find_secrets, redact, redact_headers
 from penstock.tokens.file_costs import pages, size_of
 from tests.support import run_streams as running
 
@@ -33,7 +33,7 @@ def check_error_body(data: bytes) -> Verdict:
     """Any body of any status becomes a fault with a bounded message, without the secret."""
     status = pick(data, STATUSES, 3)
     headers = {name: data[-20:].decode("latin-1") for name in NAMES if pick(data, range(3), len(name)) == 0}
-    fault = rejection(status, headers, data, [SECRET])
+    fault = read_http_error(status, headers, data, [SECRET])
     promise(fault.message, "a fault without a message")
     promise(len(fault.message) < 20_000, "a message without end")
     promise(SECRET not in fault.message + fault.code, "the secret is shown")
@@ -44,14 +44,14 @@ def check_error_body(data: bytes) -> Verdict:
 def check_redaction(data: bytes) -> Verdict:
     """A known secret never stays, redaction adds nothing but marks, and doing it twice changes nothing."""
     text = data[:LONGEST].decode("utf-8", "replace")
-    shown = hide(text, [SECRET])
+    shown = redact(text, [SECRET])
     promise(SECRET not in shown, "the secret is shown")
-    promise(hide(shown, [SECRET]) == shown, f"redacted twice it is another text: {shown[:80]!r}")
-    spans = find(text, [SECRET])
+    promise(redact(shown, [SECRET]) == shown, f"redacted twice it is another text: {shown[:80]!r}")
+    spans = find_secrets(text, [SECRET])
     promise(all(0 <= first < last <= len(text) for first, last in spans), "a span outside the text")
     promise(all(one[1] < two[0] for one, two in pairwise(spans)), "spans overlap")
     promise(
-        SECRET not in str(hide_headers({"x-a": text, text[:30]: "b"}, [SECRET]).values()), "a header shows the secret"
+        SECRET not in str(redact_headers({"x-a": text, text[:30]: "b"}, [SECRET]).values()), "a header shows the secret"
     )
     return MARK in shown, (shown.count(MARK) > 1, len(spans), len(re.findall(r"\W", text)) > 20)
 
@@ -63,7 +63,7 @@ def check_picture(data: bytes) -> Verdict:
     packed = base64.b64encode(data).decode()
     count, _ = pages(packed)
     promise(count >= 0, f"{count} pages")
-    return sniff(packed) != "", (sniff(packed), size.width > 0, count > 0)
+    return sniff_media_type(packed) != "", (sniff_media_type(packed), size.width > 0, count > 0)
 
 
 # ── seeds ─────────────────────────────────────────────────────────────────────────────────────────

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.bounded_toml import read_toml
 from penstock.engines.config import Config
 from penstock.errors import InputError
 from penstock.gateway.config import read
 from penstock.input_limits import MAX_TOML_BYTES, MAX_TOML_KEY_PARTS
+from penstock.option_checks import read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

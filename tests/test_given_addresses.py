@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.transforms.given_addresses import LONGEST, GivenAddresses
+from penstock.transforms.markdown_text import LONGEST, AddressIndex
 
 PIECES = [
     "https://a.b/c",
@@ -36,7 +36,7 @@ def mentioned(text: str, url: str) -> bool:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
 def test_as_a_plain_search(pieces: list[str]) -> None:
-    known = GivenAddresses()
+    known = AddressIndex()
     for place, piece in enumerate(pieces, 1):
         known.add(piece)
         text = "".join(pieces[:place])
@@ -45,7 +45,7 @@ def test_as_a_plain_search(pieces: list[str]) -> None:
 
 
 def test_an_address_that_ends_with_a_bracket() -> None:
-    known = GivenAddresses()
+    known = AddressIndex()
     known.add("see https://en.wikipedia.org/wiki/A_(b)")
     assert known.has("https://en.wikipedia.org/wiki/A_(b)")
     assert not known.has("https://en.wikipedia.org/wiki/A")
@@ -53,7 +53,7 @@ def test_an_address_that_ends_with_a_bracket() -> None:
 
 @pytest.mark.parametrize("before", range(0, 3 * LONGEST, 149))
 def test_a_word_without_end(before: int) -> None:
-    known = GivenAddresses()
+    known = AddressIndex()
     known.add("(" * before + "https://a.b/c" + "(" * (3 * LONGEST))
     assert known.has("https://a.b/c")
     assert not known.has("https://a.b/")

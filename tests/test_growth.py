@@ -13,15 +13,15 @@ from penstock.bridge import encoding
 from penstock.detect import guess
 from penstock.fold import fold
 from penstock.framing import PARSERS, WRITERS, detect
-from penstock.http_errors import rejection
-from penstock.jsontext import clean, loose, usable
-from penstock.media import of_url, sniff
+from penstock.http_errors import read_http_error
+from penstock.jsontext import complete_json, parse_lenient, replace_surrogates
+from penstock.media import parse_data_url, sniff_media_type
 from penstock.messages.convert import convert
-from penstock.redaction import find, hide, hide_values, redact_bytes, redact_cut
+from penstock.redaction import find_secrets, redact, redact_bytes, redact_cut, redact_json
 from penstock.transforms.citations import CitationLinks
-from penstock.transforms.prose import Prose
-from penstock.transforms.stops import Stops
-from penstock.transforms.think import ThinkTags
+from penstock.transforms.markdown_text import SentenceFinder
+from penstock.transforms.stop_sequences import StopAtSequences
+from penstock.transforms.think_tags import ThinkTags
 from penstock.translation import translate
 from tests.support.growth import assert_linear
 
@@ -41,13 +41,13 @@ TEXTS = [
 def test_redaction(piece: str, lead: str) -> None:
     def make(size: int) -> Callable[[], Any]:
         text = lead + piece * (size // len(piece))
-        return lambda: (hide(text, ["aaaaaaaa", piece * 30]), find(text, ["sk-sk-"]))
+        return lambda: (redact(text, ["aaaaaaaa", piece * 30]), find_secrets(text, ["sk-sk-"]))
 
     assert_linear(make, f"hide of {piece!r}", 20_000)
 
 
 def test_known_values_that_overlap_themselves() -> None:
-    assert_linear(lambda size: lambda: hide("a" * size, ["a" * (size // 4)]), "hide of a long known value", 20_000)
+    assert_linear(lambda size: lambda: redact("a" * size, ["a" * (size // 4)]), "hide of a long known value", 20_000)
 
 
 def test_a_cut_text_takes_bounded_time() -> None:
@@ -79,7 +79,12 @@ def test_walks_over_json(shape: str) -> None:
     def make(size: int) -> Callable[[], Any]:
         value = WALKED[shape](size)
         data = json.dumps(value).encode()
-        return lambda: (hide_values(value), clean(value), loose(data), redact_bytes(data, ["planted-value"]))
+        return lambda: (
+            redact_json(value),
+            replace_surrogates(value),
+            parse_lenient(data),
+            redact_bytes(data, ["planted-value"]),
+        )
 
     assert_linear(make, f"JSON: {shape}", 10_000)
 
@@ -101,7 +106,7 @@ ERRORS: dict[str, Callable[[int], bytes]] = {
 def test_errors_of_providers(shape: str) -> None:
     def make(size: int) -> Callable[[], Any]:
         body = ERRORS[shape](size)
-        return lambda: rejection(400, {"retry-after": "9" * 1000}, body, ["planted-value"])
+        return lambda: read_http_error(400, {"retry-after": "9" * 1000}, body, ["planted-value"])
 
     assert_linear(make, f"error: {shape}", 10_000)
 
@@ -156,7 +161,7 @@ def _guessed(data: bytes) -> None:
 
 @pytest.mark.parametrize("text", ['"\\', "1", "-", " ", "\\ud800"])
 def test_texts_that_may_be_json(text: str) -> None:
-    assert_linear(lambda size: lambda: usable(text * (size // len(text))), f"usable of {text!r}", 10_000)
+    assert_linear(lambda size: lambda: complete_json(text * (size // len(text))), f"usable of {text!r}", 10_000)
 
 
 # ── conversations ─────────────────────────────────────────────────────────────────────────────────
@@ -234,7 +239,9 @@ def _deltas(pieces: list[str]) -> list[Any]:
 
 
 def test_numbers_of_list_items() -> None:
-    assert_linear(lambda size: lambda: Prose().read(" " * size + "1. " * (size // 3)), "a line of numbers", 2_000)
+    assert_linear(
+        lambda size: lambda: SentenceFinder().read(" " * size + "1. " * (size // 3)), "a line of numbers", 2_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -251,19 +258,19 @@ def test_texts_that_pass(piece: str, whole: bool) -> None:
 
 
 def _passed(pieces: list[str]) -> None:
-    tags, prose = ThinkTags(), Prose()
+    tags, prose = ThinkTags(), SentenceFinder()
     for piece in pieces:
         tags.feed(piece)
         prose.read(piece)
         assert prose.rested in {"", " ", "\n\n"}
-    Stops(["aaab", "</stop>", "..!"]).feed(_deltas(pieces))
+    StopAtSequences(["aaab", "</stop>", "..!"]).feed(_deltas(pieces))
     source = ev.Source(0, url="http://a", title="t") if hasattr(ev, "Source") else None
     CitationLinks().feed([*_deltas(pieces[:2]), *([source] if source is not None else []), *_deltas(pieces)[2:]])
 
 
 def test_long_stop_sequences() -> None:
     def make(size: int) -> Callable[[], Any]:
-        return lambda: Stops(["a" * (size // 4) + "b"]).feed(_deltas(["a" * size]))
+        return lambda: StopAtSequences(["a" * (size // 4) + "b"]).feed(_deltas(["a" * size]))
 
     assert_linear(make, "a long stop sequence", 2_000)
 
@@ -285,7 +292,7 @@ def test_streams_of_many_small_frames() -> None:
 def test_media(url: str) -> None:
     def make(size: int) -> Callable[[], Any]:
         text = url + url[-2:] * (size // 2)
-        return lambda: (of_url(text, "x/y"), sniff(text))
+        return lambda: (parse_data_url(text, "x/y"), sniff_media_type(text))
 
     assert_linear(make, f"media of {url!r}", 10_000)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock.errors import InputError
-from penstock.jsontext import is_json, loose
+from penstock.jsontext import is_json, parse_lenient
 from tests.support import broken_frames as hostility
 from tests.support import run_streams as running
 from tests.support.case_loop import over
@@ -180,7 +180,7 @@ def test_half_a_character_costs_no_payload(source: str) -> None:
         batches = running.batches([case.body], case.framing) if case.streamed else [[(b"", case.body)]]
         frames = [frame for batch in batches for frame in batch]
         for place, (name, data) in enumerate(frames):
-            value = loose(data)
+            value = parse_lenient(data)
             for path in _strings(value):
                 keys = tuple("#" if isinstance(step, int) else step for step in path)
                 if keys in seen:

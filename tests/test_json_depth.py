@@ -12,15 +12,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import events as ev
-from penstock import json_depth, protocols
+from penstock import input_limits, protocols
 from penstock.bridge import bridge, encoding
 from penstock.diagnostics import Diagnostics
 from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.fold import fold, unfold
 from penstock.grammar import Guard
-from penstock.input_limits import MAX_JSON_DEPTH, MAX_PARTS
-from penstock.json_depth import NestingError, decode_bounded, decode_deep, exceeds_depth, is_valid, too_deep
-from penstock.jsontext import as_json, clean, is_json, loose, plain_or_raw, usable
+from penstock.input_limits import (
+    MAX_JSON_DEPTH,
+    MAX_PARTS,
+    NestingError,
+    decode_bounded,
+    decode_deep,
+    exceeds_depth,
+    is_valid,
+    too_deep,
+)
+from penstock.jsontext import as_json, complete_json, decode_or_keep_raw, is_json, parse_lenient, replace_surrogates
 from penstock.ledger import Ledger
 from penstock.messages import convert
 from penstock.pipeline import Pipe
@@ -81,8 +89,8 @@ def test_the_limit_is_exact(form: Callable[[int], str]) -> None:
     assert decode_bounded(at) is not None
     with pytest.raises(NestingError):
         decode_bounded(beyond)
-    assert loose(at) is not None
-    assert loose(beyond) is None
+    assert parse_lenient(at) is not None
+    assert parse_lenient(beyond) is None
 
 
 def test_brackets_in_strings_are_not_levels() -> None:
@@ -96,8 +104,8 @@ def test_brackets_in_strings_are_not_levels() -> None:
 def test_validity_at_any_depth(form: Callable[[int], str], depth: int) -> None:
     text = form(depth)
     assert is_json(text)
-    assert usable(text) == text
-    assert bytes(plain_or_raw(text)) == text.encode()
+    assert complete_json(text) == text
+    assert bytes(decode_or_keep_raw(text)) == text.encode()
     for wrong in (text[:-1], text + "]", text[1:], text.replace("1", "").replace("[]", "[,]"), text[:-1] + "x"):
         assert not is_json(wrong)
 
@@ -122,7 +130,7 @@ def test_pieces_are_judged_as_the_whole_would_be(one: Any, two: Any, n: int, m: 
             if isinstance(error, RecursionError):
                 continue
             expected = False
-        assert json_depth.is_valid_in_pieces(data) == expected
+        assert input_limits.is_valid_in_pieces(data) == expected
         assert is_valid(data) == expected
 
 
@@ -140,7 +148,7 @@ def test_walks_are_not_recursive() -> None:
         value = [value, {"text": "out"}]
     assert collect_text(value).startswith("in\nout\nout")
     assert exceeds_depth(value)
-    cleaned = clean(value)
+    cleaned = replace_surrogates(value)
     for _ in range(20_000):
         cleaned = cleaned[0]
     assert cleaned["x"] == "\ufffd"

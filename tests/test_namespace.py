@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock import bridge
 from penstock import events as ev
-from penstock.transforms.namespace import Namespace
+from penstock.transforms.tool_names import Namespace
 
 pytestmark = pytest.mark.row("R3")
 HOST = "__vscode"

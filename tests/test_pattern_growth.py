@@ -87,7 +87,11 @@ def test_every_expression_is_found() -> None:
     """One that is made of data inside a function needs a factory in `tests/support/patterns.py`."""
     assert unnamed() == set(FACTORIES)
     places = {found.place for found in FOUND}
-    assert {"penstock.redaction._USERINFO", "penstock.faults.PROSE", "penstock.framing.sse._find_common"} <= places
+    assert {
+        "penstock.redaction._USERINFO",
+        "penstock.vendor_errors.PROSE",
+        "penstock.framing.sse._find_common",
+    } <= places
     assert any(place.startswith("vscode/src/") for place in places)
     assert any(place.startswith("web/src/") for place in places)
 

@@ -39,7 +39,7 @@ ALLOWED = (
     ("penstock.engines.retries", "the operation `responses`"),
     ("penstock.engines.request_plan", "the operation `responses`"),
     ("penstock.gateway.telemetry", "the table `responses`"),
-    ("penstock.providers.clients", "vendors' shapes of the list of models"),
+    ("penstock.providers.registry", "vendors' shapes of the list of models"),
     ("penstock.providers.identity", "Bedrock the provider"),
     ("penstock.providers.registry", "the operation `responses`"),
     ("penstock.replay.scripts", "a replayed turn names the stop sequence as Anthropic does"),

@@ -153,7 +153,7 @@ def test_a_program_has_parts_of_gemini(failed: bool) -> None:
 
 
 def test_answers_of_any_depth_and_shape_are_read() -> None:
-    assert provider_tools.pages("[" * 5000 + "]" * 5000) == []
-    assert provider_tools.queries("7") == []
-    assert provider_tools.program("no JSON") == ""
-    assert provider_tools.output('"as it is"') == "as it is"
+    assert provider_tools.found_pages("[" * 5000 + "]" * 5000) == []
+    assert provider_tools.search_queries("7") == []
+    assert provider_tools.program_code("no JSON") == ""
+    assert provider_tools.program_output('"as it is"') == "as it is"

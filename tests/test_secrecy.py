@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.input_limits import MAX_JSON_DEPTH
-from penstock.redaction import _EDGE, _MAKERS, DEEP, MARK, find, hide, hide_values, redact_bytes, redact_cut
+from penstock.redaction import _EDGE, _MAKERS, DEEP, MARK, find_secrets, redact, redact_bytes, redact_cut, redact_json
 
 # All tokens in one pattern. Quadratic, so of no use outside a test; but its meaning is easy to see.
 _TOKENS = re.compile(
@@ -32,9 +32,9 @@ LETTERS = st.sampled_from(
 @given(st.lists(LETTERS, max_size=30).map("".join))
 def test_the_quick_search_finds_what_the_slow_one_does(text: str) -> None:
     slow = {place for match in _TOKENS.finditer(text) for place in range(*match.span())}
-    quick = {place for span in find(text) for place in range(*span)}
+    quick = {place for span in find_secrets(text) for place in range(*span)}
     assert slow <= quick
-    assert all(_TOKENS.search(text[first:last]) for first, last in find(text))
+    assert all(_TOKENS.search(text[first:last]) for first, last in find_secrets(text))
 
 
 @pytest.mark.parametrize("maker", _MAKERS)
@@ -42,14 +42,14 @@ def test_the_quick_search_finds_what_the_slow_one_does(text: str) -> None:
 def test_a_key_is_found_wherever_it_stands(maker: str, around: str) -> None:
     key = f"{maker}-0123456789abcdef"
     text = around.format(key)
-    ((first, last),) = find(text)
+    ((first, last),) = find_secrets(text)
     assert text[first:last] == key
-    assert hide(text) == around.format(MARK)
+    assert redact(text) == around.format(MARK)
 
 
 @given(st.text(), st.text(min_size=4))
 def test_what_is_known_by_value_is_gone(text: str, secret: str) -> None:
-    spans = find(f"{text}{secret}{text}", [secret])
+    spans = find_secrets(f"{text}{secret}{text}", [secret])
     covered = {place for span in spans for place in range(*span)}
     assert set(range(len(text), len(text) + len(secret))) <= covered
 
@@ -57,7 +57,7 @@ def test_what_is_known_by_value_is_gone(text: str, secret: str) -> None:
 def test_json_stays_json() -> None:
     said = json.dumps({"text": '\nsk-0123456789abcdef\n"Bearer abcdefgh"', "key": "rk_0123456789"})
     made, place = [], 0
-    for first, last in find(said):
+    for first, last in find_secrets(said):
         made += [said[place:first], MARK]
         place = last
     assert json.loads("".join([*made, said[place:]])) == {"text": f'\n{MARK}\n"Bearer {MARK}"', "key": MARK}
@@ -106,7 +106,7 @@ def test_json_of_any_depth_is_redacted(wrap: Any) -> None:
     value: Any = "sk-0123456789abcdef"
     for _ in range(100_000):
         value = wrap(value)
-    made = hide_values(value)
+    made = redact_json(value)
     levels = 0
     while not isinstance(made, str):
         made = made[0] if isinstance(made, list) else made["a"]
@@ -122,14 +122,14 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_a_value_without_secrets_is_kept(value: Any) -> None:
-    redacted = json.dumps(hide_values(value))
+    redacted = json.dumps(redact_json(value))
     if MARK not in redacted:
         assert redacted == json.dumps(value)
 
 
 @pytest.mark.finding("SEC-11")
 def test_names_are_redacted_and_none_is_lost() -> None:
-    made = hide_values({"sk-0123456789a": 1, "plain": "Bearer abcdefgh", "sk-0123456789b": [2]})
+    made = redact_json({"sk-0123456789a": 1, "plain": "Bearer abcdefgh", "sk-0123456789b": [2]})
     assert made == {MARK: 1, "plain": f"Bearer {MARK}", f"{MARK} 2": [2]}
 
 
@@ -150,9 +150,9 @@ def test_a_frame_without_secrets_is_the_same_object() -> None:
     "word", ["key_revoked", "key-value-store", "key_not_found: it expired", '{"code":"key_expired"}']
 )
 def test_a_name_that_begins_with_key_stays(word: str) -> None:
-    assert hide(word) == word
+    assert redact(word) == word
 
 
 @pytest.mark.parametrize("key", ["key-0123456789abcdef", "key_Abcdefghijk", "key-********"])
 def test_a_key_that_begins_with_key_does_not(key: str) -> None:
-    assert hide(f"bad {key}") == "bad [secret]"
+    assert redact(f"bad {key}") == "bad [secret]"

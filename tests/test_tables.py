@@ -11,10 +11,10 @@ import pytest
 
 from penstock import events as ev
 from penstock import protocols
-from penstock.faults import STATUSES, WORDS, kind_of
 from penstock.fold import Fold
 from penstock.framing import PARSERS, WRITERS
 from penstock.grammar import ATOMS, FREE, PARTS, TERMINALS
+from penstock.vendor_errors import KINDS_BY_CODE, KINDS_BY_STATUS, fault_kind
 from tests.support import run_streams as running
 from tests.support import turn_facets as facets
 from tests.support.stream_cases import Case, cases
@@ -107,9 +107,9 @@ def test_tables_of_reasons_hold_reasons(name: str) -> None:
 
 
 def test_fault_words_are_faults_and_spelled_as_they_are_looked_up() -> None:
-    assert set(WORDS.values()) | set(STATUSES.values()) <= KINDS
-    assert all(re.fullmatch("[a-z0-9]+", word) for word in WORDS)
-    assert {kind_of(kind) for kind in KINDS - {"other"}} == KINDS - {"other"}
+    assert set(KINDS_BY_CODE.values()) | set(KINDS_BY_STATUS.values()) <= KINDS
+    assert all(re.fullmatch("[a-z0-9]+", word) for word in KINDS_BY_CODE)
+    assert {fault_kind(kind) for kind in KINDS - {"other"}} == KINDS - {"other"}
 
 
 def test_tags_are_kebab_case_and_unique() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import protocols
 from penstock.events import Fault, FaultKind
-from penstock.http_errors import rejection
+from penstock.http_errors import read_http_error
 from penstock.vendor_errors import refused_by, token_counts
 
 VENDORS = ("openai-chat", "completions", "responses", "anthropic", "gemini")
@@ -48,7 +48,10 @@ def test_a_table_has_every_kind(name: str) -> None:
 )  # fmt: skip
 def test_the_counts_of_an_overflow_are_read(message: str, counts: tuple[int, int] | None) -> None:
     assert token_counts(message) == counts
-    assert rejection(400, {}, json.dumps({"error": {"message": message}}).encode()).kind in {"too-large", "invalid"}
+    assert read_http_error(400, {}, json.dumps({"error": {"message": message}}).encode()).kind in {
+        "too-large",
+        "invalid",
+    }
 
 
 @pytest.mark.finding("AGT-5")
@@ -67,13 +70,13 @@ def test_the_counts_of_an_overflow_are_read(message: str, counts: tuple[int, int
     ],
 )  # fmt: skip
 def test_an_empty_account_is_no_rate_limit(status: int, error: dict[str, object]) -> None:
-    assert rejection(status, {}, json.dumps({"error": error}).encode()).kind == "quota"
+    assert read_http_error(status, {}, json.dumps({"error": error}).encode()).kind == "quota"
 
 
 @pytest.mark.finding("AGT-5")
 def test_a_rate_limit_is_no_empty_account() -> None:
     said = "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000, Used 29000. Please try again in 2s."
-    fault = rejection(
+    fault = read_http_error(
         429, {}, json.dumps({"error": {"message": said, "type": "tokens", "code": "rate_limit_exceeded"}}).encode()
     )
     assert (fault.kind, fault.retry_after) == ("rate-limit", 2)

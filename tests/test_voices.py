@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock.transforms.voices import Voices
+from penstock.transforms.serialize import SerializeTexts
 
 pytestmark = pytest.mark.row("R4")
 T, D, E = ev.TextStart, ev.TextDelta, ev.TextEnd
@@ -15,7 +15,7 @@ R, RD, RE = ev.ReasoningStart, ev.ReasoningDelta, ev.ReasoningEnd
 
 
 def order(*events: Any, one_by_one: bool = False) -> list[Any]:
-    stage = Voices()
+    stage = SerializeTexts()
     batches = [[event] for event in events] if one_by_one else [list(events)]
     return [event for batch in batches for event in stage.feed(batch)] + stage.finish()
 
@@ -43,7 +43,7 @@ def test_order(events: list[Any], expected: list[Any]) -> None:
 
 
 def test_a_batch_of_deltas_passes_as_it_is() -> None:
-    stage = Voices()
+    stage = SerializeTexts()
     stage.feed([ev.Start(), T(0)])
     batch = [D(0, "a"), D(0, "b")]
     assert stage.feed(batch) is batch

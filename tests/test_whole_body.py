@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock import protocols
-from penstock.bridge import encoding
+from penstock.bridge import encoding, write_body
 from penstock.errors import BadAnswer
 from penstock.gateway import client_stream, error_responses
 from penstock.gateway.client_stream import Body
 from penstock.gateway.endpoints import Asked
 from penstock.grammar import Guard
 from penstock.request import Request
-from penstock.whole_body import write_body
 
 TARGETS = [name for name in protocols.MODULES if protocols.protocol(name).body is not None]
 ODD: list[Any] = [

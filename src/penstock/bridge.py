@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
+from penstock.codec import ILL_SHAPED
 from penstock.detect import DetectingDecoder
-from penstock.errors import InputError, UnknownProtocol
+from penstock.errors import BadAnswer, InputError, UnknownProtocol
+from penstock.events import Fault
 from penstock.framing import LIMIT, PARSERS, WRITERS, AutoParser, named_framing
 from penstock.grammar import Guard
 from penstock.option_checks import MAPPING_OR_NONE, NUMBER, STAGES, TEXT, Option, check_options
@@ -17,10 +19,10 @@ from penstock.pipeline import Pipe
 from penstock.transforms.serialize import SerializeParts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from penstock.framing import Frame
     from penstock.pipeline import Stage
-
 
 OPTIONS: dict[str, Option] = {
     "framing": TEXT, "limit": NUMBER, "shaping": STAGES, "source_options": MAPPING_OR_NONE,
@@ -67,3 +69,12 @@ def encoding(target: str, options: Mapping[str, Any] | None = None, *, frames: b
     order: tuple[Stage[Any, Any], ...] = (SerializeParts(),) if row.sequential else ()
     encode = protocols.encoder(target, **(options or {}))
     return Pipe(*order, encode) if frames else Pipe(*order, encode, WRITERS[row.writes]())
+
+
+def write_body(body: Callable[[Sequence[Frame]], bytes], frames: Sequence[Frame]) -> bytes:
+    """Call a protocol's `body`. Frames that it cannot join raise `BadAnswer`, which callers report as a fault."""
+    try:
+        return body(frames)
+    except ILL_SHAPED as error:
+        message = "the answer cannot be written as one body: data in it has an unexpected shape"
+        raise BadAnswer(Fault("malformed", message)) from error

@@ -17,15 +17,13 @@ from penstock import delta_templates
 from penstock.delta_templates import Removers, TemplateReader
 from penstock.diagnostics import Diagnostics
 from penstock.events import CallDelta, Fault, TextDelta
-from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.framing import Frame
-from penstock.input_limits import MAX_JSON_DEPTH
-from penstock.json_depth import SHALLOW, NestingError, is_closed, nests_deeper, too_deep
-from penstock.jsontext import clean, fit, has_damaged_name, loose, loose_bounded
+from penstock.input_limits import MAX_JSON_DEPTH, SHALLOW, NestingError, is_closed, nests_deeper, too_deep
+from penstock.jsontext import convert_pruned, has_damaged_name, parse_lenient, parse_lenient_bounded, replace_surrogates
 from penstock.ledger import Ledger, Part
 from penstock.lenient_fields import as_object, get_text
 from penstock.request_profile import Profile
-from penstock.text_runs import DELTAS, TextRun
+from penstock.text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TextRun
 from penstock.vendor_errors import ErrorTable
 
 if TYPE_CHECKING:
@@ -84,7 +82,7 @@ class Decoder:
         self.diagnostics = Diagnostics(f"{self.protocol} decoder")
         self.ledger = Ledger(self.diagnostics)
         self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
-        self.templates = TemplateReader(self.ledger, self.ignored, self.counted, weakly(self.keep_texts))
+        self.templates = TemplateReader(self.ledger, self.ignored, self.counted, weak_method(self.keep_texts))
         self.irregular = 0  # frames that the strict reader refused; a passthrough looks at their bytes
         self.malformed = 0  # those of them that nobody can read: they are skipped
 
@@ -181,7 +179,7 @@ class Decoder:
             return msgspec.json.encode(payload, enc_hook=repr)
         except UnicodeEncodeError:
             self.ledger.fix_surrogates = True
-            return msgspec.json.encode(clean(payload), enc_hook=repr)
+            return msgspec.json.encode(replace_surrogates(payload), enc_hook=repr)
         except ILL_SHAPED:
             return msgspec.json.encode(repr(payload))
 
@@ -201,7 +199,7 @@ class Decoder:
             data.decode()
         except UnicodeDecodeError:
             self.diagnostics.add("invalid-utf-8", "the body is not valid UTF-8; bad bytes are replaced with U+FFFD")
-            if has_damaged_name(loose(data)):
+            if has_damaged_name(parse_lenient(data)):
                 self._break_off(DAMAGED)
             else:
                 self._odd(b"", data)
@@ -259,7 +257,7 @@ class Decoder:
             self.irregular += 1
         if self.named(label, data):
             return
-        value = loose_bounded(data)
+        value = parse_lenient_bounded(data)
         if value is None:
             self._skip_malformed(data)
             return
@@ -277,7 +275,7 @@ class Decoder:
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:
             shape = self.shape_of(value)
-            payload, dropped = fit(value, shape) if self.prune else (msgspec.convert(value, shape), [])
+            payload, dropped = convert_pruned(value, shape) if self.prune else (msgspec.convert(value, shape), [])
         except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
             kind = get_text(as_object(value), "type")
             self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or kind)
@@ -306,7 +304,7 @@ def _never_raising(finish: Callable[[Any], list[AnyEvent]]) -> Callable[[Any], l
     return finished
 
 
-def weakly(method: Any) -> Any:
+def weak_method(method: Any) -> Any:
     """A method for those whom its owner holds: what holds each other would only be freed by the collector."""
     owner, call = ref(method.__self__), method.__func__
 
@@ -316,7 +314,7 @@ def weakly(method: Any) -> Any:
     return called
 
 
-def _has_text_alone(event: Any) -> bool:
+def _has_no_logprobs(event: Any) -> bool:
     """Whether a delta has no log probabilities."""
     return type(event) is not TextDelta or event.logprobs is None
 
@@ -345,7 +343,7 @@ class Encoder:
         kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
         template = self.template
         try:
-            if kind is template.kind and event.index == template.index and _has_text_alone(event):
+            if kind is template.kind and event.index == template.index and _has_no_logprobs(event):
                 self.out.append(template.frame(event.json if kind is CallDelta else event.text))
             elif kind is TextRun:
                 self._write_text_run(event, template)

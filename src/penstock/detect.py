@@ -12,7 +12,7 @@ from penstock import protocols
 from penstock.codec import ILL_SHAPED
 from penstock.errors import UnknownProtocol, Unrecognised
 from penstock.framing import LIMIT, PARSERS
-from penstock.jsontext import loose
+from penstock.jsontext import parse_lenient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def guess(prefix: bytes, framing: str = "auto", limit: int = LIMIT) -> str:
 def guess_protocol(frames: Iterable[Frame]) -> str | None:
     """The protocol of a stream that begins with these frames, if they tell."""
     for label, data in frames:
-        payload = loose(data)
+        payload = parse_lenient(data)
         if isinstance(payload, dict):
             name = _name(label.decode("utf-8", "replace"), payload)  # pyright: ignore[reportUnknownArgumentType]
             if name:

@@ -36,7 +36,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.input_limits import MAX_JSON_DEPTH
-from penstock.redaction import hide, hide_headers
+from penstock.redaction import redact, redact_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -264,22 +264,22 @@ class GrammarError(PenstockError):
 
 def explain(error: BaseException) -> str:
     """Everything that is known about an error, its causes and earlier tries included, as one block of text."""
-    return "\n".join(_explained(error, set()))
+    return "\n".join(_explain_lines(error, set()))
 
 
-def _explained(error: BaseException, seen: set[int]) -> Iterator[str]:
+def _explain_lines(error: BaseException, seen: set[int]) -> Iterator[str]:
     seen.add(id(error))
-    yield f"{type(error).__name__}: {hide(str(error)) or 'no message'}"
+    yield f"{type(error).__name__}: {redact(str(error)) or 'no message'}"
     if isinstance(error, StreamFault):
         yield from _fields(error)
     if isinstance(error, ProviderError):
-        yield from _heard(error)
+        yield from _provider_details(error)
         for number, before in enumerate(error.attempts, 1):
             if id(before) not in seen:
-                yield from _indented(f"try {number}, before this one:", _explained(before, seen))
+                yield from _indent(f"try {number}, before this one:", _explain_lines(before, seen))
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and id(cause) not in seen:
-        yield from _indented("caused by:", _explained(cause, seen))
+        yield from _indent("caused by:", _explain_lines(cause, seen))
 
 
 def _fields(error: StreamFault) -> Iterator[str]:
@@ -291,19 +291,19 @@ def _fields(error: StreamFault) -> Iterator[str]:
     }  # fmt: skip
     for name, value in rows.items():
         if value not in {None, ""}:
-            yield f"  {name + ':':<13}{hide(str(value))}"
+            yield f"  {name + ':':<13}{redact(str(value))}"
 
 
-def _heard(error: ProviderError) -> Iterator[str]:
+def _provider_details(error: ProviderError) -> Iterator[str]:
     if error.headers:
-        shown = hide_headers(error.headers)
-        yield from _indented("headers:", (f"{name}: {value}" for name, value in shown.items()))
+        shown = redact_headers(error.headers)
+        yield from _indent("headers:", (f"{name}: {value}" for name, value in shown.items()))
     if error.body:
-        yield from _indented("body:", hide(error.body).splitlines())
+        yield from _indent("body:", redact(error.body).splitlines())
     if error.hint:
         yield f"  {'hint:':<13}{error.hint}"
 
 
-def _indented(title: str, lines: Iterable[str]) -> Iterator[str]:
+def _indent(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield f"  {title}"
     yield from (f"    {line}" for line in lines)

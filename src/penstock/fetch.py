@@ -23,7 +23,7 @@ from penstock.diagnostics import Diagnostics
 from penstock.errors import InputError, MissingExtra
 from penstock.http.header_fields import InvalidHeaderError, check_text
 from penstock.input_limits import MAX_REQUEST_HEAD
-from penstock.media import is_of_kind, sniff
+from penstock.media import is_of_kind, sniff_media_type
 from penstock.messages.traversal import change_list, with_messages
 
 if TYPE_CHECKING:
@@ -283,4 +283,4 @@ class _Fetching:
         label = response.content_type or "application/octet-stream"
         if not is_of_kind(label, text):  # a page that explains an error may be labelled as a picture
             raise FetchError(f"{host}: a file labelled {label!r} that does not begin like one")
-        return rq.File(sniff(text) or label, data=text)
+        return rq.File(sniff_media_type(text) or label, data=text)

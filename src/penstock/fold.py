@@ -130,7 +130,7 @@ class Fold:
     def _finish(self, event: ev.Finish) -> None:
         self._turn.finish = event
         if self._turn.usage is None and self._turn.steps:
-            self._turn.usage = total(self._turn.steps)
+            self._turn.usage = sum_usage(self._turn.steps)
 
     def _fault(self, event: ev.Fault) -> None:
         self._turn.fault = event
@@ -163,7 +163,7 @@ def fold(events: Iterable[Any]) -> list[rq.Turn]:
     return book.turns
 
 
-def total(steps: Iterable[ev.Usage]) -> ev.Usage:
+def sum_usage(steps: Iterable[ev.Usage]) -> ev.Usage:
     """The usage of a whole turn from that of its steps."""
 
     def add(name: str) -> int | None:

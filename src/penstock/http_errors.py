@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock.events import Fault
-from penstock.faults import SPENT, classify, is_daily_quota
-from penstock.jsontext import loose
+from penstock.jsontext import parse_lenient
 from penstock.lenient_fields import as_object, as_objects, get_text
-from penstock.redaction import hide, hide_values, redact_cut
-from penstock.vendor_errors import HTTP
+from penstock.redaction import redact, redact_cut, redact_json
+from penstock.vendor_errors import HTTP, QUOTA_EXHAUSTED, classify_fault, is_daily_quota
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from penstock.lenient_fields import Object
 
-MESSAGE = 4000  # characters of a message that are kept
+MESSAGE_CHARACTERS = 4000  # characters of a message that are kept
 _CODE = 200  # and of a code or an id
 _PARSED = 2**20  # bytes of a body that is read as JSON; of a larger one only the beginning is shown, as text
 _KEPT = 16 * 1024  # bytes of a body that is kept as JSON; a larger one is kept as text, cut
 _QUOTES = 3  # errors of one provider inside another's that are opened
-IDS = (
+REQUEST_ID_HEADERS = (
     "request-id", "x-request-id", "x-amzn-requestid", "apim-request-id", "x-ms-request-id", "x-goog-request-id",
     "mistral-correlation-id", "x-correlation-id", "x-kong-request-id", "openai-request-id", "x-groq-request-id",
     "x-generation-id", "x-trace-id", "cf-ray",
@@ -40,23 +39,23 @@ _SPAN = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,12}(?:\.\d{1,12
 _GONE = "the provider gave no reason"
 
 
-def rejection(
+def read_http_error(
     status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = (), protocol: str = ""
 ) -> Fault:
     """What a provider said, as a fault. `headers` are looked up in lower case, `protocol` is what the body is in."""
     known = tuple(secrets)
-    value = loose(body) if len(body) <= _PARSED and body.strip() else None
-    said = _Said(as_object(value) or as_object(next(iter(as_objects(value)), None)))
-    message = said.message or (value if isinstance(value, str) else "") or _prose(body) or _reason(status)
-    message = redact_cut(message, MESSAGE, known)
+    value = parse_lenient(body) if len(body) <= _PARSED and body.strip() else None
+    said = _ErrorBody(as_object(value) or as_object(next(iter(as_objects(value)), None)))
+    message = said.message or (value if isinstance(value, str) else "") or _plain_text(body) or _default_message(status)
+    message = redact_cut(message, MESSAGE_CHARACTERS, known)
     words = [one[:_CODE] for one in (*said.words, headers.get("x-amzn-errortype", "").partition(":")[0]) if one]
-    request_id = next((headers[name] for name in IDS if headers.get(name)), "") or said.id
-    spent = (SPENT,) if is_daily_quota(as_objects(said.error.get("details"))) else ()
+    request_id = next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), "") or said.id
+    spent = (QUOTA_EXHAUSTED,) if is_daily_quota(as_objects(said.error.get("details"))) else ()
     return Fault(
-        kind=classify((*spent, *words), message, status), message=message, status=status,
-        code=hide(words[0], known) if words else "", request_id=redact_cut(request_id, _CODE, known),
-        retry_after=_wait(headers, said, message),
-        extra={HTTP: {"body": _kept(body, value, known), **({"protocol": protocol} if protocol else {})}},
+        kind=classify_fault((*spent, *words), message, status), message=message, status=status,
+        code=redact(words[0], known) if words else "", request_id=redact_cut(request_id, _CODE, known),
+        retry_after=_retry_delay(headers, said, message),
+        extra={HTTP: {"body": _stored_body(body, value, known), **({"protocol": protocol} if protocol else {})}},
     )  # fmt: skip
 
 
@@ -64,19 +63,19 @@ def redact_fault(fault: Fault, secrets: Iterable[str] = ()) -> Fault:
     """The fault as a client, the journal and the log may see it."""
     known = tuple(secrets)
     return replace(
-        fault, message=redact_cut(fault.message, MESSAGE, known), code=redact_cut(fault.code, _CODE, known),
-        request_id=redact_cut(fault.request_id, _CODE, known), extra=hide_values(fault.extra, known),
+        fault, message=redact_cut(fault.message, MESSAGE_CHARACTERS, known), code=redact_cut(fault.code, _CODE, known),
+        request_id=redact_cut(fault.request_id, _CODE, known), extra=redact_json(fault.extra, known),
     )  # fmt: skip
 
 
-def _kept(body: bytes, value: Any, known: tuple[str, ...]) -> Any:
+def _stored_body(body: bytes, value: Any, known: tuple[str, ...]) -> Any:
     """A body to look at later."""
     if len(body) <= _KEPT:
-        return hide_values(value, known)
-    return redact_cut(body.decode("utf-8", "replace"), MESSAGE, known)
+        return redact_json(value, known)
+    return redact_cut(body.decode("utf-8", "replace"), MESSAGE_CHARACTERS, known)
 
 
-class _Said:
+class _ErrorBody:
     """A body's error object, wherever it is, and what it says."""
 
     def __init__(self, whole: Object, quotes: int = 0) -> None:
@@ -92,9 +91,9 @@ class _Said:
     def _messages(self, inner: Any) -> Iterator[str]:
         """What a middleman quotes comes before what he says of it himself."""
         raw = as_object(self.error.get("metadata")).get("raw") if self._quotes < _QUOTES else None
-        quoted = loose(raw.encode("utf-8", "surrogatepass")) if isinstance(raw, str) else raw
+        quoted = parse_lenient(raw.encode("utf-8", "surrogatepass")) if isinstance(raw, str) else raw
         if as_object(quoted):
-            deeper = _Said(as_object(quoted), self._quotes + 1).message
+            deeper = _ErrorBody(as_object(quoted), self._quotes + 1).message
             if deeper:
                 yield f"{get_text(self.error, 'message')}: {deeper}".removeprefix(": ")
         for place in (self.error, self.whole):
@@ -104,7 +103,7 @@ class _Said:
         if isinstance(inner, str) and inner:
             yield inner
         if isinstance(inner, list) and inner:
-            yield "; ".join(str(hide_values(one))[:MESSAGE] for one in inner[:5])  # pyright: ignore[reportUnknownVariableType]
+            yield "; ".join(str(redact_json(one))[:MESSAGE_CHARACTERS] for one in inner[:5])  # pyright: ignore[reportUnknownVariableType]
 
     def _words(self) -> Iterator[str]:
         """Most particular first: Google's reasons, inner codes, the code, the status word, the type."""
@@ -120,23 +119,23 @@ class _Said:
 
     def delay(self) -> float | None:
         for row in as_objects(self.error.get("details")):
-            found = span(get_text(row, "retryDelay"))
+            found = parse_duration(get_text(row, "retryDelay"))
             if found is not None:
                 return found
         return None
 
 
-def _reason(status: int | None) -> str:
+def _default_message(status: int | None) -> str:
     return f"status {status}, {_GONE}" if status else _GONE
 
 
-def _prose(body: bytes) -> str:
+def _plain_text(body: bytes) -> str:
     """The text of a body that is no JSON; of a web page only its title."""
     begun = body[:_KEPT]
-    return " ".join((_title(begun) or begun).decode("utf-8", "replace").split())
+    return " ".join((_html_title(begun) or begun).decode("utf-8", "replace").split())
 
 
-def _title(page: bytes) -> bytes:
+def _html_title(page: bytes) -> bytes:
     """The title of a web page. Searched for once, from the left."""
     lower = page.lower()
     first = lower.find(b"<title")
@@ -148,7 +147,7 @@ def _title(page: bytes) -> bytes:
 # ── how long to wait ──────────────────────────────────────────────────────────────────────────────
 
 
-def _wait(headers: Mapping[str, str], said: _Said, message: str) -> float | None:
+def _retry_delay(headers: Mapping[str, str], said: _ErrorBody, message: str) -> float | None:
     found = retry_after(headers)
     if found is None:
         found = said.delay()
@@ -168,15 +167,15 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return float(millis) / 1000
     for name in ("retry-after", "x-ratelimit-reset-after"):
         value = headers.get(name, "").strip()
-        found = span(value) if value else None
+        found = parse_duration(value) if value else None
         if found is None and value:
-            found = _until(value, headers.get("date", ""))
+            found = _seconds_until(value, headers.get("date", ""))
         if found is not None:
             return found
     return None
 
 
-def span(value: str) -> float | None:
+def parse_duration(value: str) -> float | None:
     """`1.5`, `20s`, `350ms`, `1m30s` → seconds."""
     found = _SPAN.fullmatch(value.strip())
     if not value.strip() or found is None:
@@ -185,7 +184,7 @@ def span(value: str) -> float | None:
     return int(found[1] or 0) * 3600 + int(found[2] or 0) * 60 + rest
 
 
-def _until(when: str, now: str) -> float | None:
+def _seconds_until(when: str, now: str) -> float | None:
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 — it loads sockets, which readers of streams never need
 
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.json_depth import SHALLOW, NestingError, decode_deep, entries, exceeds_depth, is_valid, nesting_error
+from penstock.input_limits import SHALLOW, NestingError, decode_deep, entries, exceeds_depth, is_valid, nesting_error
 
 _PATH = re.compile(r" - at `\$([^`]*+)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -29,12 +29,12 @@ def is_json(text: str) -> bool:
         return False
 
 
-def usable(text: str) -> str | None:
+def complete_json(text: str) -> str | None:
     """The text as strict JSON: itself, or rewritten if only a forgiving reader takes it; None if nobody does."""
     if is_json(text):
         return text
-    value = loose(text.encode("utf-8", "surrogatepass"))
-    return None if value is None else msgspec.json.encode(clean(value)).decode()
+    value = parse_lenient(text.encode("utf-8", "surrogatepass"))
+    return None if value is None else msgspec.json.encode(replace_surrogates(value)).decode()
 
 
 def as_json(value: Any) -> str:
@@ -42,10 +42,10 @@ def as_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        return msgspec.json.encode(clean(value)).decode()
+        return msgspec.json.encode(replace_surrogates(value)).decode()
 
 
-def plain_or_raw(json: str) -> Any:
+def decode_or_keep_raw(json: str) -> Any:
     """The value of a JSON text; the text itself as `msgspec.Raw` if it is deeper than the limit for decoded values.
 
     An encoder writes a `Raw` as it is, so depth does not matter to whoever only passes the value on. Raises what
@@ -67,18 +67,18 @@ def is_object(value: Any) -> bool:
     return isinstance(value, dict) or (type(value) is msgspec.Raw and bytes(value).lstrip().startswith(b"{"))
 
 
-def loose(data: bytes) -> Any:
+def parse_lenient(data: bytes) -> Any:
     """Read JSON forgivingly: invalid UTF-8, control characters, lone surrogates, NaN, numbers of any size.
 
     None if it is not JSON at all, or deeper than the limit.
     """
     try:
-        return loose_bounded(data)
+        return parse_lenient_bounded(data)
     except NestingError:
         return None
 
 
-def loose_bounded(data: bytes) -> Any:
+def parse_lenient_bounded(data: bytes) -> Any:
     """The same, but beyond the depth limit it raises `NestingError`."""
     try:
         value = json.loads(data.decode("utf-8", "replace"), strict=False, parse_int=_integer)
@@ -106,12 +106,12 @@ def has_damaged_name(value: Any) -> bool:
     return False
 
 
-def decode_own(data: bytes) -> Any:
+def decode_trusted(data: bytes) -> Any:
     """A frame that one of our encoders wrote, of any depth; what is let through and not strict is read forgivingly."""
     try:
         return decode_deep(data, trusted=True)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return loose(data)
+        return parse_lenient(data)
 
 
 def _integer(digits: str) -> int | float:
@@ -119,7 +119,7 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= _DIGITS else float(digits)
 
 
-def fit(value: Any, shape: Any) -> tuple[Any, list[str]]:
+def convert_pruned(value: Any, shape: Any) -> tuple[Any, list[str]]:
     """Convert a loose value to a shape, leaving out the fields that do not fit; gives their paths too.
 
     Where half a character cannot be converted, all of them are replaced. Raises `msgspec.ValidationError` when the
@@ -133,7 +133,7 @@ def fit(value: Any, shape: Any) -> tuple[Any, list[str]]:
         except UnicodeEncodeError:
             if is_clean:
                 raise
-            value, is_clean = clean(value), True
+            value, is_clean = replace_surrogates(value), True
         except msgspec.ValidationError as error:
             path = _PATH.search(str(error))
             if path is None or len(dropped) >= _TRIES or not _drop(value, path[1]):
@@ -161,7 +161,7 @@ def _at(value: Any, step: str) -> Any:
     return int(step) if isinstance(value, list) else step
 
 
-def clean(value: Any) -> Any:
+def replace_surrogates(value: Any) -> Any:
     """The value without what strict JSON cannot hold: lone halves of surrogate pairs. Not recursive."""
     holder: list[Any] = [value]
     level: list[Any] = [holder]
@@ -196,7 +196,7 @@ _LONE = re.compile("[\ud800-\udfff]")
 _HIGH = "\ud800", "\udbff"
 
 
-def mend(text: str) -> tuple[str, str]:
+def join_surrogates(text: str) -> tuple[str, str]:
     """Join surrogate pairs, replace lone halves, and hold back a high half at the very end."""
     held = ""
     if text and _HIGH[0] <= text[-1] <= _HIGH[1]:
@@ -226,7 +226,7 @@ class GrowingText:
         return self._pieces[0]
 
 
-def grow(table: dict[str, Any], key: str, more: str) -> None:
+def grow_text(table: dict[str, Any], key: str, more: str) -> None:
     """Add to the text that a table has under a key; nothing is an empty text."""
     text = table.get(key)
     if not isinstance(text, GrowingText):
@@ -234,10 +234,10 @@ def grow(table: dict[str, Any], key: str, more: str) -> None:
     text.add(more)
 
 
-def _written(value: Any) -> str:
+def _encode_growing(value: Any) -> str:
     if isinstance(value, GrowingText):
         return str(value)
     raise NotImplementedError(f"{type(value)} is not JSON")
 
 
-encode = msgspec.json.Encoder(enc_hook=_written).encode
+encode = msgspec.json.Encoder(enc_hook=_encode_growing).encode

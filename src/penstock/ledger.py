@@ -13,8 +13,8 @@ import msgspec
 
 from penstock import events as ev
 from penstock.input_limits import MAX_CHOICES
-from penstock.jsontext import is_json, mend, plain_or_raw, usable
-from penstock.ledger_parts import Page, Part
+from penstock.jsontext import complete_json, decode_or_keep_raw, is_json, join_surrogates
+from penstock.ledger_parts import Part, PartLedger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
@@ -30,7 +30,7 @@ TRUNCATED = "the stream ended before the answer was finished"
 UNUSABLE = "nothing in the answer can be used: its content has no type, or is a tool call without a name"
 
 
-class Ledger(Page):
+class Ledger(PartLedger):
     """The book of one stream: a page, and how its parts, calls and turns end."""
 
     # ── the turn's end ────────────────────────────────────────────────────────────────────────────
@@ -182,7 +182,7 @@ class Ledger(Page):
         if known is None or not json.strip() or json == known:
             return
         try:
-            same = plain_or_raw(json) == plain_or_raw(known)
+            same = decode_or_keep_raw(json) == decode_or_keep_raw(known)
         except (msgspec.DecodeError, UnicodeEncodeError):  # free text, or half a character
             same = False
         if not same:
@@ -194,7 +194,7 @@ class Ledger(Page):
         if part is None or not json or part.muted or part.pieces is None:
             return
         if self.fix_surrogates:
-            json, part.pending_surrogate = mend(part.pending_surrogate + json)
+            json, part.pending_surrogate = join_surrogates(part.pending_surrogate + json)
             if not json:
                 return
         if part.pieces and json.lstrip().startswith("{") and self._again(part):
@@ -254,7 +254,7 @@ class Ledger(Page):
             return streamed
         if streamed and json != streamed:
             self.diagnostics.add("conflict", f"call {part.id!r}: the closing input differs from its fragments")
-            if part.form == "json" and usable(json) is None:
+            if part.form == "json" and complete_json(json) is None:
                 return streamed
         return json
 
@@ -265,6 +265,6 @@ def _callable(part: Part, final: str, *, whole: bool) -> str | None:
         return None
     if part.form != "json":
         return final if whole else None
-    good = usable(final)
+    good = complete_json(final)
     # Of all JSON only a number may go on where it could end.
     return None if good is not None and not whole and good.rstrip()[-1:].isdigit() else good

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock.input_limits import MAX_COUNT, MAX_PARTS
-from penstock.jsontext import clean, mend
+from penstock.jsontext import join_surrogates, replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -71,7 +71,7 @@ class Part:
         return "".join(self.pieces or ())
 
 
-class Page:
+class PartLedger:
     """One stream's turn as it grows. Methods may be called in any order; what makes no sense is a diagnostic."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
@@ -146,7 +146,7 @@ class Page:
         """Merge what is newly known; the last value of each field wins, None never overwrites."""
         if not self._enter("usage"):
             return
-        usage = credible(usage, self.diagnostics)
+        usage = drop_implausible_counts(usage, self.diagnostics)
         known = self._usage.get(usage.step)
         if known is not None and known.output and not usage.input and not usage.output:
             self.diagnostics.add("usage-reset", "a later usage of zero is ignored")
@@ -238,7 +238,7 @@ class Page:
     def append_to_part(self, part: Part, text: str, logprobs: Any = None) -> None:
         """`say` for whoever holds the open part itself and has something to say."""
         if self.fix_surrogates:
-            text, part.pending_surrogate = mend(part.pending_surrogate + text)
+            text, part.pending_surrogate = join_surrogates(part.pending_surrogate + text)
             if not text:
                 return
         if part.pieces is not None:
@@ -297,7 +297,7 @@ class Page:
         raise NotImplementedError
 
 
-def credible(usage: ev.Usage, diagnostics: Diagnostics) -> ev.Usage:
+def drop_implausible_counts(usage: ev.Usage, diagnostics: Diagnostics) -> ev.Usage:
     """The usage without counts that are negative or absurd: they would be charged to somebody, and break databases."""
     for count in (usage.input, usage.output, usage.cached, usage.written, usage.reasoning):
         if count is not None and not 0 <= count <= MAX_COUNT:
@@ -317,7 +317,7 @@ def _encodable(event: AnyEvent) -> AnyEvent:
         msgspec.json.encode(event)
     except (UnicodeEncodeError, RecursionError):
         # Field by field: an `extra` of a shape that nobody foresaw would not be taken by its type.
-        return replace(event, **{name: clean(getattr(event, name)) for name in event.__struct_fields__})
+        return replace(event, **{name: replace_surrogates(getattr(event, name)) for name in event.__struct_fields__})
     return event
 
 

@@ -35,7 +35,7 @@ BRANDS = {b"avif": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b
 KNOWN = frozenset({*(media for _, media in SIGNS), *RIFF.values(), *BRANDS.values(), "video/mp4", "video/webm"})
 
 
-def of_url(url: str, default: str) -> tuple[str, str, str]:
+def parse_data_url(url: str, default: str) -> tuple[str, str, str]:
     """(media type, url, base64): a data URL gives its data and no url, any other URL itself."""
     if not url.startswith("data:"):
         return default, url, ""
@@ -47,7 +47,7 @@ def of_url(url: str, default: str) -> tuple[str, str, str]:
     return media or "text/plain", "", data
 
 
-def sniff(data: str) -> str:
+def sniff_media_type(data: str) -> str:
     """The media type that the first bytes of base64 data show, or nothing."""
     try:
         head = binascii.a2b_base64(data[:64])
@@ -73,7 +73,7 @@ def is_of_kind(label: str, data: str) -> bool:
     kind = label.partition("/")[0].lower()
     if kind not in KINDS:
         return True
-    shown = sniff(data).partition("/")[0]
+    shown = sniff_media_type(data).partition("/")[0]
     return shown == kind or {shown, kind} == {"audio", "video"}
 
 
@@ -82,7 +82,7 @@ def contradicts(label: str, data: str) -> bool:
     return bool(data) and label in KNOWN and not is_of_kind(label, data)
 
 
-def packed(value: Any) -> tuple[str, str]:
+def encode_byte_list(value: Any) -> tuple[str, str]:
     """Base64 of bytes that JSON has as numbers, and how: a `list`, a byte array that became an `object`, a `buffer`.
 
     A ValueError if they are no bytes.
@@ -99,7 +99,7 @@ def packed(value: Any) -> tuple[str, str]:
     return binascii.b2a_base64(bytes(known), newline=False).decode(), form
 
 
-def unpacked(data: str, form: str) -> Any:
+def decode_byte_list(data: str, form: str) -> Any:
     """Base64 in one of the forms of `packed`; as it is if that is no form."""
     if form not in ("list", "object", "buffer"):
         return data

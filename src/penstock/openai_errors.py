@@ -19,11 +19,11 @@ from penstock.lenient_fields import get_text
 from penstock.vendor_errors import (
     ErrorTable,
     VendorError,
-    code_of,
-    message_of,
-    param_of,
-    provider_object,
+    provider_error_object,
+    rejected_param,
+    vendor_code,
     vendor_error,
+    vendor_message,
 )
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def errors_with_prompt(param: str, **fields: Any) -> ErrorTable:
 
 def error_object(fault: Fault, protocol: str, errors: ErrorTable = ERRORS, *, event: bool = False) -> dict[str, Any]:
     """The error object. A provider of the same protocol is quoted, with all that it said."""
-    quoted = provider_object(fault, protocol)
+    quoted = provider_error_object(fault, protocol)
     row = vendor_error(errors, fault)
-    code, param = code_of(fault, row), param_of(fault, protocol) or row.param
+    code, param = vendor_code(fault, row), rejected_param(fault, protocol) or row.param
     if event:
         code = row.event_code or row.code
     elif fault.kind == "invalid":
@@ -90,7 +90,7 @@ def error_object(fault: Fault, protocol: str, errors: ErrorTable = ERRORS, *, ev
 def _sibling_words(fault: Fault, protocol: str, code: str | None, param: Any) -> tuple[str | None, Any]:
     """What a provider of a sibling protocol says of an invalid request: code and field have the same names there."""
     for sibling in FAMILY:
-        said = provider_object(fault, sibling) if sibling != protocol else {}
+        said = provider_error_object(fault, sibling) if sibling != protocol else {}
         if said:
             return get_text(said, "code") or code, get_text(said, "param") or param
     return code, param
@@ -98,7 +98,7 @@ def _sibling_words(fault: Fault, protocol: str, code: str | None, param: Any) ->
 
 def _message(fault: Fault, row: VendorError) -> str:
     """The message, with how long to wait: OpenAI says so in words, and that is where Codex reads it in a stream."""
-    message = message_of(fault, row)
+    message = vendor_message(fault, row)
     if fault.kind != "rate-limit" or fault.retry_after is None or "try again in" in message.lower():
         return message
     return f"{message.rstrip().removesuffix('.')}. Please try again in {fault.retry_after:g}s."

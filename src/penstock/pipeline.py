@@ -77,12 +77,12 @@ class Pipe:
         trail.finish()
         return hops
 
-    def trail(self, visit: Callable[[int, Any, Any], Any]) -> Trail:
+    def trail(self, visit: Callable[[int, Any, Any], Any]) -> PipeTrace:
         """The same as it goes: `visit(stage, cause, item)` is told of each item before that is fed on."""
-        return Trail(self.stages, visit)
+        return PipeTrace(self.stages, visit)
 
 
-class Trail:
+class PipeTrace:
     """A pipe being traced. What `visit` gives back for an item is the `cause` of all that comes of it."""
 
     def __init__(self, stages: Sequence[Stage[Any, Any]], visit: Callable[[int, Any, Any], Any]) -> None:

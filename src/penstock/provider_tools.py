@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Literal, TypeAlias, cast
 
 from penstock import lenient_fields as lenient
-from penstock.jsontext import is_json, plain_or_raw
+from penstock.jsontext import decode_or_keep_raw, is_json
 
 Kind: TypeAlias = Literal["search", "page", "program"]
 KINDS: dict[str, Kind] = {
@@ -23,22 +23,22 @@ _OUTPUTS = ("stdout", "output", "logs", "stderr")
 _MOST = 1000  # values that are looked at in an answer
 
 
-def queries(given: str) -> list[str]:
+def search_queries(given: str) -> list[str]:
     """What was searched for."""
     return _texts(given, ("query", "queries"))
 
 
-def addresses(given: str) -> list[str]:
+def page_urls(given: str) -> list[str]:
     """The pages that were to be read."""
     return _texts(given, (*_ADDRESSES, "urls"))
 
 
-def program(given: str) -> str:
+def program_code(given: str) -> str:
     """The code that was run."""
     return next(iter(_texts(given, ("code", "command"))), "")
 
 
-def pages(answer: str) -> list[tuple[str, str]]:
+def found_pages(answer: str) -> list[tuple[str, str]]:
     """Addresses and titles of the pages that were found, each once."""
     found: dict[str, str] = {}
     for one in _objects(_value(answer)):
@@ -48,7 +48,7 @@ def pages(answer: str) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def output(answer: str) -> str:
+def program_output(answer: str) -> str:
     """What a program wrote."""
     value = _value(answer)
     if isinstance(value, str):
@@ -57,7 +57,7 @@ def output(answer: str) -> str:
 
 
 def _value(json: str) -> Any:
-    value = plain_or_raw(json) if is_json(json) else None
+    value = decode_or_keep_raw(json) if is_json(json) else None
     return value if isinstance(value, dict | list | str) else None  # pyright: ignore[reportUnknownVariableType]
 
 

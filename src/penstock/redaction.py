@@ -62,13 +62,13 @@ _HEADERS = frozenset({
     "authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "set-cookie",
     "x-amz-security-token", "ocp-apim-subscription-key", "x-auth-token", "x-access-token",
 })  # fmt: skip
-_TELLING = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authorization|credential|cookie)s?$")
+_SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authorization|credential|cookie)s?$")
 
 
-def hide(text: str, secrets: Iterable[str] = ()) -> str:
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with a mark in place of whatever is or looks like a secret."""
     known = tuple(secrets)
-    return _repeated(text, lambda piece: [*_form_spans(piece, known), *_name_spans(piece)])
+    return _redact_repeatedly(text, lambda piece: [*_form_spans(piece, known), *_name_spans(piece)])
 
 
 def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
@@ -77,12 +77,12 @@ def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
     The work is bounded, however long the text is.
     """
     if len(text) <= limit:
-        return hide(text, secrets)
+        return redact(text, secrets)
     known = tuple(secrets)
     window = text[: limit + max(_LOOKAHEAD, *map(len, known), 0)]
     spans = [*_form_spans(window, known), *_name_spans(window), *_open_end(window)]
     shown = [(first, min(last, limit)) for first, last in _merged(spans) if first < limit]
-    return f"{hide(_marked(text[:limit], shown), known)} … [{len(text) - limit} more characters]"
+    return f"{redact(_replace_spans(text[:limit], shown), known)} … [{len(text) - limit} more characters]"
 
 
 def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
@@ -93,23 +93,23 @@ def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
     """
     text = data.decode("latin-1")
     known = tuple(_spellings(secrets))
-    if not find(text, known):
+    if not find_secrets(text, known):
         return data
-    return _repeated(text, lambda piece: _form_spans(piece, known)).encode("latin-1")
+    return _redact_repeatedly(text, lambda piece: _form_spans(piece, known)).encode("latin-1")
 
 
-def hide_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+def redact_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
     """Headers fit to be shown."""
     known = tuple(secrets)
-    return {name: MARK if telling(name) else hide(value, known) for name, value in headers.items()}
+    return {name: MARK if is_secret_name(name) else redact(value, known) for name, value in headers.items()}
 
 
-def telling(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a header or field of that name holds a secret."""
-    return name.lower() in _HEADERS or _TELLING.search(name) is not None
+    return name.lower() in _HEADERS or _SECRET_NAME.search(name) is not None
 
 
-def hide_values(value: Any, secrets: Iterable[str] = ()) -> Any:
+def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
     """A JSON value with the secrets in its strings and names redacted.
 
     What is nested deeper than `MAX_JSON_DEPTH` is replaced, so the result can be encoded. Not recursive.
@@ -121,15 +121,15 @@ def hide_values(value: Any, secrets: Iterable[str] = ()) -> Any:
         container, place, depth = waiting.pop()
         inner = container[place]
         if isinstance(inner, str):
-            container[place] = hide(inner, known)
+            container[place] = redact(inner, known)
         elif isinstance(inner, dict | list):
-            container[place] = made = _copied(inner, known) if depth < MAX_JSON_DEPTH else DEEP  # pyright: ignore[reportUnknownArgumentType]
+            container[place] = made = _copy_level(inner, known) if depth < MAX_JSON_DEPTH else DEEP  # pyright: ignore[reportUnknownArgumentType]
             if made is not DEEP:
                 waiting += [(made, one, depth + 1) for one in (made if isinstance(made, dict) else range(len(made)))]
     return whole[0]
 
 
-def find(text: str, secrets: Iterable[str] = ()) -> list[Span]:
+def find_secrets(text: str, secrets: Iterable[str] = ()) -> list[Span]:
     """Where secrets stand in a text that must keep its form: those known by value, those that look like nothing else.
 
     Names with a value are not looked at: what follows one may be a word of the format, such as `null`.
@@ -141,7 +141,12 @@ def find(text: str, secrets: Iterable[str] = ()) -> list[Span]:
 
 
 def _form_spans(text: str, secrets: Iterable[str]) -> list[Span]:
-    spans = [span for secret in secrets if len(secret) >= _SHORT and secret in text for span in _all(text, secret)]
+    spans = [
+        span
+        for secret in secrets
+        if len(secret) >= _SHORT and secret in text
+        for span in _find_overlapping(text, secret)
+    ]
     spans += _keys(text)
     for beginning, pattern in _BEGINNINGS:
         if beginning in text:
@@ -188,7 +193,7 @@ def _tokens(text: str, beginning: str, pattern: re.Pattern[str]) -> Iterator[Spa
         place = text.find(beginning, run.end() if run is not None else place + 1)
 
 
-def _all(text: str, piece: str) -> Iterator[Span]:
+def _find_overlapping(text: str, piece: str) -> Iterator[Span]:
     """Every place of a piece, also where it overlaps itself.
 
     A repetition of the piece's period is walked period by period, so that "aaaa" in a text of a's takes no longer.
@@ -228,18 +233,18 @@ def _merged(spans: list[Span]) -> list[Span]:
     return merged
 
 
-def _repeated(text: str, spans: Callable[[str], list[Span]]) -> str:
+def _redact_repeatedly(text: str, spans: Callable[[str], list[Span]]) -> str:
     """The text with marks, searched again while there are new ones. Marks themselves are not searched."""
     for _ in range(_PASSES):
         pieces = text.split(MARK)
-        shown = [_marked(piece, _merged(spans(piece))) for piece in pieces]
+        shown = [_replace_spans(piece, _merged(spans(piece))) for piece in pieces]
         if shown == pieces:
             break
         text = MARK.join(shown)
     return text
 
 
-def _marked(text: str, spans: list[Span]) -> str:
+def _replace_spans(text: str, spans: list[Span]) -> str:
     if not spans:
         return text
     pieces: list[str] = []
@@ -250,13 +255,13 @@ def _marked(text: str, spans: list[Span]) -> str:
     return "".join([*pieces, text[place:]])
 
 
-def _copied(inner: dict[str, Any] | list[Any], known: tuple[str, ...]) -> dict[str, Any] | list[Any]:
+def _copy_level(inner: dict[str, Any] | list[Any], known: tuple[str, ...]) -> dict[str, Any] | list[Any]:
     """A copy of one level. Names that are secrets are numbered, so that none replaces another."""
     if isinstance(inner, list):
         return list(inner)
     made: dict[str, Any] = {}
     for name, value in inner.items():
-        shown = hide(name, known)
+        shown = redact(name, known)
         made[shown if shown is name or shown not in made else f"{shown} {len(made)}"] = value
     return made
 

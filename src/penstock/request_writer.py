@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 import msgspec
 
 from penstock.diagnostics import Diagnostics
-from penstock.jsontext import clean
+from penstock.jsontext import replace_surrogates
 from penstock.markers import CARRIERS, schema_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class RequestDraft:
         try:
             return _encode(self.body)
         except UnicodeEncodeError:  # half a surrogate pair, which no UTF-8 can hold
-            return _encode(clean(self.body))
+            return _encode(replace_surrogates(self.body))
 
 
 def split_extra(extra: Extra | None, protocol: str) -> tuple[Object, Object]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from penstock.errors import BadRequest, TooDeep
-from penstock.json_depth import NestingError, decode_bounded, decode_deep, holds_raw
-from penstock.jsontext import clean, loose_bounded
+from penstock.input_limits import NestingError, decode_bounded, decode_deep, holds_raw
+from penstock.jsontext import parse_lenient_bounded, replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +36,7 @@ def parse_value(data: bytes | bytearray | str) -> tuple[Any, bool]:
             return decode_bounded(data), True
         except (msgspec.DecodeError, UnicodeError):
             raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
-            value = clean(loose_bounded(raw))
+            value = replace_surrogates(parse_lenient_bounded(raw))
     except NestingError as error:
         raise TooDeep(error.path) from None
     if value is None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from penstock.events import FaultKind
-from penstock.faults import OVERFLOW, WORDS, word
 from penstock.lenient_fields import as_object, as_objects, get_object, get_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.events import Fault
 
 ErrorKind: TypeAlias = FaultKind | Literal["body-size"]  # too many bytes: vendors tell it from too many tokens
@@ -70,7 +71,7 @@ def refused_by(fault: Fault) -> RefusedBy:
 # ── quoting ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def speaks(fault: Fault, protocol: str) -> bool:
+def is_from_protocol(fault: Fault, protocol: str) -> bool:
     """Whether the error is of a provider that speaks this protocol."""
     said = fault.extra or {}
     written = get_text(as_object(said.get(HTTP)), "protocol")
@@ -83,10 +84,10 @@ def provider_body(fault: Fault, protocol: str) -> dict[str, Any] | None:
     """The body with which a provider of this protocol refused; None where it is of another, or not of its shape."""
     http = as_object((fault.extra or {}).get(HTTP))
     body = as_object(http.get("body")) or as_object(next(iter(as_objects(http.get("body"))), None))
-    return body if speaks(fault, protocol) and get_text(get_object(body, ERROR), "message") else None
+    return body if is_from_protocol(fault, protocol) and get_text(get_object(body, ERROR), "message") else None
 
 
-def provider_object(fault: Fault, protocol: str) -> dict[str, Any]:
+def provider_error_object(fault: Fault, protocol: str) -> dict[str, Any]:
     """The error object of a provider of this protocol, from a body or from a stream; empty where there is none."""
     body = provider_body(fault, protocol)
     return (
@@ -94,16 +95,16 @@ def provider_object(fault: Fault, protocol: str) -> dict[str, Any]:
     )
 
 
-def param_of(fault: Fault, protocol: str) -> Any:
+def rejected_param(fault: Fault, protocol: str) -> Any:
     """The field of the request that the gateway itself objects to."""
     return as_object((fault.extra or {}).get(protocol)).get(PARAM)
 
 
-def code_of(fault: Fault, row: VendorError) -> str | None:
+def vendor_code(fault: Fault, row: VendorError) -> str | None:
     """The vendor's code; the gateway's own where it has one that is written like a vendor's."""
     if refused_by(fault) == "provider":
         return row.code
-    if _OWN_CODE.fullmatch(fault.code) and (fault.code == row.code or word(fault.code) not in WORDS):
+    if _OWN_CODE.fullmatch(fault.code) and (fault.code == row.code or normalize_code(fault.code) not in KINDS_BY_CODE):
         return fault.code
     return None if fault.kind == "not-found" else row.code  # the gateway lacks other things than models, too
 
@@ -138,7 +139,7 @@ def token_counts(message: str) -> tuple[int, int] | None:
     return int(named["tokens"]) + int(named.get("more") or 0), int(named["limit"])
 
 
-def message_of(fault: Fault, row: VendorError) -> str:
+def vendor_message(fault: Fault, row: VendorError) -> str:
     """The message as the vendor begins it. Of a provider's own message nothing is lost but words for two numbers.
 
     The gateway's own refusals keep their message. A broken connection is not one of them.
@@ -151,3 +152,128 @@ def message_of(fault: Fault, row: VendorError) -> str:
     if not row.opening or row.opening.casefold() in fault.message.casefold():
         return fault.message
     return f"{row.opening}: {fault.message}"
+
+
+KINDS_BY_CODE: dict[str, FaultKind] = {
+    "authenticationerror": "auth", "unauthenticated": "auth", "unauthorized": "auth", "invalidapikey": "auth",
+    "apikeyinvalid": "auth",
+    "unrecognizedclientexception": "auth", "expiredtokenexception": "auth", "incompletesignature": "auth",
+    "permissionerror": "permission", "permissiondenied": "permission", "accessdeniedexception": "permission",
+    "forbidden": "permission", "usagenotincluded": "permission",
+    # https://developers.openai.com/docs/guides/error-codes lists the spend limits; https://docs.claude.com/en/api/errors
+    # has billing_error; QUOTA_EXHAUSTED is Google's for what does not come back within minutes.
+    "billingerror": "quota", "insufficientquota": "quota", "creditbalanceexhausted": "quota",
+    "organizationspendlimitexceeded": "quota", "projectspendlimitexceeded": "quota",
+    "organizationusagelimitexceeded": "quota", "billinghardlimitreached": "quota", "billingnotactive": "quota",
+    "enforcedspendlimitreached": "quota", "quotaexhausted": "quota", "quotaexceeded": "quota",
+    "insufficientg1creditsbalance": "quota",
+    "exceededcurrentquotaerror": "quota", "insufficientbalance": "quota", "insufficientcredits": "quota",
+    "paymentrequired": "quota", "usagelimitreached": "quota", "servicequotaexceededexception": "quota",
+    "notfounderror": "not-found", "notfound": "not-found", "modelnotfound": "not-found",
+    "invalidmodel": "not-found",
+    "resourcenotfoundexception": "not-found", "deploymentnotfound": "not-found", "modelnotreadyexception": "overloaded",
+    "invalidrequesterror": "invalid", "invalidargument": "invalid", "badrequest": "invalid",
+    "badrequesterror": "invalid", "validationexception": "invalid", "failedprecondition": "invalid",
+    "unprocessableentity": "invalid", "invalidprompt": "invalid", "toolusefailed": "invalid",
+    "exceedcontextsizeerror": "too-large", "requesttoolarge": "too-large",
+    "contextlengthexceeded": "too-large", "contextwindowexceeded": "too-large",
+    "stringabovemaxlength": "too-large", "payloadtoolarge": "too-large", "modelmaxprompttokensexceeded": "too-large",
+    "ratelimiterror": "rate-limit", "ratelimitexceeded": "rate-limit", "toomanyrequests": "rate-limit",
+    "throttlingexception": "rate-limit", "resourceexhausted": "rate-limit", "ratelimit": "rate-limit",
+    "ratelimitreached": "rate-limit", "slowdown": "rate-limit", "tokens": "rate-limit", "requests": "rate-limit",
+    "overloadederror": "overloaded", "overloaded": "overloaded", "unavailable": "overloaded",
+    "serviceunavailableexception": "overloaded", "serviceunavailable": "overloaded", "engineoverloaded": "overloaded",
+    "serverisoverloaded": "overloaded", "serviceunavailableerror": "overloaded",
+    "modelcapacityexhausted": "overloaded",
+    "apierror": "server", "servererror": "server", "internalservererror": "server", "internal": "server",
+    "internalserverexception": "server", "modelstreamerrorexception": "server", "modelerrorexception": "server",
+    "timeouterror": "timeout", "deadlineexceeded": "timeout", "modeltimeoutexception": "timeout", "timeout": "timeout",
+    "gatewaytimeout": "timeout",
+    "cancelled": "cancelled", "canceled": "cancelled", "aborted": "cancelled", "aborterror": "cancelled",
+    "contentfilter": "filter", "contentpolicyviolation": "filter", "responsibleaipolicyviolation": "filter",
+    "safety": "filter",
+    # our own words, which come back where one penstock reads another
+    "auth": "auth", "permission": "permission", "quota": "quota", "invalid": "invalid", "toolarge": "too-large",
+    "server": "server", "network": "network", "filter": "filter", "truncated": "truncated", "malformed": "malformed",
+    "grammar": "grammar",
+}  # fmt: skip
+KINDS_BY_STATUS: dict[int, FaultKind] = {
+    400: "invalid", 401: "auth", 402: "quota", 403: "permission", 404: "not-found", 408: "timeout",
+    409: "invalid", 413: "too-large", 422: "invalid", 424: "server", 429: "rate-limit", 499: "cancelled",
+    503: "overloaded", 504: "timeout", 529: "overloaded",
+}  # fmt: skip
+_VAGUE: frozenset[FaultKind] = frozenset({"invalid", "server", "other"})  # kinds that a status may know better
+_OPEN = frozenset({400, 422, 500, 502})  # statuses that say too little themselves
+_SPENT = frozenset({400, 401, 403, 422, 429})  # and those with which somebody says that the money is gone
+# What is only said in prose, in the order it is looked for.
+QUOTA = re.compile(
+    r"(?i)credit balance is too low|insufficient (?:account )?(?:balance|credits?|funds|quota)|credits are depleted"
+    r"|specified api usage limits|(?:out of|not enough|no(?: remaining)?|any|more) credits\b|billing (?:hard )?limit"
+    r"|spend(?:ing)? limit"
+)
+OVERFLOW = re.compile(
+    r"(?i)prompt is too long|context (?:length|window|size|limit)|maximum (?:context|prompt length)|input is too long"
+    r"|too many (?:input )?tokens|exceeds? the (?:available |maximum )?(?:context|number of tokens)"
+    r"|exceeded model token limit|prompt exceeds max length|prompt token count|range of input length"
+    r"|`inputs` (?:tokens|must have less than)"
+)
+KINDS_BY_MESSAGE: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
+    (OVERFLOW, "too-large"),
+    (re.compile(r"(?i)(?:invalid|incorrect|missing|no) api[ -]?key|api key not valid|invalid x-api-key"), "auth"),
+    (re.compile(r"(?i)\bmodel\b.{0,120}\b(?:not found|does not exist)|model identifier is invalid"), "not-found"),
+    # Anthropic's words for its filter, and OpenAI's: a 400 of type invalid_request_error.
+    (
+        re.compile(
+            r"(?i)blocked by content filter|flagged as potentially violating|content management policy"
+            r"|limited access to this content for safety"  # https://github.com/microsoft/PyRIT/pull/1463
+        ),
+        "filter",
+    ),
+)
+QUOTA_EXHAUSTED = "QUOTA_EXHAUSTED"  # Google's word for a quota that does not come back within minutes
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
+
+
+def normalize_code(given: object) -> str:
+    """A word as the table has it."""
+    return _SEPARATORS.sub("", str(given or "").lower())
+
+
+def fault_kind(*words: object, status: int | None = None) -> FaultKind:
+    """The kind that the first known word names, else the status, else `server` or `other`."""
+    for one in words:
+        kind = KINDS_BY_CODE.get(normalize_code(one))
+        if kind is not None:
+            return kind
+    if status is None:
+        status = next((int(one) for one in map(str, words) if re.fullmatch("[45][0-9][0-9]", one)), 0)
+    return KINDS_BY_STATUS.get(status, "server" if status >= 500 else "invalid" if status >= 400 else "other")  # noqa: PLR2004
+
+
+def is_daily_quota(details: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether Google's error details name a quota per day. Its message is the same for one per minute."""
+    lists: list[Any] = [one.get("violations") for one in details]
+    rows: list[Any] = [row for one in lists if isinstance(one, list) for row in one]  # pyright: ignore[reportUnknownVariableType]
+    return any("PerDay" in str(row.get("quotaId")) for row in rows if isinstance(row, dict))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def classify_fault(words: Iterable[str], message: str, status: int | None) -> FaultKind:
+    """A word that says something first, then prose, then the status, then words that say little."""
+    known = [one for one in words if one]
+    if status is None:
+        status = next((int(one) for one in known if re.fullmatch("[45][0-9][0-9]", one)), None)
+    found: list[FaultKind] = [KINDS_BY_CODE[bare] for one in known if (bare := normalize_code(one)) in KINDS_BY_CODE]
+    telling: FaultKind | None = next((kind for kind in found if kind not in _VAGUE), None)
+    if telling not in {None, "rate-limit", "permission", "auth"}:
+        return telling or "other"
+    if (status is None or status in _SPENT) and QUOTA.search(message):
+        return "quota"
+    if telling is not None:
+        return telling
+    if status is None or status in _OPEN:
+        prose: FaultKind | None = next((kind for pattern, kind in KINDS_BY_MESSAGE if pattern.search(message)), None)
+        if prose is not None:
+            return prose
+    if status in KINDS_BY_STATUS and status not in _OPEN:
+        return KINDS_BY_STATUS[status]
+    return found[0] if found else fault_kind(status=status)

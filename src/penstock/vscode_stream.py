@@ -17,7 +17,7 @@ from penstock import request as rq
 from penstock.diagnostics import Diagnostic
 from penstock.errors import PenstockError, StreamFault
 from penstock.events import Usage
-from penstock.fold import Fold, StreamUsage, total
+from penstock.fold import Fold, StreamUsage, sum_usage
 from penstock.framing import AutoParser, Frame
 from penstock.grammar import Guard
 from penstock.option_checks import (
@@ -36,7 +36,7 @@ from penstock.protocols.vscode.encode_parts import OPTIONS as ENCODER_OPTIONS
 from penstock.protocols.vscode.objects import PartMaker, as_json, fault_of, from_json
 from penstock.protocols.vscode.wire import HostPart, TextPart, spent
 from penstock.redaction import redact_cut
-from penstock.transforms.namespace import PREFIX
+from penstock.transforms.tool_names import PREFIX
 
 if TYPE_CHECKING:
     from penstock.transforms.remote_files import Fetch
@@ -289,7 +289,7 @@ class VSCodeStream:
         fault, ending = maker.fault, maker.ending
         why = fault.message if fault else "" if self._shown or not ending else EMPTY[ending.reason]
         used = maker.spendings or [used for used in (spent(maker.usages),) if used is not None]
-        usage = used[0] if len(used) == 1 else total(used)
+        usage = used[0] if len(used) == 1 else sum_usage(used)
         found = [*self._decoder.diagnostics, *self.found, *maker.diagnostics]
         return Outcome(
             usage, ending, fault, why, maker.cuts, found, [step for turn in turns for step in turn.steps],

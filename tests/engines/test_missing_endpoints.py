@@ -13,7 +13,7 @@ from penstock.engines.retries import REMEMBERED, MissingEndpoints, is_missing_en
 from penstock.engines.router import Router
 from penstock.errors import NotFound, ProviderError, provider_error
 from penstock.events import Fault
-from penstock.http_errors import rejection
+from penstock.http_errors import read_http_error
 from penstock.replay import play
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import asking, quick, router, run, turn
@@ -110,7 +110,8 @@ def test_what_was_learned_is_forgotten_after_an_hour() -> None:
 
 def test_only_an_address_that_is_not_there_counts() -> None:
     found = {
-        case: is_missing_endpoint(provider_error(rejection(*row[:1], {}, row[1]))) for case, row in NOWHERE.items()
+        case: is_missing_endpoint(provider_error(read_http_error(*row[:1], {}, row[1])))
+        for case, row in NOWHERE.items()
     }
     assert all(found.values()), found
     assert not is_missing_endpoint(provider_error(Fault("not-found", "no such thing")))

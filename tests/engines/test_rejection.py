@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from penstock import errors
 from penstock.errors import explain, provider_error
 from penstock.events import Fault
-from penstock.http_errors import IDS, rejection, retry_after, span
-from penstock.redaction import MARK, hide, hide_headers
+from penstock.http_errors import REQUEST_ID_HEADERS, parse_duration, read_http_error, retry_after
+from penstock.redaction import MARK, redact, redact_headers
 from tests.engines.asking import KEY
 from tests.support import corpus
 
@@ -49,21 +49,21 @@ SAID: dict[str, tuple[int, Any, str, str, str]] = {
 def test_a_no_is_understood(case: str) -> None:
     status, body, kind, code, words = SAID[case]
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    fault = rejection(status, {}, raw)
+    fault = read_http_error(status, {}, raw)
     assert (fault.kind, fault.status, fault.code) == (kind, status, code)
     assert words in fault.message
     assert type(provider_error(fault)) is errors.KINDS[kind]
 
 
 @pytest.mark.row("P6")
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", REQUEST_ID_HEADERS)
 def test_a_request_id_is_found_in_any_header(name: str) -> None:
-    assert rejection(500, {name: "r-1"}, b"{}").request_id == "r-1"
+    assert read_http_error(500, {name: "r-1"}, b"{}").request_id == "r-1"
 
 
 @pytest.mark.row("P6")
 def test_a_request_id_is_found_in_the_body() -> None:
-    assert rejection(500, {}, b'{"request_id":"r-2","error":{"message":"x"}}').request_id == "r-2"
+    assert read_http_error(500, {}, b'{"request_id":"r-2","error":{"message":"x"}}').request_id == "r-2"
 
 
 WAITS: dict[str, tuple[dict[str, str], float | None]] = {
@@ -89,10 +89,10 @@ def test_how_long_to_wait(case: str) -> None:
 @pytest.mark.row("P6")
 def test_a_wait_said_in_the_body() -> None:
     google = {"error": {"code": 429, "message": "x", "details": [{"retryDelay": "15s"}]}}
-    assert rejection(429, {}, json.dumps(google).encode()).retry_after == 15
+    assert read_http_error(429, {}, json.dumps(google).encode()).retry_after == 15
     prose = {"error": {"message": "Rate limit reached. Please try again in 350ms."}}
-    assert rejection(429, {}, json.dumps(prose).encode()).retry_after == pytest.approx(0.35)
-    assert span("2h1m0.5s") == 7260.5
+    assert read_http_error(429, {}, json.dumps(prose).encode()).retry_after == pytest.approx(0.35)
+    assert parse_duration("2h1m0.5s") == 7260.5
 
 
 # ── secrets ───────────────────────────────────────────────────────────────────────────────────────
@@ -108,7 +108,7 @@ PLANTED = (
 @pytest.mark.row("P6:secrets")
 @pytest.mark.parametrize("text", PLANTED)
 def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
-    made = hide(text)
+    made = redact(text)
     assert MARK in made
     assert made != text
     assert not [
@@ -129,11 +129,11 @@ def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert hide(text) == text
+    assert redact(text) == text
 
 
 def test_headers_that_carry_secrets() -> None:
-    shown = hide_headers({"X-Api-Key": "abc", "authorization": "x", "my-secret-token": "y", "content-type": "z"})
+    shown = redact_headers({"X-Api-Key": "abc", "authorization": "x", "my-secret-token": "y", "content-type": "z"})
     assert list(shown.values()) == [MARK, MARK, MARK, "z"]
 
 
@@ -185,7 +185,7 @@ def test_recorded_errors_are_understood() -> None:
         saved = json.loads(entry.body)
         body = saved["body"] if isinstance(saved, dict) and "body" in saved else saved
         status = entry.status
-        fault = rejection(status, {}, body.encode() if isinstance(body, str) else json.dumps(body).encode())
+        fault = read_http_error(status, {}, body.encode() if isinstance(body, str) else json.dumps(body).encode())
         if fault.status != status or fault.kind == "other" or not _told(body, fault):
             wrong.append(f"{entry.name}: {fault}")
     assert not wrong, "\n".join(wrong)
@@ -193,7 +193,7 @@ def test_recorded_errors_are_understood() -> None:
 
 def _told(body: Any, fault: Fault) -> bool:
     """The message is one of the body's own strings, less its secrets; so is the code."""
-    strings = [hide(text) for text in _strings(body)]
+    strings = [redact(text) for text in _strings(body)]
     said = any(text and (fault.message in text or text in fault.message) for text in strings)
     return said and (not fault.code or fault.code in strings)
 
@@ -222,10 +222,10 @@ _JSON = st.recursive(
 @given(
     body=st.binary(max_size=200) | _JSON.map(lambda value: json.dumps(value).encode()),
     status=st.none() | st.integers(100, 599),
-    headers=st.dictionaries(st.sampled_from([*IDS, "retry-after", "retry-after-ms", "date", "x-amzn-errortype"]), st.text(max_size=30)),
+    headers=st.dictionaries(st.sampled_from([*REQUEST_ID_HEADERS, "retry-after", "retry-after-ms", "date", "x-amzn-errortype"]), st.text(max_size=30)),
 )  # fmt: skip
 def test_any_answer_is_read(body: bytes, status: int | None, headers: dict[str, str]) -> None:
-    fault = rejection(status, headers, body)
+    fault = read_http_error(status, headers, body)
     assert fault.message
     assert fault.kind in errors.KINDS
     assert fault.retry_after is None or fault.retry_after >= 0

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.gateway.config import Serve
 from penstock.gateway.routes import find
-from penstock.providers.clients import client
+from penstock.providers.registry import client
 from penstock.testing import Reply
 from tests.gateway.asking import ask, get, post, read, told
 from tests.gateway.matrix import SAID, THOUGHT

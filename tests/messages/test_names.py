@@ -18,7 +18,7 @@ from penstock.messages.identifiers import fit_names
 from penstock.messages.request_codecs import PROFILES
 from penstock.messages.tools import map_names
 from penstock.request_profile import PLAIN, IdentifierRule, Profile
-from penstock.transforms.names import INPUT, Name, RestoreNames, unwrap, wrap
+from penstock.transforms.tool_names import INPUT, OriginalTool, RestoreToolNames, unwrap_free_text, wrap_free_text
 from tests.messages.making import NAMES, REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ SOME = st.lists(
 )
 
 
-def mapped(request: rq.Request, profile: Profile = TARGET) -> tuple[rq.Request, dict[str, Name], list[str]]:
+def mapped(request: rq.Request, profile: Profile = TARGET) -> tuple[rq.Request, dict[str, OriginalTool], list[str]]:
     notes = Diagnostics()
     made, back = map_names(request, profile, notes)
     return made, back, codes(notes)
 
 
-def answered(back: dict[str, Name], *calls: rq.Call, protocol: str = "responses") -> list[rq.Call]:
+def answered(back: dict[str, OriginalTool], *calls: rq.Call, protocol: str = "responses") -> list[rq.Call]:
     """What a client gets to see of calls that a provider made."""
-    stage = RestoreNames(back, protocol=protocol)
+    stage = RestoreToolNames(back, protocol=protocol)
     turn = rq.Turn("t", parts=list(calls), finish=ev.Finish("calls"))
     out: list[Any] = []
     for event in unfold(turn):
@@ -78,7 +78,7 @@ def test_a_dot_and_an_underscore_are_two_tools() -> None:
 def test_a_name_stays_readable_where_that_is_unique() -> None:
     made, back, _ = mapped(ask(tools=[rq.Tool("github.create_issue")]))
     assert made.tools[0].name == "github_create_issue"
-    assert back == {"github_create_issue": Name("github.create_issue")}
+    assert back == {"github_create_issue": OriginalTool("github.create_issue")}
 
 
 @pytest.mark.row("B25")
@@ -114,7 +114,7 @@ def test_every_tool_of_any_request_fits_and_comes_back(request_: rq.Request, pro
     assert profile.custom or not any(tool.kind == "custom" for tool in made.tools)
     assert profile.namespaces or not any(tool.namespace for tool in made.tools)
     for old, new in zip(request_.tools, made.tools, strict=True):
-        was = back.get(new.name, Name(new.name))
+        was = back.get(new.name, OriginalTool(new.name))
         assert was.name == old.name
         assert was.namespace == ("" if profile.namespaces else old.namespace)
 
@@ -171,7 +171,7 @@ def test_free_text_is_wrapped_and_unwrapped() -> None:
     assert (called.form, json.loads(called.json)) == ("json", {"input": patch})
     assert made.messages[2].parts[0].form == "json"  # type: ignore[union-attr]
     assert found == ["custom-tool"]
-    [seen] = answered(back, call("x", "apply_patch", wrap(patch)))
+    [seen] = answered(back, call("x", "apply_patch", wrap_free_text(patch)))
     assert (seen.name, seen.form, seen.json) == ("apply_patch", "text", patch)
 
 
@@ -184,7 +184,7 @@ def test_a_choice_of_a_wrapped_tool_is_a_choice_of_a_function() -> None:
 
 @given(st.text())
 def test_any_text_survives_wrapping(text: str) -> None:
-    assert unwrap(wrap(text)) == text
+    assert unwrap_free_text(wrap_free_text(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ def test_any_text_survives_wrapping(text: str) -> None:
     ],
 )
 def test_a_model_that_does_not_keep_to_the_schema(given_: str, text: str | None) -> None:
-    assert unwrap(given_) == text
+    assert unwrap_free_text(given_) == text
 
 
 def test_what_cannot_be_unwrapped_is_handed_on_as_it_is() -> None:
-    stage = RestoreNames({"p": Name("p", form="text")})
+    stage = RestoreToolNames({"p": OriginalTool("p", form="text")})
     events = [
         ev.Start(),
         ev.CallStart(0, "c", "p"),
@@ -218,7 +218,7 @@ def test_what_cannot_be_unwrapped_is_handed_on_as_it_is() -> None:
 
 
 def test_a_cut_call_stays_cut() -> None:
-    stage = RestoreNames({"p_": Name("p.", form="text")})
+    stage = RestoreToolNames({"p_": OriginalTool("p.", form="text")})
     out = stage.feed(
         [
             ev.Start(),
@@ -237,13 +237,13 @@ def test_the_word_for_the_one_string_is_the_same_everywhere() -> None:
 # ── the stage ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def batches(events: Sequence[Any], stage: RestoreNames) -> list[Any]:
+def batches(events: Sequence[Any], stage: RestoreToolNames) -> list[Any]:
     return [out for event in events for out in stage.feed([event])]
 
 
 @pytest.mark.row("B25")
 def test_a_stream_of_a_renamed_tool_streams_on() -> None:
-    stage = RestoreNames({"a_b": Name("a.b")}, ids={"Ab3dE6gH9": "toolu_1"})
+    stage = RestoreToolNames({"a_b": OriginalTool("a.b")}, ids={"Ab3dE6gH9": "toolu_1"})
     events = [
         ev.Start("t"), ev.CallStart(0, "c", "a_b"), ev.TextStart(1), ev.TextDelta(1, "x"), ev.CallDelta(0, '{"n":'), ev.CallDelta(0, "1}"),
         ev.CallEnd(0, "c", "a_b", '{"n":1}'), ev.TextEnd(1), ev.Ask(2, "Ab3dE6gH9", "q"), ev.Finish("calls"),
@@ -256,7 +256,7 @@ def test_a_stream_of_a_renamed_tool_streams_on() -> None:
 
 
 def test_what_a_provider_runs_keeps_its_name() -> None:
-    stage = RestoreNames({"a_b": Name("a.b", form="text")})
+    stage = RestoreToolNames({"a_b": OriginalTool("a.b", form="text")})
     events = [
         ev.Start(),
         ev.CallStart(0, "c", "a_b", "provider"),

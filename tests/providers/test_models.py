@@ -12,12 +12,12 @@ from penstock.providers import (
     Prices,
     custom,
     detail,
-    listed,
     max_input_tokens,
     model,
     models,
     provider,
     providers,
+    read_model_list,
 )
 from penstock.providers.models import FACTS, PROVIDER
 
@@ -123,7 +123,7 @@ LISTS: list[tuple[str, Any, dict[str, Any]]] = [
 @pytest.mark.row("M7a")
 @pytest.mark.parametrize(("name", "answer", "says"), LISTS, ids=[row[0] for row in LISTS])
 def test_a_providers_own_list_goes_first(name: str, answer: Any, says: dict[str, Any]) -> None:
-    (row,) = listed(provider(name), answer)
+    (row,) = read_model_list(provider(name), answer)
     can = says.pop("can")
     assert {key: getattr(row, key) for key in says} == says
     assert row.capabilities == can
@@ -134,7 +134,7 @@ def test_a_providers_own_list_goes_first(name: str, answer: Any, says: dict[str,
 @pytest.mark.row("M7a")
 def test_what_a_list_leaves_out_the_facts_complete_and_say_so() -> None:
     known = next(one for one in models("openai") if one.chat and one.prices)
-    (row,) = listed(provider("openai"), {"data": [{"id": known.id, "context_window": 7}]})
+    (row,) = read_model_list(provider("openai"), {"data": [{"id": known.id, "context_window": 7}]})
     assert (row.context, row.source["context"]) == (7, PROVIDER)
     assert (row.prices, row.source["prices"]) == (known.prices, FACTS)
     assert (row.capabilities, row.source["capabilities"]) == (known.capabilities, FACTS)
@@ -144,7 +144,7 @@ def test_what_a_list_leaves_out_the_facts_complete_and_say_so() -> None:
 def test_what_a_list_denies_is_believed() -> None:
     known = next(one for one in models("mistral") if {"images", "tools"} <= one.capabilities)
     said = {"completion_chat": True, "function_calling": True, "vision": False}
-    (row,) = listed(provider("mistral"), {"data": [{"id": known.id, "capabilities": said}]})
+    (row,) = read_model_list(provider("mistral"), {"data": [{"id": known.id, "capabilities": said}]})
     assert row.capabilities == known.capabilities - {"images"}
     assert row.source["capabilities"] == f"{PROVIDER}, {FACTS}"
 
@@ -158,8 +158,8 @@ def test_only_chat_models_are_offered_for_chat() -> None:
         {"id": "x", "type": "embedding"},
         {"id": "old", "active": False},
     ]
-    assert [row.id for row in listed(provider("openai"), {"data": rows})] == ["tide-1"]
-    assert [row.id for row in listed(provider("openai"), {"data": rows}, chat=False)] == [
+    assert [row.id for row in read_model_list(provider("openai"), {"data": rows})] == ["tide-1"]
+    assert [row.id for row in read_model_list(provider("openai"), {"data": rows}, chat=False)] == [
         "tide-1",
         "text-embedding-3-small",
         "whisper-1",
@@ -182,4 +182,4 @@ def test_only_chat_models_are_offered_for_chat() -> None:
     ],
 )
 def test_any_answer_is_a_list(answer: Any) -> None:
-    assert [row.id for row in listed(provider("openai"), answer)] in ([], ["x"])
+    assert [row.id for row in read_model_list(provider("openai"), answer)] in ([], ["x"])

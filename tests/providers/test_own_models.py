@@ -12,7 +12,7 @@ from penstock.engines.model_resolution import model_names
 from penstock.errors import InputError
 from penstock.gateway.config import read
 from penstock.gateway.config_trust import sensitive_settings
-from penstock.providers import listed, model, models
+from penstock.providers import model, models, read_model_list
 from penstock.providers.models import CONFIGURATION, FACTS, PROVIDER
 
 
@@ -49,7 +49,10 @@ def test_a_table_adds_to_a_list_and_a_list_is_all() -> None:
 @pytest.mark.row("M7")
 def test_they_go_before_the_providers_own_list() -> None:
     row = config({"tide": {"context": 5}, "other": {}}).provider("mine")
-    rows = {one.id: one for one in listed(row, {"data": [{"id": "tide", "context_window": 9, "max_output_tokens": 3}]})}
+    rows = {
+        one.id: one
+        for one in read_model_list(row, {"data": [{"id": "tide", "context_window": 9, "max_output_tokens": 3}]})
+    }
     assert (rows["tide"].context, rows["tide"].max_output, rows["tide"].source["max_output"]) == (5, 3, PROVIDER)
     assert "other" in rows
 

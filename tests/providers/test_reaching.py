@@ -15,7 +15,7 @@ from penstock.client import Client
 from penstock.engines.router import Router
 from penstock.fold import fold
 from penstock.messages.request_codecs import reader
-from penstock.providers import Provider, filled
+from penstock.providers import Provider, fill_template
 from penstock.replay import play
 from penstock.testing import Reply, Seen, Upstream
 from tests.providers.accounts import AWS_ID, AWS_SECRET, KEY, TOKEN, environment, exchange
@@ -83,7 +83,7 @@ def stage() -> Iterator[Stage]:
 
 def _config(row: Provider, up: Upstream) -> dict[str, Any]:
     """The provider as it is, but for its host."""
-    base = up.url + urlsplit(filled(row, row.base_url, env=ENV)).path
+    base = up.url + urlsplit(fill_template(row, row.base_url, env=ENV)).path
     keyed = row.auth not in {"aws", "google"} and row.name not in SIGNED
     return {"providers": {row.name: {"base_url": base, **({"key": KEY} if keyed else {})}}, "retries": 0}
 
@@ -217,7 +217,7 @@ def test_the_rest_reaches_everyone_who_has_it(row: Provider, operation: str, tmp
     _check_who(seen, row)
     assert seen.method == place.method
     for name, value in place.body.items():
-        assert seen.json[name] == filled(row, value, MODEL, env=ENV)
+        assert seen.json[name] == fill_template(row, value, MODEL, env=ENV)
 
 
 @pytest.mark.row("P2")

@@ -148,7 +148,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def _clients() -> Iterable[re.Pattern[Any]]:
-    from penstock.providers.clients import clients
+    from penstock.providers.registry import clients
 
     return [re.compile(text) for row in clients().values() for text in row.headers.values()]
 
@@ -178,7 +178,7 @@ def _names() -> Iterable[re.Pattern[Any]]:
 
 def _namespace() -> Iterable[re.Pattern[Any]]:
     from penstock.messages.request_codecs import PROFILES
-    from penstock.transforms.namespace import Namespace
+    from penstock.transforms.tool_names import Namespace
 
     made = [Namespace(reserved=word) for word in sorted({"", *(row.reserved for row in PROFILES.values())})]
     return [pattern for one in made for pattern in (one._plain, one._dashed)]
@@ -197,12 +197,12 @@ def _thinking() -> Iterable[re.Pattern[Any]]:
 
 
 FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
-    "providers/clients.py": _clients, "tokens/model.py": _tokens, "messages/mapping.py": _names,
-    "transforms/namespace.py": _namespace, "engines/model_resolution.py": _aliases, "providers/thinking.py": _thinking,
+    "providers/registry.py": _clients, "tokens/model.py": _tokens, "messages/mapping.py": _names,
+    "transforms/tool_names.py": _namespace, "engines/model_resolution.py": _aliases, "providers/thinking.py": _thinking,
 }  # fmt: skip
 
 
-_DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "transforms/namespace.py": ("sub",),
+_DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "transforms/tool_names.py": ("sub",),
                  "engines/model_resolution.py": ("fullmatch",), "providers/thinking.py": ("match",)}  # fmt: skip
 
 

@@ -14,8 +14,8 @@ import msgspec
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.codec import Encoder
-from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import as_json, is_json
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

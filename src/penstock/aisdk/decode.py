@@ -15,7 +15,7 @@ from penstock import lenient_fields as lenient
 from penstock.aisdk import OPAQUE, OURS, SDK, merge, read_metadata, wire
 from penstock.aisdk import wire as tool
 from penstock.aisdk.decode_turn import TurnDecoder
-from penstock.jsontext import as_json, clean, loose
+from penstock.jsontext import as_json, parse_lenient, replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -30,7 +30,7 @@ _FRAMING = "anthropic.message_start"  # a custom part that only repeats what the
 
 
 def _encode(chunk: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(clean(chunk))
+    return msgspec.json.encode(replace_surrogates(chunk))
 
 
 class ChunkDecoder(TurnDecoder):
@@ -244,7 +244,7 @@ class ChunkDecoder(TurnDecoder):
             return False
         json = bytes(chunk.data).decode("utf-8", "replace")
         if chunk.type == OPAQUE:
-            said = lenient.as_object(loose(json.encode()))
+            said = lenient.as_object(parse_lenient(json.encode()))
             self.ledger.add_whole_part(
                 ev.Opaque,
                 lenient.get_text(said, "protocol"),
@@ -269,7 +269,7 @@ class ChunkDecoder(TurnDecoder):
 
     def _state(self, _: Any) -> None:
         """A chunk that is no content but may be wanted back."""
-        said = loose(self.frame[1])
+        said = parse_lenient(self.frame[1])
         self.ledger.add_whole_part(ev.Opaque, self.protocol, lenient.get_text(said, "type"), said)
 
     def _reset_step(self, _: wire.ResetStep) -> None:

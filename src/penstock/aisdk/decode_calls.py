@@ -18,7 +18,7 @@ from msgspec import UNSET
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.aisdk import OURS, SDK, encoded, own, read_metadata, wire
-from penstock.jsontext import is_json, plain_or_raw, usable
+from penstock.jsontext import complete_json, decode_or_keep_raw, is_json
 
 if TYPE_CHECKING:
     from penstock.events import By, CallForm, Extra
@@ -226,7 +226,7 @@ class Tools:
         if part is None:
             return
         said = _said(chunk)
-        part.void = failed or (said is UNSET and usable(part.streamed_text) is None)
+        part.void = failed or (said is UNSET and complete_json(part.streamed_text) is None)
         if part.void and chunk.invalid:
             self._refused.add(chunk.call)
         self._end(chunk.call, part, said, {})
@@ -250,7 +250,7 @@ def _is_settled(chunk: wire.WholeCall) -> bool:
     ours, said = lenient.get_object(lenient.as_object(chunk.provider_metadata), OURS), _said(chunk)
     if "cut" in ours or not chunk.invalid:
         return ours.get("cut") == "provider"
-    return said is not UNSET and (not isinstance(said, str) or usable(said) is not None)
+    return said is not UNSET and (not isinstance(said, str) or complete_json(said) is not None)
 
 
 def _is_text(said: Any) -> bool:
@@ -266,5 +266,5 @@ def _input(part: Part, said: Any) -> str | None:
         return str(msgspec.json.decode(said)) if _is_text(said) else said if isinstance(said, str) else encoded(said)
     if isinstance(said, str):
         return said
-    streamed = usable(part.streamed_text) if part.streamed_text else None
-    return None if streamed is not None and plain_or_raw(streamed) == said else encoded(said)
+    streamed = complete_json(part.streamed_text) if part.streamed_text else None
+    return None if streamed is not None and decode_or_keep_raw(streamed) == said else encoded(said)

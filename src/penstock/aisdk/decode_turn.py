@@ -19,12 +19,12 @@ from penstock.aisdk import wire as tool
 from penstock.aisdk.decode_calls import Tools
 from penstock.codec import Decoder
 from penstock.events import FaultKind
-from penstock.faults import classify, kind_of
-from penstock.fold import total
-from penstock.http_errors import IDS, MESSAGE, retry_after
-from penstock.jsontext import loose
+from penstock.fold import sum_usage
+from penstock.http_errors import MESSAGE_CHARACTERS, REQUEST_ID_HEADERS, retry_after
+from penstock.jsontext import parse_lenient
 from penstock.ledger import CUT_OFF
-from penstock.redaction import hide, hide_headers, hide_values, redact_cut
+from penstock.redaction import redact, redact_cut, redact_headers, redact_json
+from penstock.vendor_errors import classify_fault, fault_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -155,7 +155,7 @@ class TurnDecoder(Decoder, ABC):
         """The turn's usage, with what the metadata of its steps told beyond their own."""
         if not self._steps:
             return completed(usage, metadata)
-        said, more_said = (total(pair[place] for pair in self._steps.values()) for place in (0, 1))
+        said, more_said = (sum_usage(pair[place] for pair in self._steps.values()) for place in (0, 1))
         more = (more_said.input or 0) - (said.input or 0)
         counts = (more_said.cached, more_said.written, more_said.reasoning) if more or usage.cached is None else (
             usage.cached, usage.written, usage.reasoning)  # fmt: skip
@@ -293,7 +293,7 @@ def read_error(value: Any, fallback: str = "the stream reported an error") -> di
     )
     return {
         "kind": _kind(said, inner, code, status, message), "message": message or fallback, "status": status,
-        "code": code, "request_id": lenient.get_text(said, "requestId") or _first_header(headers, IDS),
+        "code": code, "request_id": lenient.get_text(said, "requestId") or _first_header(headers, REQUEST_ID_HEADERS),
         "retry_after": _wait(said, headers), "extra": _details(outer, said, headers, body),
     }  # fmt: skip
 
@@ -308,7 +308,7 @@ def _inner(said: lenient.Object, body: str) -> lenient.Object:
     """The provider's own error object."""
     found = lenient.get_object(said, "data") or lenient.get_object(said, "error")
     if not found and 0 < len(body) <= _PARSED:
-        found = lenient.as_object(loose(body.encode("utf-8", "surrogatepass")))
+        found = lenient.as_object(parse_lenient(body.encode("utf-8", "surrogatepass")))
     return lenient.get_object(found, "error") or found
 
 
@@ -316,10 +316,10 @@ def _kind(said: lenient.Object, inner: lenient.Object, code: str, status: int | 
     if code in KINDS:
         return KINDS[code]  # one of our own words
     words = [lenient.get_text(source, key) for source in (inner, said) for key in ("type", "code", "name")]
-    kind = kind_of(*words, status=status)
+    kind = fault_kind(*words, status=status)
     if kind not in _VAGUE:
         return kind
-    return classify([word for word in words if word], f"{message} {lenient.get_text(inner, 'message')}", status)
+    return classify_fault([word for word in words if word], f"{message} {lenient.get_text(inner, 'message')}", status)
 
 
 def _headers(said: lenient.Object) -> dict[str, str]:
@@ -339,8 +339,8 @@ def _wait(said: lenient.Object, headers: dict[str, str]) -> float | None:
 def _details(outer: lenient.Object, said: lenient.Object, headers: dict[str, str], body: str) -> dict[str, Any] | None:
     """What else is known of the error, bounded and without secrets."""
     found = {
-        "name": lenient.get_text(outer, "name"), "url": hide(lenient.get_text(said, "url")[:MESSAGE]),
-        "responseHeaders": hide_headers(headers), "responseBody": redact_cut(body, MESSAGE),
+        "name": lenient.get_text(outer, "name"), "url": redact(lenient.get_text(said, "url")[:MESSAGE_CHARACTERS]),
+        "responseHeaders": redact_headers(headers), "responseBody": redact_cut(body, MESSAGE_CHARACTERS),
         "data": _bounded(said.get("data")), "cause": _cause(said.get("cause")), "isRetryable": said.get("isRetryable"),
         "reason": lenient.get_text(outer, "reason"),
     }  # fmt: skip
@@ -352,19 +352,21 @@ def _bounded(value: Any) -> Any:
     """A value without secrets; a large one as text, cut."""
     if not isinstance(value, dict | list):
         return None
-    shown = encoded(hide_values(value))
-    return hide_values(value) if len(shown) <= MESSAGE else redact_cut(shown, MESSAGE)
+    shown = encoded(redact_json(value))
+    return redact_json(value) if len(shown) <= MESSAGE_CHARACTERS else redact_cut(shown, MESSAGE_CHARACTERS)
 
 
 def _cause(value: Any, left: int = _CAUSES) -> Any:
     """An error's cause: its words, and its own cause."""
     if isinstance(value, str):
-        return redact_cut(value, MESSAGE)
+        return redact_cut(value, MESSAGE_CHARACTERS)
     said = lenient.as_object(value)
     if not said or not left:
         return None
     words = {
-        key: redact_cut(text, MESSAGE) for key in ("name", "code", "message") if (text := lenient.get_text(said, key))
+        key: redact_cut(text, MESSAGE_CHARACTERS)
+        for key in ("name", "code", "message")
+        if (text := lenient.get_text(said, key))
     }
     inner = _cause(said.get("cause"), left - 1)
     return {**words, "cause": inner} if inner else words

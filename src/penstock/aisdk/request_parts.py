@@ -14,7 +14,7 @@ from penstock.aisdk import OURS, SDK, encoded, own
 from penstock.aisdk.request_settings import METADATA, OPTIONS, dress, note, report, undressed
 from penstock.aisdk.wire import first_id, read_data, write_data
 from penstock.errors import BadRequest
-from penstock.jsontext import is_json, plain_or_raw
+from penstock.jsontext import decode_or_keep_raw, is_json
 from penstock.request_writer import drop_empty, split_extra
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Output(NamedTuple):
 def value_of(json: str) -> Any:
     """A JSON text as its value; what is none, as text."""
     try:
-        return plain_or_raw(json) if json else ""
+        return decode_or_keep_raw(json) if json else ""
     except (msgspec.DecodeError, UnicodeEncodeError):
         return json
 

@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 
 from penstock import lenient_fields as lenient
 from penstock.errors import BadRequest
-from penstock.media import of_url, packed, sniff, unpacked
+from penstock.media import decode_byte_list, encode_byte_list, parse_data_url, sniff_media_type
 
 if TYPE_CHECKING:
     from penstock import request as rq
@@ -458,7 +458,7 @@ def read_data(value: Any, said: str = "", default: str = "") -> Held:
 def _of_text(value: str, said: str, default: str) -> Held:
     if ":" not in value[:64]:  # base64 has no colon, and no address is without
         return Held(_media(said, "", value, default), data=value)
-    inside, url, data = of_url(value, "")
+    inside, url, data = parse_data_url(value, "")
     media = _media(said, inside, data, default)
     if url:
         return Held(media, url)
@@ -484,13 +484,13 @@ def _media(said: str, inside: str, data: str, default: str) -> str:
     """A type without its second half (`image`, `image/*`) is completed if it can be."""
     if "/" in said and "*" not in said:
         return said
-    found = inside or (sniff(data) if data else "")
+    found = inside or (sniff_media_type(data) if data else "")
     return found or (f"{said}/*" if said and "/" not in said else said or default)
 
 
 def _bytes(value: Any, said: str, default: str) -> Held:
     try:
-        data, form = packed(value)
+        data, form = encode_byte_list(value)
     except ValueError:
         raise BadRequest(EXPECTED, value) from None
     return Held(_media(said, "", data, default), data=data, form=form)
@@ -514,7 +514,7 @@ def write_data(file: rq.File, form: str = "", reference: Object | None = None) -
 def _spelled(file: rq.File, form: str) -> Any:
     if form.startswith(HEAD) or form == "data-url":
         return f"{form.removeprefix(HEAD) if form.startswith(HEAD) else f'data:{file.media};base64'},{file.data}"
-    return unpacked(file.data, form)
+    return decode_byte_list(file.data, form)
 
 
 def first_id(reference: Object | None) -> str:

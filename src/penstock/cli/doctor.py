@@ -13,10 +13,10 @@ import msgspec
 
 from penstock.cli.common_options import add_config_option, load_config
 from penstock.errors import InputError, ProviderError, provider_error
-from penstock.http_errors import rejection
-from penstock.jsontext import loose
+from penstock.http_errors import read_http_error
+from penstock.jsontext import parse_lenient
 from penstock.lenient_fields import as_object, get_integer
-from penstock.redaction import hide, hide_headers
+from penstock.redaction import redact, redact_headers
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -121,9 +121,9 @@ def _package_versions() -> dict[str, str]:
 def _proxy_url(router: Router) -> str:
     from penstock.engines.options import RequestOptions
     from penstock.http.proxy_and_tls import proxy_for
-    from penstock.redaction import hide
+    from penstock.redaction import redact
 
-    return hide(proxy_for("https://example.com", RequestOptions.read(router.config.options), router.env) or "none")
+    return redact(proxy_for("https://example.com", RequestOptions.read(router.config.options), router.env) or "none")
 
 
 async def _check_provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
@@ -182,9 +182,9 @@ def parse_saved_error(data: bytes, place: str) -> ProviderError:
     if not data.strip():
         raise InputError(f"{place}: there is nothing in it")
     status, headers, body = _parse_curl_output(data) or _parse_error_object(data) or (None, {}, data)
-    fault = rejection(status, headers, body)
-    shown = hide(_format_body(body))
-    return provider_error(fault, body=shown, headers=hide_headers(headers))
+    fault = read_http_error(status, headers, body)
+    shown = redact(_format_body(body))
+    return provider_error(fault, body=shown, headers=redact_headers(headers))
 
 
 def _parse_curl_output(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
@@ -199,7 +199,7 @@ def _parse_curl_output(data: bytes) -> tuple[int | None, dict[str, str], bytes] 
 
 def _parse_error_object(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
     """An object with a status and a body."""
-    value = as_object(loose(data))
+    value = as_object(parse_lenient(data))
     if "body" not in value or not ({"status", "status_code", "headers"} & set(value)):
         return None
     body: Any = value["body"]
@@ -209,7 +209,7 @@ def _parse_error_object(data: bytes) -> tuple[int | None, dict[str, str], bytes]
 
 
 def _format_body(body: bytes) -> str:
-    value = loose(body)
+    value = parse_lenient(body)
     if value is None:
         return body[:20_000].decode("utf-8", "replace")
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.cli.terminal import StyledLine, printable, truncate
-from penstock.jsontext import loose
+from penstock.jsontext import parse_lenient
 from penstock.lenient_fields import as_object, get_list, get_text
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class FrameShortener:
     """Short forms of the frames of one stream. Made from all of them, so that it knows what never changes."""
 
     def __init__(self, frames: Sequence[Frame]) -> None:
-        self._constant = _find_constants([loose(data) for _, data in frames])
+        self._constant = _find_constants([parse_lenient(data) for _, data in frames])
         self.prefix = _common_prefix([frame_label(frame) for frame in frames])
 
     @property
@@ -149,7 +149,7 @@ class FrameShortener:
 
     def line(self, frame: Frame, style: str = "") -> StyledLine:
         """A frame's name or type, then what is in it."""
-        payload = loose(frame[1])
+        payload = parse_lenient(frame[1])
         if not isinstance(payload, dict):
             words = [frame[0], frame[1][:400]]
             return [(printable(b" ".join(filter(None, words)).decode("utf-8", "replace")), style)]
@@ -165,7 +165,7 @@ class FrameShortener:
 
 def frame_label(frame: Frame) -> str:
     """What a frame calls itself: its name in the framing, else the type of its payload."""
-    return frame[0].decode("utf-8", "replace") or get_text(as_object(loose(frame[1])), *_LABELS)
+    return frame[0].decode("utf-8", "replace") or get_text(as_object(parse_lenient(frame[1])), *_LABELS)
 
 
 def _common_prefix(labels: list[str]) -> str:

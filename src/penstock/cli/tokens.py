@@ -128,10 +128,10 @@ TEXT_MARK: dict[str, dict[str, Any]] = {"text": {"bare": True}}
 
 def _read_request(data: bytes, source: str) -> Request:
     from penstock.errors import BadRequest
-    from penstock.jsontext import loose
+    from penstock.jsontext import parse_lenient
     from penstock.messages.request_codecs import reader
 
-    body = None if source == "text" else loose(data)
+    body = None if source == "text" else parse_lenient(data)
     if source == "auto":
         source = _detect_protocol(body)
     if source == "text":

@@ -19,7 +19,7 @@ from penstock.engines.options import RequestOptions
 from penstock.engines.router import Router
 from penstock.errors import BadRequest, InputError, ProviderError
 from penstock.messages.request_codecs import reader
-from penstock.providers.listing import listed
+from penstock.providers.listing import read_model_list
 from penstock.providers.models import models as table
 from penstock.request import Request
 
@@ -198,7 +198,7 @@ class Client:
         _, data, _ = await self.router.fetch(
             Target(row, "", f"{row.name} was named"), "models", lambda _target, _shape: {}, options=options
         )
-        return listed(row, read(data), chat=chat)
+        return read_model_list(row, read(data), chat=chat)
 
     def _said(self, more: Mapping[str, Any]) -> tuple[RequestOptions, str, dict[str, Any]]:
         rest = dict(more)

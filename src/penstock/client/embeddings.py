@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.errors import provider_error
 from penstock.events import Fault, Usage
-from penstock.json_depth import NestingError, decode_bounded
+from penstock.input_limits import NestingError, decode_bounded
 from penstock.lenient_fields import as_object, as_objects, get_integer, get_list, get_object
 
 if TYPE_CHECKING:

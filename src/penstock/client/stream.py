@@ -9,16 +9,15 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import protocols
-from penstock.bridge import encoding
+from penstock.bridge import encoding, write_body
 from penstock.diagnostics import Diagnostic
 from penstock.engines.decisions import Record  # noqa: TC001 — msgspec reads the annotation
 from penstock.errors import UnknownProtocol
 from penstock.events import Fault, Start, TextDelta
 from penstock.fold import Fold, unfold
-from penstock.json_depth import decode_deep
+from penstock.input_limits import decode_deep
 from penstock.messages import remember
 from penstock.request import Turn
-from penstock.whole_body import write_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

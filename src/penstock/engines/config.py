@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bounded_toml import read_toml
 from penstock.engines.options import RequestOptions
 from penstock.engines.retries import Policy
 from penstock.errors import InputError
 from penstock.http.header_fields import check_headers, check_key, check_text, check_url
-from penstock.providers.own_models import OwnModel
-from penstock.providers.registry import COMPATIBLE, Provider, custom, provider, providers
+from penstock.option_checks import read_toml
+from penstock.providers.registry import COMPATIBLE, ConfiguredModel, Provider, custom, provider, providers
 from penstock.redaction import MARK
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     base_url: str = ""
     like: str = ""
     settings: dict[str, str] = {}
-    models: tuple[str, ...] | dict[str, OwnModel] = ()
+    models: tuple[str, ...] | dict[str, ConfiguredModel] = ()
     engine: str = ""
     options: dict[str, Any] = {}
     fields: dict[str, Any] = {}  # of the provider's row, for one of one's own
@@ -165,7 +164,7 @@ def _own(name: str, own: Account) -> Provider:
     return _remembered(key, make)
 
 
-def _with_models(row: Provider, models: dict[str, OwnModel]) -> Provider:
+def _with_models(row: Provider, models: dict[str, ConfiguredModel]) -> Provider:
     """A provider of the table with facts of one's own about its models."""
     return _remembered((row.name, "", "", msgspec.json.encode(models)), lambda: replace(row, models=models))
 

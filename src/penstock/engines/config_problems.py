@@ -24,7 +24,7 @@ from penstock.engines.model_resolution import (
     targets,
 )
 from penstock.errors import InputError
-from penstock.providers.address import filled
+from penstock.providers.address import fill_template
 from penstock.providers.registry import providers
 from penstock.replay import offered
 
@@ -116,7 +116,7 @@ def _accounts(config: Config, env: Mapping[str, str]) -> Iterator[Problem]:
         if row.name != name:
             yield Problem(("providers", name), f"{row.title} is called {row.name} here: write providers.{row.name}")
         try:
-            filled(row, account.base_url or row.base_url, settings=account.settings, env=env)
+            fill_template(row, account.base_url or row.base_url, settings=account.settings, env=env)
         except InputError as error:
             yield Problem(("providers", name), str(error))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from penstock.redaction import hide
+from penstock.redaction import redact
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -58,7 +58,7 @@ class Recorder:
 
     def note(self, record: Record, decision: Decision) -> None:
         if decision.what in _LOUD:  # what quotes an error; the rest is made of names alone
-            decision = msgspec.structs.replace(decision, why=hide(decision.why))
+            decision = msgspec.structs.replace(decision, why=redact(decision.why))
         record.decisions.append(decision)
         self._counts[decision.what, decision.code, decision.provider] += 1
         level = logging.INFO if decision.what in _LOUD else logging.DEBUG

@@ -17,7 +17,7 @@ from penstock.events import Fault
 from penstock.messages.context import rough
 from penstock.messages.settings import LOSS, REFUSED, changed_meaning, lost
 from penstock.protocols import protocol
-from penstock.transforms.stops import Stops
+from penstock.transforms.stop_sequences import StopAtSequences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,11 +45,11 @@ def worded(request: rq.Request) -> rq.Request:
     return replace(request, messages=messages, settings=settings)
 
 
-def _stops(request: rq.Request, client: str) -> Stops:
+def _stops(request: rq.Request, client: str) -> StopAtSequences:
     """Returns the stage that ends the answer at a stop sequence, and names it where the client's protocol does."""
     row = protocol(client) if client else None
     fields = {row.name: row.stop_sequence_field} if row is not None and row.stop_sequence_field else {}
-    return Stops(request.settings.stop, lambda: sum(map(rough, request.messages)), fields)
+    return StopAtSequences(request.settings.stop, lambda: sum(map(rough, request.messages)), fields)
 
 
 def fill(job: Job, request: rq.Request, carried: Sequence[str] = (), *, strict: bool = False, client: str = "") -> None:

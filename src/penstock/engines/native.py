@@ -21,7 +21,7 @@ from penstock.http.pool import IDLE_SECONDS, Direct
 from penstock.http.proxy_and_tls import proxy_for
 from penstock.http.response import Incoming
 from penstock.http.transport_errors import broken, late, refused
-from penstock.redaction import hide
+from penstock.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,7 +127,7 @@ class Native:
         if isinstance(error, TimeoutError):
             return late(error, limits)
         if isinstance(error, self._aiohttp.InvalidURL | self._aiohttp.NonHttpUrlClientError):
-            return InputError(f"{hide(url)!r} is no address to ask at")
+            return InputError(f"{redact(url)!r} is no address to ask at")
         return broken(error)
 
     async def _response(

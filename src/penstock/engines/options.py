@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from penstock.errors import InputError
 from penstock.http.header_fields import check_headers, check_key, check_url
 from penstock.lenient_fields import as_object
-from penstock.redaction import MARK, hide, hide_headers
+from penstock.redaction import MARK, redact, redact_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ class RequestOptions(
 
     def __post_init__(self) -> None:
         if self.proxy not in _CHOICES and not self.proxy.lower().startswith(("http://", "https://")):
-            found = hide(self.proxy)
+            found = redact(self.proxy)
             raise InputError(f"proxy: expected an http(s):// address, 'environment' or 'none', found {found!r}")
         if self.proxy not in _CHOICES:
             check_url(self.proxy, "proxy")
@@ -145,7 +145,7 @@ class RequestOptions(
     def shown(self) -> dict[str, Any]:
         """Fit to be printed."""
         made = {
-            **asdict(self), "headers": hide_headers(self.headers), "proxy": hide(self.proxy),
+            **asdict(self), "headers": redact_headers(self.headers), "proxy": redact(self.proxy),
             "extra_body": sorted(self.extra_body), "timeouts": self.timeouts.shown(), "key": MARK if self.key else "",
         }  # fmt: skip
         return {name: value for name, value in made.items() if name != _SAID}

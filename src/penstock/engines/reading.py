@@ -19,8 +19,8 @@ from penstock.delta_templates import RunReader
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Start
 from penstock.grammar import Guard
-from penstock.http_errors import rejection
-from penstock.jsontext import loose
+from penstock.http_errors import read_http_error
+from penstock.jsontext import parse_lenient
 from penstock.pipeline import Pipe
 from penstock.text_runs import ExpandRuns
 
@@ -209,8 +209,8 @@ class Reading:
         self._done = True
         events = self._decoding.whole(self._decoding.decoder.feed_body(data))
         last = events[-1] if events else None
-        if isinstance(last, Fault) and last.kind == "truncated" and loose(data) is None:
-            said = replace(rejection(None, self.headers, data), kind="malformed", extra=None)
+        if isinstance(last, Fault) and last.kind == "truncated" and parse_lenient(data) is None:
+            said = replace(read_http_error(None, self.headers, data), kind="malformed", extra=None)
             events[-1] = replace(said, message=f"the answer is no JSON: {said.message[:200]}")
         return data, events
 

@@ -17,7 +17,7 @@ from penstock import events as ev
 from penstock.errors import ProviderError, provider_error
 from penstock.fold import Fold
 from penstock.http_errors import redact_fault
-from penstock.redaction import hide_headers
+from penstock.redaction import redact_headers
 from penstock.text_runs import expand_runs
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Reply:
     @cached_property
     def headers(self) -> Mapping[str, str]:
         """The head of the answer, fit to be shown."""
-        return hide_headers(self._source.headers, self._job.secrets)
+        return redact_headers(self._source.headers, self._job.secrets)
 
     @property
     def media(self) -> str:

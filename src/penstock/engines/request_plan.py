@@ -25,7 +25,7 @@ from penstock.fetch import Limits, fetch_files
 from penstock.messages import ConvertOptions, Profile, convert_request, profile_of
 from penstock.messages.convert import state_keys
 from penstock.messages.request_codecs import quirks_type
-from penstock.providers.address import endpoint_url, filled
+from penstock.providers.address import endpoint_url, fill_template
 from penstock.providers.models import model as facts_of
 from penstock.request_profile import FileSupport, IdentifierRule
 
@@ -158,12 +158,14 @@ def outline(
     at = {"settings": account.settings, "env": env}
     base = "" if account.base_url == row.base_url else account.base_url
     address = endpoint_url(row, endpoint, model, stream=stream, base_url=base, **at)
-    fixed = {name: filled(row, value, model, **at) for name, value in {**row.headers, **endpoint.headers}.items()}
+    fixed = {
+        name: fill_template(row, value, model, **at) for name, value in {**row.headers, **endpoint.headers}.items()
+    }
     return Job(
         provider=row, endpoint=endpoint, operation=operation, model=model, url=address, stream=stream,
         protocol=endpoint.answer or endpoint.protocol, headers=merged_headers(fixed, options.headers), options=options,
         body=_filled(row, endpoint.body, model, account, env), settings=account.settings,
-        base_url=filled(row, base or endpoint.base_url or row.base_url, model, **at).rstrip("/"),
+        base_url=fill_template(row, base or endpoint.base_url or row.base_url, model, **at).rstrip("/"),
     )  # fmt: skip
 
 
@@ -205,7 +207,7 @@ def _filled(
     row: Provider, fields: Mapping[str, Any], model: str, account: Account, env: Mapping[str, str]
 ) -> dict[str, Any]:
     return {
-        name: filled(row, value, model, settings=account.settings, env=env) if isinstance(value, str) else value
+        name: fill_template(row, value, model, settings=account.settings, env=env) if isinstance(value, str) else value
         for name, value in fields.items()
     }
 

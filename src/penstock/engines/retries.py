@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from penstock.engines.emulation import UNSUPPORTED
-from penstock.faults import word
 from penstock.lenient_fields import as_object, get_object, get_text
-from penstock.vendor_errors import HTTP
+from penstock.vendor_errors import HTTP, normalize_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,7 +244,7 @@ _MODEL = re.compile(r"(?i)\bmodels?\b")
 
 def is_missing_endpoint(error: ProviderError) -> bool:
     """Whether a server has nothing at an address, as opposed to no such model."""
-    if error.status not in _STATUSES or word(error.code) not in _BARE or _MODEL.search(error.message):
+    if error.status not in _STATUSES or normalize_code(error.code) not in _BARE or _MODEL.search(error.message):
         return False
     body = as_object(as_object((error.fault.extra or {}).get(HTTP)).get("body"))
     return get_text(get_object(body, "error"), "param") != "model"

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.errors import provider_error
 from penstock.events import Fault
-from penstock.json_depth import NestingError, decode_bounded
+from penstock.input_limits import NestingError, decode_bounded
 from penstock.lenient_fields import as_object
 from penstock.markers import without_raw
 

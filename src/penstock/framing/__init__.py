@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.framing.detect import DETECTED, AutoParser, detect, named_framing
-from penstock.framing.eventstream import BedrockChunks, EventStreamParser, EventStreamWriter
-from penstock.framing.frame import LIMIT, Frame, FrameRun, Parser, Writer
+from penstock.framing.auto import DETECTED, AutoParser, detect, named_framing
+from penstock.framing.eventstream import (
+    BedrockChunks,
+    EventStreamParser,
+    EventStreamWriter,
+    SageMakerParser,
+    SageMakerWriter,
+)
+from penstock.framing.frame import LIMIT, Frame, FrameRun, Parser, WebSocketParser, WebSocketWriter, Writer
 from penstock.framing.jsonarray import JsonArrayParser, JsonArrayWriter
 from penstock.framing.ndjson import NdjsonParser, NdjsonWriter
-from penstock.framing.payloads import PayloadParser, PayloadWriter
 from penstock.framing.sse import BLANK_LINES, ERROR, KEEP_ALIVE, GoogleSseWriter, SseParser, SseWriter, split_bare_error
-from penstock.framing.websocket import WebSocketParser, WebSocketWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,13 +26,13 @@ if TYPE_CHECKING:
 PARSERS: Mapping[str, type[Parser]] = {
     **DETECTED,
     "auto": AutoParser,
-    "eventstream+sse": PayloadParser,
+    "eventstream+sse": SageMakerParser,
     "sse+json": SseParser,
     "websocket": WebSocketParser,
 }
 WRITERS: Mapping[str, type[Writer]] = {
     "eventstream": EventStreamWriter,
-    "eventstream+sse": PayloadWriter,
+    "eventstream+sse": SageMakerWriter,
     "jsonarray": JsonArrayWriter,
     "ndjson": NdjsonWriter,
     "sse": SseWriter,
@@ -55,8 +59,8 @@ __all__ = [
     "NdjsonParser",
     "NdjsonWriter",
     "Parser",
-    "PayloadParser",
-    "PayloadWriter",
+    "SageMakerParser",
+    "SageMakerWriter",
     "SseParser",
     "SseWriter",
     "WebSocketParser",

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import FrameTooLarge, FramingError, MissingExtra
-from penstock.framing.frame import LIMIT, FailsLate, Frame, expand_frames
+from penstock.framing.frame import LIMIT, DeferredFailure, Frame, expand_frames
+from penstock.framing.sse import SseParser, SseWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ def prelude_length(prelude: bytes) -> int | None:
     return int(total)
 
 
-class EventStreamParser(FailsLate):
+class EventStreamParser(DeferredFailure):
     """Chunks to frames: `(event type, payload)`.
 
     An exception is named by its `:exception-type`; an error, which has no payload, by its `:error-code`, with
@@ -173,3 +174,42 @@ def _unwrap(frame: Frame) -> Frame:
         return b"", binascii.a2b_base64(_read_chunk(frame[1]).inner)
     except (msgspec.DecodeError, ValueError):  # what msgspec and binascii raise
         return frame
+
+
+_PART = b"PayloadPart"
+
+
+class SageMakerParser:
+    """Chunks to the frames of the stream inside."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        self._outer = EventStreamParser(limit=limit)
+        self._inner = SseParser(limit=limit)
+
+    def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
+        return [inner for frame in self._outer.feed(chunks) for inner in self._taken(frame)]
+
+    def finish(self) -> list[Frame]:
+        return [*(inner for frame in self._outer.finish() for inner in self._taken(frame)), *self._inner.finish()]
+
+    def _taken(self, frame: Frame) -> list[Frame]:
+        return self._inner.feed([frame[1]]) if frame[0] == _PART else [frame]
+
+
+class SageMakerWriter:
+    """Frames to chunks: one part for each batch."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self) -> None:
+        self._outer = EventStreamWriter()
+        self._inner = SseWriter()
+
+    def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+        frames = expand_frames(frames)
+        return self._outer.feed([(_PART, chunk) for chunk in self._inner.feed(frames)])
+
+    def finish(self) -> list[bytes]:
+        return self._outer.feed([(_PART, chunk) for chunk in self._inner.finish()])

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from penstock.errors import FrameTooLarge
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -44,7 +46,7 @@ class Writer(Protocol):
     def finish(self) -> list[bytes]: ...
 
 
-class FailsLate:
+class DeferredFailure:
     """For parsers: the frames that were whole before the trouble leave first, and the next call raises.
 
     Otherwise it would depend on the cutting which frames a failing stream still delivers.
@@ -81,3 +83,42 @@ def expand_frames(frames: Sequence[Any]) -> Sequence[Frame]:
     if FrameRun not in map(type, frames):
         return frames
     return [frame for one in frames for frame in (one.frames() if type(one) is FrameRun else (one,))]
+
+
+class WebSocketParser(DeferredFailure):
+    """Messages to frames without names; an empty message is none. Here a chunk is a whole message."""
+
+    __slots__ = ("_limit",)
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def feed(self, messages: Sequence[bytes], /) -> list[Frame]:
+        if self._late is not None:
+            raise self._late
+        frames: list[Frame] = []
+        for message in messages:
+            if len(message) > self._limit:
+                return self._fail(frames, FrameTooLarge(len(message), self._limit))
+            if message:
+                frames.append((b"", message))
+        return frames
+
+    def finish(self) -> list[Frame]:
+        if self._late is not None:
+            raise self._late
+        return []
+
+
+class WebSocketWriter:
+    """Frames to messages, one each: the one writer that joins nothing, since a message is not to be merged."""
+
+    __slots__ = ()
+
+    def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
+        frames = expand_frames(frames)
+        return [data for _, data in frames]
+
+    def finish(self) -> list[bytes]:
+        return []

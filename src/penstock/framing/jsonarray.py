@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from penstock.errors import FrameTooLarge
-from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame, expand_frames
+from penstock.framing.frame import BOM, LIMIT, DeferredFailure, Frame, expand_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ _QUOTE, _BACKSLASH, _COMMA = b'"\\,'
 _OPEN_ARRAY, _OPEN_OBJECT, _CLOSE_ARRAY, _CLOSE_OBJECT = b"[{]}"
 
 
-class JsonArrayParser(FailsLate):
+class JsonArrayParser(DeferredFailure):
     """Chunks to frames without names. An element cut off by the end of the body still counts.
 
     A body that is one object instead of an array (an error, say) is one frame.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import FrameTooLarge
-from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame, FrameRun
+from penstock.framing.frame import BOM, LIMIT, DeferredFailure, Frame, FrameRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-class NdjsonParser(FailsLate):
+class NdjsonParser(DeferredFailure):
     """Chunks to frames without names. Blank lines are skipped; a last line without its newline counts.
 
     If the first line is not JSON on its own, the body is held: it may be a document over several lines (an error body,

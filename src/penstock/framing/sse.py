@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import FrameTooLarge
-from penstock.framing.frame import BOM, LIMIT, FailsLate, Frame, FrameRun
+from penstock.framing.frame import BOM, LIMIT, DeferredFailure, Frame, FrameRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ _BARE_ERROR = re.compile(rb"^\{.*\n\n", re.MULTILINE)
 _LONGEST_RETRY = 15  # digits; more is no delay anyone means, and int() refuses thousands of them
 
 
-class SseParser(FailsLate):
+class SseParser(DeferredFailure):
     """Chunks to frames: `(event name or b"", data)`. A frame without its blank line still counts at the end.
 
     A frame whose data is empty carries no payload and is left out. `last_event_id` and `retry` keep what was sent.

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import protocols
-from penstock.bridge import encoding
+from penstock.bridge import encoding, write_body
 from penstock.errors import BadAnswer
 from penstock.events import Fault, Finish, Start
 from penstock.framing import WRITERS, SseParser, SseWriter
@@ -33,7 +33,6 @@ from penstock.gateway.passthrough_frames import (
 from penstock.pipeline import Pipe
 from penstock.text_runs import ExpandRuns
 from penstock.transforms.serialize import SerializeParts
-from penstock.whole_body import write_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock.bounded_toml import read_toml
 from penstock.engines.config import Config, check_account
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
@@ -21,6 +20,7 @@ from penstock.gateway import HOST, PORT
 from penstock.gateway.config_trust import TrustStore, check_trust
 from penstock.gateway.toml_locations import Place, found
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
+from penstock.option_checks import read_toml
 from penstock.providers.models import Model, Policy, max_input_tokens
 from penstock.store.sqlite import ABSENT, folder
 

@@ -12,7 +12,7 @@ from penstock.events import Fault
 from penstock.gateway.callers import Refused
 from penstock.http.header_fields import response_header
 from penstock.http_errors import redact_fault
-from penstock.vendor_errors import PARAM, refused_by, speaks
+from penstock.vendor_errors import PARAM, is_from_protocol, refused_by
 
 if TYPE_CHECKING:
     from penstock.events import FaultKind
@@ -44,7 +44,7 @@ def status_of(fault: Fault, protocol: str = "") -> int:
     """
     given = fault.status if fault.status is not None and 400 <= fault.status <= _WORST else None  # noqa: PLR2004
     vendor = protocols.error_status(protocol, fault) if protocol else None
-    if vendor is None or refused_by(fault) == "gateway" or speaks(fault, protocol):
+    if vendor is None or refused_by(fault) == "gateway" or is_from_protocol(fault, protocol):
         return given or vendor or STATUSES[fault.kind]
     return vendor
 

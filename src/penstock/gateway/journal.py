@@ -17,7 +17,7 @@ from msgspec.structs import fields, replace
 from penstock.errors import InputError
 from penstock.gateway.config import place_of
 from penstock.providers.models import model as model_of
-from penstock.redaction import hide, redact_cut
+from penstock.redaction import redact, redact_cut
 from penstock.store.journal import JournalRows, Turn
 from penstock.store.sqlite import ABSENT
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.engines.config import Config
     from penstock.events import Usage
     from penstock.gateway.config import GatewayConfig
-    from penstock.providers.own_models import Prices
+    from penstock.providers.registry import Prices
 
 FILE = "journal.sqlite"
 DAY = 86_400.0
@@ -114,10 +114,10 @@ def _redacted(told: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """Searched together, and once for turns that are alike: most are."""
     short = [redact_cut(text, _CUT, known) if len(text) > _LONG else text for text in told]
     joined = _BETWEEN.join(short)
-    hidden = hide(joined, known)
+    hidden = redact(joined, known)
     made = short if hidden is joined else hidden.split(_BETWEEN)
     if len(made) != len(told):  # a text that holds the separator itself
-        made = [hide(text, known) for text in short]
+        made = [redact(text, known) for text in short]
     return tuple(made)
 
 

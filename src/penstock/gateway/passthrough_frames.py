@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import lenient_fields as lenient
 from penstock.framing.frame import BOM
-from penstock.redaction import hide_values
+from penstock.redaction import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -159,7 +159,7 @@ def redact_frame(frame: bytes, secrets: Iterable[str]) -> bytes:
         raise UnredactableError
     try:
         value = json.loads(data)
-        hidden = hide_values(value, secrets)
+        hidden = redact_json(value, secrets)
         if hidden == value:
             return frame
         made = b"data: " + json.dumps(hidden, separators=(",", ":")).encode()

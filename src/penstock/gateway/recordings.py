@@ -20,8 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.http.header_fields import is_token, response_header
-from penstock.json_depth import NestingError, decode_bounded
-from penstock.redaction import MARK, find, hide, hide_headers, hide_values, redact_cut
+from penstock.input_limits import NestingError, decode_bounded
+from penstock.redaction import MARK, find_secrets, redact, redact_cut, redact_headers, redact_json
 from penstock.store.recordings import SUFFIX, Header, write
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def clean(chunks: list[tuple[float, bytes]], secrets: Iterable[str] = ()) -> tup
     """The chunks without secrets, and how many there were: a mark stands where one began, cuts stay where they were."""
     whole = b"".join(data for _, data in chunks).decode("latin-1")
     known = [secret.encode("utf-8", "surrogateescape").decode("latin-1") for secret in secrets]
-    spans = find(whole, known)
+    spans = find_secrets(whole, known)
     if not spans:
         return chunks, 0
     return list(_cut(chunks, spans)), len(spans)
@@ -177,8 +177,8 @@ def _cut(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]]) -> Ite
 def cleaned_header(header: Header, secrets: tuple[str, ...] = ()) -> Header:
     """A header without secrets."""
     return replace(
-        header, url=redact_cut(header.url, _LONG, secrets), headers=hide_headers(header.headers, secrets),
-        request_headers=hide_headers(header.request_headers, secrets), note=redact_cut(header.note, _LONG, secrets),
+        header, url=redact_cut(header.url, _LONG, secrets), headers=redact_headers(header.headers, secrets),
+        request_headers=redact_headers(header.request_headers, secrets), note=redact_cut(header.note, _LONG, secrets),
         provider=redact_cut(header.provider, _LONG, secrets), model=redact_cut(header.model, _LONG, secrets),
     )  # fmt: skip
 
@@ -188,9 +188,9 @@ def body_of(body: bytes, secrets: tuple[str, ...] = ()) -> Any:
     if not body:
         return None
     try:
-        return hide_values(decode_bounded(body), secrets)
+        return redact_json(decode_bounded(body), secrets)
     except (msgspec.DecodeError, UnicodeDecodeError, NestingError):
-        return hide(body.decode("utf-8", "replace"), secrets)
+        return redact(body.decode("utf-8", "replace"), secrets)
 
 
 BODY = 64 * 2**20
@@ -246,7 +246,7 @@ class Playback:
 
     def _chosen(self, body: bytes) -> Recording:
         try:
-            asked = hide_values(decode_bounded(body))
+            asked = redact_json(decode_bounded(body))
         except (msgspec.DecodeError, NestingError):
             asked = None
         return self._asked.get(_key(asked)) or next(self._next)

@@ -42,8 +42,8 @@ from penstock.gateway.turn import row_of
 from penstock.gateway.upstream import body_total, engine_config, fetch_limits
 from penstock.http.response_channel import SMALL
 from penstock.protocols import protocol
-from penstock.providers.clients import client, clients
-from penstock.redaction import telling
+from penstock.providers.registry import client, clients
+from penstock.redaction import is_secret_name
 from penstock.store.key_value import Responses
 from penstock.store.recordings import Header
 from penstock.transforms.remote_files import RemoteFiles
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from penstock.gateway.turn import Turn
     from penstock.http.disconnect import Stoppable
     from penstock.messages import ConvertOptions
-    from penstock.providers.clients import Client as Row
+    from penstock.providers.registry import ClientProfile as Row
     from penstock.stores import ReasoningStore
     from penstock.tokens import HybridTokenEstimator
 
@@ -157,7 +157,7 @@ class Services:
             self._stored = dict(stored)
             accounts = self.config.engine.providers.values()
             own = [account.key or self.env.get(account.env, "") for account in accounts]
-            theirs = [value for name, value in self.env.items() if telling(name)]
+            theirs = [value for name, value in self.env.items() if is_secret_name(name)]
             every = (*own, *theirs, *self._stored.values())
             self._secrets = (*self.access.secrets, *(key for key in every if len(key) >= SHORT))
         return self._secrets

@@ -19,7 +19,7 @@ from penstock.gateway.endpoints import Door
 from penstock.gateway.endpoints.responses import Keeper, asked_of, known_of
 from penstock.gateway.endpoints.stored_responses import PREVIOUS
 from penstock.http.response_writer import BODY
-from penstock.jsontext import loose
+from penstock.jsontext import parse_lenient
 from penstock.store.key_value import Past
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def error_event(status: int, data: bytes, headers: Headers) -> bytes:
     It carries what HTTP would say beside the body: Codex repeats a request after a 429 only if `headers` say when
     (https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/endpoint/responses_websocket.rs).
     """
-    said = lenient.as_object(loose(data)) if data[:1] == b"{" else {}
+    said = lenient.as_object(parse_lenient(data)) if data[:1] == b"{" else {}
     error = lenient.get_object(said, "error") or said
     sort = lenient.get_text(error, "type") or "server_error"
     full = {
@@ -110,7 +110,7 @@ def error_event(status: int, data: bytes, headers: Headers) -> bytes:
 def failure_event(data: bytes) -> bytes:
     """A `response.failed` in mid-turn, with the status that the error has in HTTP and with when to come back."""
     status, _, headers = _failure(data)
-    said = lenient.as_object(loose(data))
+    said = lenient.as_object(parse_lenient(data))
     return msgspec.json.encode({**said, "status": status, "headers": _header_table(headers)}) if said else data
 
 

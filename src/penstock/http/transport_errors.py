@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from penstock.errors import provider_error
 from penstock.events import Fault
-from penstock.http_errors import rejection
-from penstock.redaction import hide, hide_headers, redact_cut
+from penstock.http_errors import read_http_error
+from penstock.redaction import redact, redact_cut, redact_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,14 +101,14 @@ def refused(
     model: str,
 ) -> ProviderError:
     """The error of an answer that is a no, with all that was said."""
-    fault = rejection(status, headers, body, secrets, protocol)
+    fault = read_http_error(status, headers, body, secrets, protocol)
     if status // 100 == _MOVED:
         where = redact_cut(headers.get("location", "elsewhere"), _PLACE, secrets)
         fault = replace(fault, kind="not-found", message=f"the address has moved to {where}: set base_url accordingly")
     return provider_error(
         fault, provider=provider, model=model,
         body=redact_cut(body.decode("utf-8", "replace"), _BODY, secrets),
-        headers=hide_headers(headers, secrets),
+        headers=redact_headers(headers, secrets),
     )  # fmt: skip
 
 
@@ -137,5 +137,5 @@ def _detailed(words: str, error: BaseException) -> str:
     """Our words, and the little of theirs that helps."""
     status = getattr(error, "status", None)
     inner: Any = getattr(error, "os_error", None) or error
-    detail = f"status {status}" if status else hide(str(getattr(inner, "strerror", "") or ""))
+    detail = f"status {status}" if status else redact(str(getattr(inner, "strerror", "") or ""))
     return f"{words} ({detail[:200]})" if detail else words

@@ -27,8 +27,8 @@ from penstock.gateway.routes import path_of
 from penstock.http.disconnect import Gone, Stoppable
 from penstock.http.response_writer import Flow, Outlet, end_with
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES
-from penstock.jsontext import clean
-from penstock.redaction import MARK, find
+from penstock.jsontext import replace_surrogates
+from penstock.redaction import MARK, find_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -183,7 +183,7 @@ async def _send_response(said: ApiResponse, send: Any, *, head: bool) -> None:
 @lru_cache(1000)
 def contains_secret(text: str, secrets: tuple[str, ...]) -> bool:
     """Whether there is a secret in it. Remembered: many rows are alike."""
-    return bool(find(text, secrets))
+    return bool(find_secrets(text, secrets))
 
 
 def encode_public(value: Any) -> bytes:
@@ -191,7 +191,7 @@ def encode_public(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:  # half a character, which some programs send
-        return _encode(clean(msgspec.to_builtins(value)))
+        return _encode(replace_surrogates(msgspec.to_builtins(value)))
 
 
 def encode_redacted(value: Any, secrets: Iterable[str] = ()) -> bytes:
@@ -204,7 +204,7 @@ def encode_redacted(value: Any, secrets: Iterable[str] = ()) -> bytes:
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     """A text, of JSON or of anything else, with a mark in place of secrets: its form is kept."""
-    spans = find(text, secrets)
+    spans = find_secrets(text, secrets)
     if not spans:
         return text
     pieces: list[str] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from penstock import events as ev
-from penstock.redaction import hide
+from penstock.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -246,7 +246,7 @@ def row_from_journal(turn: Turn, *, held: bool) -> TurnRow:
         id=turn.request_id,
         decisions=turn.decisions.splitlines(),
         state=turn.status,
-        message=hide(turn.fault_message) if turn.fault_message else "",
+        message=redact(turn.fault_message) if turn.fault_message else "",
         rate=_tokens_per_second(turn),
         held=held,
         **copied,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.jsontext import is_json, plain_or_raw
+from penstock.jsontext import decode_or_keep_raw, is_json
 from penstock.markers.marks import (
     ALONE,
     EMPTY,
@@ -208,7 +208,7 @@ def free_calls(messages: Iterable[rq.Message], tools: Iterable[rq.Tool]) -> None
 
 def _free(call: rq.Call) -> None:
     try:
-        given: Any = plain_or_raw(call.json)
+        given: Any = decode_or_keep_raw(call.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return
     if isinstance(given, dict) and given.keys() == {INPUT} and isinstance(given[INPUT], str):

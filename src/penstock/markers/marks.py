@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from penstock import request as rq
-from penstock.json_depth import holds_raw, replace_raw
-from penstock.jsontext import as_json, is_object, plain_or_raw
+from penstock.input_limits import holds_raw, replace_raw
+from penstock.jsontext import as_json, decode_or_keep_raw, is_object
 from penstock.lenient_fields import as_object, get_text
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def input_of(call: rq.Call) -> tuple[Any, str]:
     if call.form == "text":
         return {INPUT: call.json}, "free-text"
     try:
-        given: Any = plain_or_raw(call.json or "{}")
+        given: Any = decode_or_keep_raw(call.json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
         return {RAW: call.json}, "odd-input"
     return (given, "") if is_object(given) else ({RAW: call.json}, "odd-input")
@@ -122,7 +122,7 @@ def text_of(json: str) -> str:
     if RAW not in json:
         return json
     try:
-        given: Any = plain_or_raw(json)
+        given: Any = decode_or_keep_raw(json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return json
     return json_of(given) if isinstance(given, dict) and given.keys() == {RAW} else json

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.errors import BadRequest
-from penstock.jsontext import clean, is_json, usable
-from penstock.media import contradicts, sniff
+from penstock.jsontext import complete_json, is_json, replace_surrogates
+from penstock.media import contradicts, sniff_media_type
 from penstock.messages.traversal import change_list, change_parts, with_messages
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def mend_texts(request: rq.Request, notes: Diagnostics) -> rq.Request:
         else:
             return request
     notes.add("surrogates", "half of a character, which cannot be sent, was replaced")
-    plain = clean(msgspec.to_builtins(replace(request, diagnostics=[])))
+    plain = replace_surrogates(msgspec.to_builtins(replace(request, diagnostics=[])))
     return replace(msgspec.convert(plain, rq.Request), diagnostics=request.diagnostics)
 
 
@@ -71,7 +71,7 @@ def mend_inputs(request: rq.Request, notes: Diagnostics) -> rq.Request:
         if call.by == "provider" or call.form == "text" or _is_object(call.json or "{}"):
             return call
         notes.add("call-input", f"the input of a call of {call.name!r} is not a JSON object and was rewritten")
-        again = usable(call.json) or _encode(clean(call.json)).decode()
+        again = complete_json(call.json) or _encode(replace_surrogates(call.json)).decode()
         return replace(call, json=again if _is_object(again) else f'{{"input":{again}}}')
 
     return with_messages(request, change_parts(request.messages, _CALLS, mended))
@@ -123,7 +123,7 @@ def true_media(file: rq.File) -> str:
     label = ALIASES.get(label, label)
     if not file.data or (label and not label.startswith(_GUESSED)):
         return label or "application/octet-stream"
-    return sniff(file.data) or label or "application/octet-stream"
+    return sniff_media_type(file.data) or label or "application/octet-stream"
 
 
 def place_files(request: rq.Request, holding: FileSupport, how: Images, notes: Diagnostics) -> rq.Request:

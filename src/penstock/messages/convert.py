@@ -25,8 +25,7 @@ from penstock.protocols import protocol
 from penstock.providers.identity import identify
 from penstock.providers.thinking import thinking_of
 from penstock.strict_fields import parse_value, read_deep_body
-from penstock.transforms.names import Name, RestoreNames
-from penstock.transforms.namespace import Namespace
+from penstock.transforms.tool_names import Namespace, OriginalTool, RestoreToolNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,14 +39,14 @@ class Restore(msgspec.Struct, omit_defaults=True):
     """What an answer to the converted request needs on its way back to the client, whose protocol this names."""
 
     protocol: str
-    names: dict[str, Name] = {}
+    names: dict[str, OriginalTool] = {}
     ids: dict[str, str] = {}
 
-    def stages(self) -> tuple[RestoreNames, ...]:
+    def stages(self) -> tuple[RestoreToolNames, ...]:
         """Stages for the `shaping` of a bridge; none where nothing was renamed."""
         if not self.names and not self.ids:
             return ()
-        return (RestoreNames(self.names, protocol=self.protocol, ids=self.ids),)
+        return (RestoreToolNames(self.names, protocol=self.protocol, ids=self.ids),)
 
 
 class Converted(msgspec.Struct):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.diagnostics import Diagnostics
     from penstock.request_profile import IdentifierRule
-    from penstock.transforms.namespace import Namespace
+    from penstock.transforms.tool_names import Namespace
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SIZE = 8  # letters of a digest behind a readable name

@@ -16,7 +16,7 @@ from penstock import request as rq
 from penstock.markers import schema_of
 from penstock.messages.identifiers import fit_names
 from penstock.messages.traversal import change_parts, with_messages
-from penstock.transforms.names import Name, wrap
+from penstock.transforms.tool_names import OriginalTool, wrap_free_text
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
@@ -115,7 +115,7 @@ _CALLED = frozenset({rq.Call, rq.Result})
 _CLIENTS = ("function", "custom")
 
 
-def map_names(request: rq.Request, profile: Profile, notes: Diagnostics) -> tuple[rq.Request, dict[str, Name]]:
+def map_names(request: rq.Request, profile: Profile, notes: Diagnostics) -> tuple[rq.Request, dict[str, OriginalTool]]:
     """The request with tools that the target takes, and the way back: name there → what it was."""
     return _Naming(request, profile, notes).mapped()
 
@@ -128,10 +128,10 @@ class _Naming:
         self._profile = profile
         self._notes = notes
         self._names: dict[str, str] = {}
-        self._back: dict[str, Name] = {}
+        self._back: dict[str, OriginalTool] = {}
         self._results: dict[str, str] = {}
 
-    def mapped(self) -> tuple[rq.Request, dict[str, Name]]:
+    def mapped(self) -> tuple[rq.Request, dict[str, OriginalTool]]:
         request = self._request
         offered = [self._offered(tool) for tool in request.tools]
         free = self._fit(offered)
@@ -166,7 +166,7 @@ class _Naming:
         self._names = fit_names(keys, self._profile.names, wishes)
         for key, name in self._names.items():
             space, _, own = key.rpartition("\0")
-            self._back[name] = Name(own, space)
+            self._back[name] = OriginalTool(own, space)
             self._notes.add("names", f"the tool {key.replace(chr(0), '/')!r} goes by the name {name!r}")
         return free and not self._profile.custom
 
@@ -184,7 +184,7 @@ class _Naming:
             return tool
         self._notes.add("tool-wrapped", f"the tool {tool.name!r} of type {raw.get('type')!r} is offered as a function")
         if known and known.item:
-            self._back[tool.name] = Name(tool.name, item=known.item)
+            self._back[tool.name] = OriginalTool(tool.name, item=known.item)
         said = tool.description or lenient.get_text(raw, "description") or (known.description if known else "")
         return rq.Tool(tool.name, said, schema, cache=tool.cache)
 
@@ -202,7 +202,7 @@ class _Naming:
 
     def _freed(self, name: str, key: str) -> None:
         space, _, own = key.rpartition("\0")
-        self._back[name] = Name(own, space, "text")
+        self._back[name] = OriginalTool(own, space, "text")
 
     def _choice(self, choice: rq.ToolChoice | None, tools: list[rq.Tool]) -> rq.ToolChoice | None:
         if choice is None or not choice.names:
@@ -233,7 +233,7 @@ class _Naming:
             return call
         self._results[call.id] = name
         call = replace(call, name=name, extra=_flat(call.extra) if "\0" in key else call.extra)
-        return replace(call, json=wrap(call.json), form="json") if free else call
+        return replace(call, json=wrap_free_text(call.json), form="json") if free else call
 
     def _result(self, result: rq.Result) -> rq.Result:
         name = self._results.get(result.call) or self._names.get(result.name, result.name)

@@ -12,7 +12,7 @@ import msgspec
 from penstock.errors import BadRequest, UnknownProtocol
 from penstock.events import Fault, Start
 from penstock.option_checks import check_options, keywords_of
-from penstock.vendor_errors import PARAM, provider_body, speaks, vendor_error
+from penstock.vendor_errors import PARAM, is_from_protocol, provider_body, vendor_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,9 @@ def is_error_in_stream(name: str, fault: Fault) -> bool:
     row = protocol(name)
     if row.errors is None or not vendor_error(row.errors, fault).in_stream:
         return False
-    return fault.status is None or not speaks(fault, row.name)  # a provider that refused with a status is quoted so
+    return fault.status is None or not is_from_protocol(
+        fault, row.name
+    )  # a provider that refused with a status is quoted so
 
 
 def _fault(error: BadRequest, name: str) -> Fault:

@@ -1,19 +1,22 @@
 """The providers, their models and their clients, as data. The rows are TOML; nothing here asks anybody anything."""
 
-from penstock.providers.address import endpoint_url, filled, url
-from penstock.providers.clients import Client, client, clients
+from penstock.providers.address import endpoint_url, fill_template, url
 from penstock.providers.identity import Identity, identify
-from penstock.providers.listing import listed
+from penstock.providers.listing import read_model_list
 from penstock.providers.models import Model, Policy, detail, max_input_tokens, model, models, output_limit
-from penstock.providers.own_models import OwnModel, Prices
 from penstock.providers.registry import (
+    ClientProfile,
+    ConfiguredModel,
     Credential,
     Endpoint,
     Operation,
+    Prices,
     Provider,
     Retry,
     Setting,
     Special,
+    client,
+    clients,
     custom,
     provider,
     providers,
@@ -21,13 +24,13 @@ from penstock.providers.registry import (
 from penstock.providers.thinking import Thinking, thinking_in_form, thinking_of
 
 __all__ = [
-    "Client",
+    "ClientProfile",
+    "ConfiguredModel",
     "Credential",
     "Endpoint",
     "Identity",
     "Model",
     "Operation",
-    "OwnModel",
     "Policy",
     "Prices",
     "Provider",
@@ -40,15 +43,15 @@ __all__ = [
     "custom",
     "detail",
     "endpoint_url",
-    "filled",
+    "fill_template",
     "identify",
-    "listed",
     "max_input_tokens",
     "model",
     "models",
     "output_limit",
     "provider",
     "providers",
+    "read_model_list",
     "thinking_in_form",
     "thinking_of",
     "url",

@@ -51,7 +51,7 @@ def endpoint_url(
     return base + fill.all(path, quoted=True)
 
 
-def filled(
+def fill_template(
     provider: Provider, text: str, model: str = "", *, settings: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip

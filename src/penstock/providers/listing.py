@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from penstock.lenient_fields import as_object
 from penstock.providers.identity import kind
-from penstock.providers.models import NAME, PROVIDER, Model, model, with_own
-from penstock.providers.own_models import Prices
+from penstock.providers.models import NAME, PROVIDER, Model, model, with_configured
+from penstock.providers.registry import Prices
 from penstock.strict_fields import parse_value
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ _ABILITIES = {
 _OUTPUTS = {"image": "image-output", "audio": "audio-output"}
 
 
-def listed(provider: Provider, body: bytes | Any, *, chat: bool = True) -> list[Model]:
+def read_model_list(provider: Provider, body: bytes | Any, *, chat: bool = True) -> list[Model]:
     """The models of an answer to `models`; only those that can be talked to, unless `chat` is off."""
     value = parse_value(body)[0] if isinstance(body, bytes) else body
     place = provider.endpoints.get("models")
@@ -103,7 +103,7 @@ def _read(provider: Provider, row: Object, ids: tuple[str, ...]) -> Model:
     said["capabilities"], source["capabilities"] = _capable(row, known)
     title = _first(row, ("display_name", "displayName", "title"))
     name = title if isinstance(title, str) else known.name
-    return with_own(replace(known, **said, name=name, source=source), provider.models.get(id))
+    return with_configured(replace(known, **said, name=name, source=source), provider.models.get(id))
 
 
 def _capable(row: Object, known: Model) -> tuple[frozenset[str], str]:

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from penstock.errors import InputError
 from penstock.protocols import protocol
 from penstock.providers.identity import Identity, identify, kind
-from penstock.providers.own_models import OwnModel, Prices
+from penstock.providers.registry import ConfiguredModel, Prices, providers
 from penstock.providers.registry import provider as provider_of
-from penstock.providers.registry import providers
 from penstock.providers.thinking import Thinking, thinking_in_form, thinking_of, without_thinking
 
 if TYPE_CHECKING:
@@ -95,10 +94,10 @@ def model(provider: Provider | str, id: str) -> Model:
     row = provider_of(provider) if isinstance(provider, str) else provider
     found = _known(row.name, row.facts or row.name).get(id)
     made = found if found is not None else _elsewhere(row.name, id)
-    return with_own(made, row.models.get(id))
+    return with_configured(made, row.models.get(id))
 
 
-def with_own(known: Model, own: OwnModel | None) -> Model:
+def with_configured(known: Model, own: ConfiguredModel | None) -> Model:
     """A model with the facts that the configuration gives of it."""
     if own is None:
         return known
@@ -135,7 +134,7 @@ def _elsewhere(provider: str, id: str) -> Model:
         source = {"capabilities": NAME, **({"thinking": thinking.source} if thinking else {})}
         return replace(plain, capabilities=frozenset({kind(id)}), thinking=thinking, source=source)
     row = replace(found, id=id, provider=provider, prices=None)
-    return replace(row, source=_told(row, FACTS))
+    return replace(row, source=_label_sources(row, FACTS))
 
 
 def _spellings(who: Identity) -> tuple[str, ...]:
@@ -220,10 +219,10 @@ def _made(provider: str, line: _Fact) -> Model:
         capabilities=capabilities,
         thinking=thinking if "reasoning" in capabilities else without_thinking(thinking),
     )  # fmt: skip
-    return replace(row, source=_told(row, FACTS))
+    return replace(row, source=_label_sources(row, FACTS))
 
 
-def _told(row: Model, by: str) -> dict[str, str]:
+def _label_sources(row: Model, by: str) -> dict[str, str]:
     """Who told each field that is known."""
     told = {name: by for name in SAID if getattr(row, name)}
     if row.thinking is not None:

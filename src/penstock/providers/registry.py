@@ -12,13 +12,12 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from penstock.errors import InputError
 from penstock.protocols import DEFAULT
-from penstock.providers.own_models import OwnModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +121,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     local: bool = False  # runs on one's own machine
     facts: str = ""  # its name in the table of models, where that is another
     names: tuple[str, ...] = ()  # what else it is called
-    models: dict[str, OwnModel] = {}  # facts that a configuration gives of some of its models
+    models: dict[str, ConfiguredModel] = {}  # facts that a configuration gives of some of its models
     keys_url: str = ""  # the page where its keys are made
     open_models: bool = False  # its list of models needs no key, so the list proves nothing about one
 
@@ -258,3 +257,80 @@ def _provider(row: Object) -> Provider:
     there = set(row.pop("has"))
     row["endpoints"] = {name: found for name, found in row["endpoints"].items() if name in there}
     return msgspec.convert(row, Provider)
+
+
+Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+# The form in which a model takes reasoning settings. `adaptive`: it decides, guided by an effort; `budget`: a number of
+# tokens; `effort`: a word; `level`: a word of Gemini's `thinkingLevel`; `switch`: on or off; `none`: it takes none.
+Form: TypeAlias = Literal["adaptive", "budget", "effort", "level", "switch", "none"]
+
+
+class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Dollars for a million tokens; None is unknown. `cached` and `written`: read from, and put into, the cache."""
+
+    input: Dollars | None = None
+    output: Dollars | None = None
+    cached: Dollars | None = None
+    written: Dollars | None = None
+
+
+class ConfiguredPrices(Prices, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Prices as a configuration gives them: a misspelt one is an error."""
+
+
+class ConfiguredModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One model. What is left out is taken from the provider's list and the table of facts."""
+
+    name: str = ""
+    context: Tokens = 0  # the window: prompt and answer together
+    max_input: Tokens = 0
+    max_output: Tokens = 0
+    vision: bool | None = None
+    tools: bool | None = None
+    thinking: Form | Literal[""] = ""
+    prices: ConfiguredPrices | None = None
+
+
+class ClientProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client needs. `headers`: name → pattern, all of which must be found for it to be this one."""
+
+    name: str
+    title: str
+    headers: dict[str, str] = {}
+    models: Literal["openai", "anthropic", "mistral", "gemini", "ollama"] = "openai"  # the shape of the list of models
+    whole_calls: bool = False  # a tool call comes in one chunk, name and all
+    thinking: bool = False  # reasoning comes among the content of a chat, as Mistral writes it
+    tool_index: bool = True  # every call in a chunk says its place
+    websockets: bool = False  # it may ask for Responses over a WebSocket
+    reads_reasoning: bool = True  # it shows reasoning, where its protocol has a word for it
+    unknown_chunks: bool = True  # it passes over what it does not know; otherwise that ends its stream
+    comments: bool = True  # a keepalive may be an SSE comment
+    crlf: bool = True  # it reads frames that end in CR LF
+    repeats_whole: bool = False  # on a fault in mid-stream it asks again without streaming
+    dangling_usage: bool = True  # a last chunk may hold usage and no choice
+    embedding_id: bool = False  # an answer of embeddings has an id
+    notes: str = ""
+
+
+def clients() -> Mapping[str, ClientProfile]:
+    """All rows by name, in the order in which they are tried."""
+    return _client_table()
+
+
+def client(headers: Mapping[str, str]) -> ClientProfile:
+    """The client that sends these headers; the plain one where nobody is recognised."""
+    given = {name.lower(): value for name, value in headers.items()}
+    for row in _client_table().values():
+        if row.headers and all(re.search(pattern, given.get(name, "")) for name, pattern in row.headers.items()):
+            return row
+    return PLAIN
+
+
+PLAIN = ClientProfile(name="", title="any client")
+
+
+@cache
+def _client_table() -> Mapping[str, ClientProfile]:
+    rows = tomllib.loads(files("penstock.providers").joinpath("clients.toml").read_text(encoding="utf-8"))
+    return {name: msgspec.convert({**row, "name": name}, ClientProfile) for name, row in rows.items()}

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from penstock.errors import InputError
 from penstock.providers.identity import identify
-from penstock.providers.own_models import Form
+from penstock.providers.registry import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable

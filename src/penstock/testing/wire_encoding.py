@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock import protocols
-from penstock.bridge import encoding
+from penstock.bridge import encoding, write_body
 from penstock.framing import WRITERS
 from penstock.pipeline import Pipe
 from penstock.testing.provider_encoders import VOICES
 from penstock.transforms.serialize import SerializeParts as InOrder
-from penstock.whole_body import write_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.events import Usage
 from penstock.fold import StreamUsage
-from penstock.json_depth import NestingError, decode_bounded
+from penstock.input_limits import NestingError, decode_bounded
 from penstock.jsontext import as_json
 from penstock.request import Call, Message, Request, Result, Text, Turn
 

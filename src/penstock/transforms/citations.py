@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock.diagnostics import Diagnostics
 from penstock.grammar import FREE, TERMINALS
-from penstock.transforms.given_addresses import GivenAddresses
-from penstock.transforms.prose import Prose
+from penstock.transforms.markdown_text import AddressIndex, SentenceFinder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +37,7 @@ def markdown_link(title: str, url: str) -> str:
     return f"[{shown}]({safe})"
 
 
-class Waiting:
+class PendingSources:
     """The sources of one part that wait for their words, each with its number."""
 
     __slots__ = ("_by_end", "_whole")
@@ -78,12 +77,12 @@ class CitationLinks:
 
     def _begin(self) -> None:
         self._unread: list[ev.TextDelta] = []  # what was said while no place was looked for
-        self._given = GivenAddresses()
+        self._given = AddressIndex()
         self._spoken = False  # whether any text was read
         self._sizes: dict[int, int] = {}  # code points read of each text part
         self._open: set[int] = set()
-        self._prose = Prose()
-        self._waiting: dict[int, Waiting] = {}  # by part: sources whose words are not all said
+        self._prose = SentenceFinder()
+        self._waiting: dict[int, PendingSources] = {}  # by part: sources whose words are not all said
         self._count = 0  # sources that ever waited
         self._due: list[str] = []  # links for the next end of a sentence
         self._loose: list[ev.Source] = []  # sources of no place in particular
@@ -209,7 +208,7 @@ class CitationLinks:
         else:
             self._catch_up()
             self._count += 1
-            self._waiting.setdefault(event.of, Waiting()).add(self._count, event)
+            self._waiting.setdefault(event.of, PendingSources()).add(self._count, event)
             self._settle(event.of, out)
 
     def _settle(self, part: int, out: list[Any]) -> None:

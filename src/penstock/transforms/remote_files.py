@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock.diagnostics import Diagnostics
 from penstock.errors import InputError, PenstockError
-from penstock.media import is_of_kind, sniff
+from penstock.media import is_of_kind, sniff_media_type
 from penstock.request import File
 
 Fetch: TypeAlias = Callable[[str], Awaitable[File | bytes | None]]
@@ -89,7 +89,7 @@ def _checked(found: Any, label: str) -> File | None:
         found = File("", data=b64encode(found).decode())
     if not isinstance(found, File):
         raise InputError(f"expected a File or bytes from the function that fetches, found {type(found).__name__}")
-    media = sniff(found.data) or found.media or label
+    media = sniff_media_type(found.data) or found.media or label
     if not (is_of_kind(label, found.data) and is_of_kind(media, found.data)):
         raise InputError(f"it is said to be {label if label.strip('*/') else media!r}, and its bytes are not")
     return replace(found, media=media)

@@ -360,7 +360,7 @@ def _yaml_scalar(value: Any) -> str:
 def diff_lines(path: Path, edited: Edited) -> Iterator[StyledLine]:
     """A unified diff, coloured, without the secrets that stand near."""
     from penstock.cli.terminal import printable
-    from penstock.redaction import hide
+    from penstock.redaction import redact
 
     styles = {"+": "green", "-": "red", "@": "cyan"}
     old = (edited.before or "").splitlines()
@@ -368,7 +368,7 @@ def diff_lines(path: Path, edited: Edited) -> Iterator[StyledLine]:
     for line in difflib.unified_diff(
         old, edited.after.splitlines(), name if edited.before is not None else "/dev/null", name, lineterm=""
     ):
-        yield [(printable(hide(line)), "bold" if line.startswith(("+++", "---")) else styles.get(line[:1], "dim"))]
+        yield [(printable(redact(line)), "bold" if line.startswith(("+++", "---")) else styles.get(line[:1], "dim"))]
 
 
 def write_file(path: Path, text: str) -> None:

@@ -145,13 +145,13 @@ def _read_key(row: Provider, *, from_stdin: bool) -> str:
 
 def _check_key(row: Provider, key: str, config: Config) -> bool:
     """Whether the provider takes the key. One request; says what came of it."""
-    from penstock.redaction import hide
+    from penstock.redaction import redact
 
     print_line(f"asking {row.title} whether it takes the key …")
     try:
         said = asyncio.run(_send_check(row, key, config))
     except ProviderError as error:
-        message = hide(str(error), [key])
+        message = redact(str(error), [key])
         if error.kind in _KEY_ACCEPTED:
             print_line(f"it knows the key, but refuses for now: {message}")
             return True
@@ -159,7 +159,7 @@ def _check_key(row: Provider, key: str, config: Config) -> bool:
         print_line(_advice(row, error))
         return False
     except PenstockError as error:
-        print_line(f"the key was not stored: {hide(str(error), [key])}")
+        print_line(f"the key was not stored: {redact(str(error), [key])}")
         print_line("--no-check stores it unchecked")
         return False
     print_line(said)

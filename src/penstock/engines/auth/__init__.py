@@ -13,7 +13,7 @@ from penstock.engines.auth.base import Auth, Fetch, KeyAuth, NoAuth, QueryAuth, 
 from penstock.engines.auth.oauth_tokens import GoogleAuth, IbmAuth
 from penstock.errors import InputError
 from penstock.http.header_fields import check_text
-from penstock.providers.address import filled
+from penstock.providers.address import fill_template
 
 __all__ = ["NONE", "Auth", "Fetch", "Secret", "Signed", "auth_for", "chosen"]
 
@@ -66,7 +66,9 @@ def _query(provider: Provider, row: Credential, key: str, *_: object) -> Auth:
 
 
 def _aws(provider: Provider, row: Credential, key: str, env: Mapping[str, str], settings: Mapping[str, str]) -> Auth:
-    return AwsAuth(row.service, filled(provider, "{region}", settings=settings, env=env), {**env, **_pair(key, env)})
+    return AwsAuth(
+        row.service, fill_template(provider, "{region}", settings=settings, env=env), {**env, **_pair(key, env)}
+    )
 
 
 def _google(_provider: Provider, row: Credential, key: str, env: Mapping[str, str], _: object) -> Auth:
@@ -74,7 +76,7 @@ def _google(_provider: Provider, row: Credential, key: str, env: Mapping[str, st
 
 
 def _ibm(provider: Provider, row: Credential, key: str, env: Mapping[str, str], settings: Mapping[str, str]) -> Auth:
-    return IbmAuth(_needed(provider, row, key), filled(provider, row.token_url, settings=settings, env=env))
+    return IbmAuth(_needed(provider, row, key), fill_template(provider, row.token_url, settings=settings, env=env))
 
 
 def _pair(key: str, env: Mapping[str, str]) -> dict[str, str]:

@@ -16,10 +16,10 @@ import msgspec
 from penstock.engines.auth.base import Signed, Tokens, library
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
-from penstock.faults import kind_of
 from penstock.lenient_fields import as_object, get_integer, get_text
 from penstock.lenient_fields import get_text as text_of
-from penstock.redaction import hide
+from penstock.redaction import redact
+from penstock.vendor_errors import fault_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ class GoogleAuth:
         except self._google.exceptions.GoogleAuthError as error:
             if asking.error is not None:
                 raise asking.error from None
-            raise provider_error(Fault("auth", f"no Google token: {hide(str(error))[:500]}")) from None
+            raise provider_error(Fault("auth", f"no Google token: {redact(str(error))[:500]}")) from None
 
     def _look(self) -> Any:
         """Files are read, and without one the machine is asked what it offers."""
@@ -91,7 +91,7 @@ class GoogleAuth:
                 return self._loaded(self._key or Path(self._path).read_text(encoding="utf-8"))
             return self._google.default(scopes=self._scopes)[0]
         except (self._google.exceptions.GoogleAuthError, ValueError, OSError, RecursionError) as error:
-            said = hide(str(error)).partition("\n")[0][:300]
+            said = redact(str(error)).partition("\n")[0][:300]
             raise InputError(f"no Google credentials were found ({said}): set {_FILE} to a file of them") from None
 
     def _loaded(self, text: str) -> Any:
@@ -174,9 +174,9 @@ class IbmAuth:
         token = get_text(said, "access_token")
         if status == _OK and token:
             return token, float(get_integer(said, "expires_in") or 3600)
-        words = hide(get_text(said, "errorMessage", "message") or f"status {status}", self.secrets())
+        words = redact(get_text(said, "errorMessage", "message") or f"status {status}", self.secrets())
         code = get_text(said, "errorCode", "code")
-        kind = "auth" if status == 400 else kind_of(code, status=status)  # noqa: PLR2004 — it says so of a wrong key
+        kind = "auth" if status == 400 else fault_kind(code, status=status)  # noqa: PLR2004 — it says so of a wrong key
         raise provider_error(Fault(kind, f"no IBM token: {words}", status=status, code=code))
 
 

@@ -21,12 +21,12 @@ from penstock.engines.retries import Wait
 from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.gateway.request_body import LARGE
 from penstock.http.header_fields import read_headers
-from penstock.json_depth import NestingError, decode_bounded
-from penstock.jsontext import clean, loose_bounded
+from penstock.input_limits import NestingError, decode_bounded
+from penstock.jsontext import parse_lenient_bounded, replace_surrogates
 from penstock.messages.context import Cleared
 from penstock.messages.request_codecs import reader
 from penstock.protocols import protocol as row
-from penstock.providers.clients import PLAIN
+from penstock.providers.registry import PLAIN
 from penstock.strict_fields import read_deep_body
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.gateway.byte_budget import ByteBudget
     from penstock.gateway.request_body import ConversionThread
     from penstock.lenient_fields import Object
-    from penstock.providers.clients import Client
+    from penstock.providers.registry import ClientProfile
 
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -59,7 +59,7 @@ class Visit:
         self._budget: ByteBudget | None = None  # where its body counts,
         self._counted = 0  # and with how many bytes
         self.caller: Any = None
-        self.client: Client = PLAIN
+        self.client: ClientProfile = PLAIN
         self.services: Any = None  # of the gateway that let it in
         self.errand: Any = None  # what is asked of a provider, where that is no turn
         self.id = f"{_ids.getrandbits(128):032x}"
@@ -112,7 +112,7 @@ class Visit:
     def _mended_body(self) -> Any:
         said = self.raw.removeprefix(BOM_UTF8).lstrip()
         try:
-            value = clean(loose_bounded(said)) if said[:1] == b"{" else None
+            value = replace_surrogates(parse_lenient_bounded(said)) if said[:1] == b"{" else None
         except NestingError as error:
             raise TooDeep(error.path) from None
         if value is None:

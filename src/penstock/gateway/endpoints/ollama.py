@@ -14,8 +14,8 @@ from penstock import lenient_fields as lenient
 from penstock.errors import BadRequest, PenstockError
 from penstock.gateway.callers import refused
 from penstock.gateway.endpoints import PLAYED, Asked, Door, read_body
-from penstock.json_depth import decode_deep
-from penstock.jsontext import plain_or_raw
+from penstock.input_limits import decode_deep
+from penstock.jsontext import decode_or_keep_raw
 from penstock.messages.request_codecs import reader
 from penstock.providers.models import NAME
 
@@ -69,7 +69,7 @@ class Lines:
 
     def _call(self, event: ev.CallEnd) -> None:
         if event.by == "client" and not event.broken:
-            value: Any = plain_or_raw(event.json or "{}") if event.form == "json" else {"input": event.json}
+            value: Any = decode_or_keep_raw(event.json or "{}") if event.form == "json" else {"input": event.json}
             self._say({"tool_calls": [{"id": event.id, "function": {"name": event.name, "arguments": value}}]})
 
     def _counted(self, event: ev.Usage) -> None:

@@ -35,7 +35,7 @@ from penstock.gateway.endpoints.stored_responses import (
 )
 from penstock.gateway.error_responses import unknown_model
 from penstock.http.response_writer import BODY, Flow
-from penstock.json_depth import decode_deep
+from penstock.input_limits import decode_deep
 from penstock.messages.request_codecs import reader
 from penstock.protocols.responses.body import DEFAULTS, build_usage_object
 from penstock.store.key_value import Stored

@@ -10,7 +10,7 @@ from penstock import lenient_fields as lenient
 from penstock.aisdk import OURS
 from penstock.aisdk.decode import ChunkDecoder
 from penstock.codec import Encoder, Protocol
-from penstock.jsontext import decode_own
+from penstock.jsontext import decode_trusted
 from penstock.protocols.aisdk.encode import Aisdk5Encoder, Aisdk6Encoder, AisdkEncoder
 from penstock.protocols.aisdk.encode_v4 import Aisdk4Encoder
 from penstock.request_profile import USER_FILES, Profile
@@ -62,7 +62,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     """Fold the encoder's own frames, so that stream and body cannot disagree."""
     book = _Book()
     for _, data in frames:
-        part = lenient.as_object(decode_own(data))  # a part that nobody knew is let through as it came
+        part = lenient.as_object(decode_trusted(data))  # a part that nobody knew is let through as it came
         if not book.add(lenient.get_text(part, "type"), part):
             return msgspec.json.encode({"error": part.get("error", part.get("reason", "aborted"))})
     return msgspec.json.encode({**book.whole, "content": book.finish()})

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import lenient_fields as lenient
-from penstock.jsontext import decode_own, plain_or_raw
+from penstock.jsontext import decode_or_keep_raw, decode_trusted
 from penstock.protocols.anthropic import wire
 from penstock.protocols.anthropic.wire import NAME
-from penstock.vendor_errors import VendorError, message_of, provider_object, vendor_error
+from penstock.vendor_errors import VendorError, provider_error_object, vendor_error, vendor_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def build_body(frames: Sequence[Frame]) -> bytes:
     message: dict[str, Any] = {}
     blocks: list[JoinedBlock] = []
     for _, data in frames:
-        payload = lenient.as_object(decode_own(data))  # a payload of an unknown type may have any shape
+        payload = lenient.as_object(decode_trusted(data))  # a payload of an unknown type may have any shape
         kind = payload.get("type")
         if kind == "error":
             return data
@@ -80,7 +80,7 @@ class JoinedBlock:
         if not json:
             return None if cut and block.get("type") == "tool_use" else block
         try:
-            block["input"] = plain_or_raw(json)
+            block["input"] = decode_or_keep_raw(json)
         except msgspec.DecodeError:
             return None
         return block
@@ -131,7 +131,7 @@ ERRORS: ErrorTable = {
 def build_error_body(fault: Fault) -> dict[str, Any]:
     """Returns the body of an HTTP error, which is also the payload of an error in a stream."""
     row = vendor_error(ERRORS, fault)
-    error = provider_object(fault, NAME) or {"type": row.type, "message": message_of(fault, row)}
+    error = provider_error_object(fault, NAME) or {"type": row.type, "message": vendor_message(fault, row)}
     payload: dict[str, Any] = {"type": "error", "error": error}
     if fault.request_id:
         payload["request_id"] = fault.request_id

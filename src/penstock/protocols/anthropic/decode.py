@@ -14,11 +14,11 @@ import msgspec
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
-from penstock.faults import classify
-from penstock.jsontext import as_json, clean, loose
+from penstock.jsontext import as_json, parse_lenient, replace_surrogates
 from penstock.protocols.anthropic import wire
 from penstock.protocols.anthropic.body import read_usage
 from penstock.protocols.anthropic.wire import NAME
+from penstock.vendor_errors import classify_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,7 +126,7 @@ class AnthropicDecoder(Decoder):
         kind, message = payload.error.type or "", payload.error.message or "the provider reported an error"
         details = payload.error.details or {}
         error = {"type": kind or "api_error", "message": message, **({"details": details} if details else {})}
-        fault = classify((lenient.get_text(details, "error_code"), kind), message, None)
+        fault = classify_fault((lenient.get_text(details, "error_code"), kind), message, None)
         request_id, extra = payload.request_id or "", {NAME: {"error": error}}
         self.ledger.fault(fault, message, code=kind, request_id=request_id, extra=extra)
 
@@ -140,7 +140,7 @@ class AnthropicDecoder(Decoder):
         elif message or name == "error" or name.endswith("Exception"):
             message = message or data.decode("utf-8", "replace")
             code = "" if name == "error" else name
-            self.ledger.fault(classify((code,), message, None), message, code=code)
+            self.ledger.fault(classify_fault((code,), message, None), message, code=code)
         else:
             return False
         return True
@@ -293,5 +293,5 @@ class AnthropicDecoder(Decoder):
 
 def _get_bare_message(data: bytes) -> str:
     """Returns the message of a body that has nothing else: Bedrock reports errors of Claude like this."""
-    body = lenient.as_object(clean(loose(data)))
+    body = lenient.as_object(replace_surrogates(parse_lenient(data)))
     return "" if "type" in body else lenient.get_text(body, "message")

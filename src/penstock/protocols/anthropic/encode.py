@@ -18,12 +18,12 @@ from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock import provider_tools
 from penstock.codec import Encoder, lost, nothing, verbatim
-from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
 from penstock.markers.marks import RAN
 from penstock.protocols.anthropic.body import build_error_body
 from penstock.protocols.anthropic.losses import LOSSES
 from penstock.protocols.anthropic.wire import NAME
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -310,9 +310,9 @@ class AnthropicEncoder(Encoder):
         block: dict[str, Any] = {"type": "server_tool_use", "id": RAN + event.id, "name": name, "input": {}}
         self._open_block(_SINGLE, 0, block, ev.CallDelta, _INPUT_DELTA)
         if name == "code_execution":
-            given = {"code": provider_tools.program(event.json)}
+            given = {"code": provider_tools.program_code(event.json)}
         else:
-            given = {"query": ", ".join(provider_tools.queries(event.json))}
+            given = {"query": ", ".join(provider_tools.search_queries(event.json))}
         self.out.append(self.template.frame(_encode_json(given).decode()))
         self._close_block(ev.TextEnd(_SINGLE))
 
@@ -387,12 +387,12 @@ def _build_result(event: ev.Result, name: str) -> dict[str, Any]:
     """Returns the result block of another provider's search or program."""
     block = {"type": f"{name}_tool_result", "tool_use_id": RAN + event.call}
     if name == "code_execution":
-        text = provider_tools.output(event.json)
+        text = provider_tools.program_output(event.json)
         streams = {"stdout": "", "stderr": text} if event.failed else {"stdout": text, "stderr": ""}
         result: dict[str, Any] = {"type": "code_execution_result", **streams}
         return {**block, "content": {**result, "return_code": int(event.failed), "content": []}}
     if event.failed:
         return {**block, "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}}
     hidden = {"encrypted_content": "", "page_age": None}
-    rows = [(url, title or url) for url, title in provider_tools.pages(event.json)]
+    rows = [(url, title or url) for url, title in provider_tools.found_pages(event.json)]
     return {**block, "content": [{"type": "web_search_result", "url": u, "title": t, **hidden} for u, t in rows]}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.jsontext import plain_or_raw
+from penstock.jsontext import decode_or_keep_raw
 from penstock.markers import Holds, input_of
-from penstock.media import sniff
+from penstock.media import sniff_media_type
 from penstock.protocols.anthropic.wire import NAME
 from penstock.request_writer import (
     Losses,
@@ -166,7 +166,7 @@ class BlockWriter(RequestDraft):
             return [block]
         own, marks = self.split_extra(result.extra)
         if result.by == "provider" and own:
-            return [{**own, "content": plain_or_raw(result.json)}]
+            return [{**own, "content": decode_or_keep_raw(result.json)}]
         block = {"type": "tool_result", "tool_use_id": result.call, **own}
         if content or "listed" in marks:
             block["content"] = self.write_content(content, listed="listed" in marks)
@@ -204,7 +204,7 @@ class BlockWriter(RequestDraft):
         if part.url:
             return {"type": "url", "url": part.url} if known else None
         if media == "image/*":
-            media = sniff(part.data) or "image/png"
+            media = sniff_media_type(part.data) or "image/png"
         if known:
             return {"type": "base64", "media_type": media, "data": part.data}
         return self._build_plain_text(part)

@@ -14,11 +14,11 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import Decoder
 from penstock.delta_templates import string_remover
-from penstock.faults import classify
 from penstock.ledger import CUT_OFF
 from penstock.protocols.bedrock import wire
 from penstock.protocols.bedrock.decode_blocks import BlockReader
 from penstock.protocols.bedrock.wire import NAME
+from penstock.vendor_errors import classify_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -197,7 +197,7 @@ class BedrockDecoder(Decoder):
     def _fault(self, code: str, error: wire.ExceptionBody) -> None:
         message = error.message or error.originalMessage or "Bedrock reported an error"
         status = error.originalStatusCode
-        kind = classify((code,) if status is None else (), message, status)
+        kind = classify_fault((code,) if status is None else (), message, status)
         self.ledger.breaking = self.ledger.is_open
         self._blocks.close_all(partial=True)
         self._stop = None

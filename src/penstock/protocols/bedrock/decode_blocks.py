@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock import lenient_fields as lenient
-from penstock.jsontext import as_json, fit
+from penstock.jsontext import as_json, convert_pruned
 from penstock.protocols.bedrock import wire
 from penstock.protocols.bedrock.wire import NAME
 
@@ -46,10 +46,10 @@ class BlockReader:
         if index in self._parts or index in self._results:
             self.stop_block(index)
         if "toolUse" in start:
-            self._open_call(index, fit(start["toolUse"], wire.ToolUseBlock)[0])
+            self._open_call(index, convert_pruned(start["toolUse"], wire.ToolUseBlock)[0])
         elif "toolResult" in start:
             self._close_resting()
-            self._results[index] = fit(start["toolResult"], wire.ToolResultBlock)[0]
+            self._results[index] = convert_pruned(start["toolResult"], wire.ToolResultBlock)[0]
         elif "image" in start:
             self._formats[index] = lenient.get_text(lenient.get_object(start, "image"), "format")
         else:
@@ -209,7 +209,7 @@ class BlockReader:
 
     def read_block(self, index: int, raw: dict[str, Any]) -> None:
         """Reads a block of a non-stream answer."""
-        block: wire.ConverseBlock = fit(raw, wire.ConverseBlock)[0]
+        block: wire.ConverseBlock = convert_pruned(raw, wire.ConverseBlock)[0]
         if block.text is not None:
             self._append_text(index, block.text)
         elif block.toolUse is not None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.jsontext import is_object, plain_or_raw
+from penstock.jsontext import decode_or_keep_raw, is_object
 from penstock.markers import Holds, input_of
-from penstock.media import sniff
+from penstock.media import sniff_media_type
 from penstock.protocols.bedrock.wire import NAME, get_block_format, get_media_type
 from penstock.request_writer import (
     Losses,
@@ -151,7 +151,7 @@ class ConverseBlockWriter(RequestDraft):
         own, marks = self.split_extra(result.extra)
         fields: Object = {"toolUseId": result.call}
         if result.by == "provider":
-            fields["content"] = plain_or_raw(result.json)
+            fields["content"] = decode_or_keep_raw(result.json)
             return [{"toolResult": {**fields, **{key: value for key, value in own.items() if value}}}]
         if result.content or not marks.get("bare"):
             fields["content"] = [block for part in result.content for block in self._write_result_part(part)]
@@ -171,7 +171,7 @@ class ConverseBlockWriter(RequestDraft):
     def _write_json(self, part: rq.Json) -> list[Object]:
         own, _ = self.split_extra(part.extra)
         try:
-            value = plain_or_raw(part.json)
+            value = decode_or_keep_raw(part.json)
         except (msgspec.DecodeError, UnicodeEncodeError):
             value = None
         if is_object(value):
@@ -204,7 +204,7 @@ class ConverseBlockWriter(RequestDraft):
         if "form" in marks and get_media_type(*marks["form"]) == media:
             return marks["form"][0], marks["form"][1]
         if media.endswith("/*"):
-            media = sniff(part.data) or media.replace("*", "png")
+            media = sniff_media_type(part.data) or media.replace("*", "png")
             self.report_loss("media", media)
         kind, file_format = get_block_format(media)
         if kind == "document" and get_media_type(kind, file_format) != media:

@@ -12,10 +12,10 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Decoder
-from penstock.faults import classify
 from penstock.protocols.cohere import wire
 from penstock.protocols.cohere.decode_v1 import PLAN_EXTRA, V1Decoder, end_turn, read_usage, report_citation
 from penstock.protocols.cohere.wire import NAME
+from penstock.vendor_errors import classify_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ class CohereDecoder(Decoder):
         message = payload.message
         if isinstance(message, str):
             extra = {NAME: {"error": {"message": message}}}
-            kind = classify((message,), message, None)
+            kind = classify_fault((message,), message, None)
             self.ledger.fault(kind, message, request_id=payload.id or "", extra=extra)
         elif message is not None:
             self._answer(payload, message)

@@ -18,7 +18,7 @@ from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.markers import grammar_of, restored, text_of
 from penstock.markers.extract import free_calls
-from penstock.media import of_url
+from penstock.media import parse_data_url
 from penstock.protocols.cohere.decode_v1 import PLAN_EXTRA
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings
 from penstock.protocols.cohere.request_v1 import read_v1_request
@@ -139,7 +139,7 @@ def _read_image(part: Object) -> rq.File:
     given = part.get("image_url")
     image: Object = {"url": given} if isinstance(given, str) else strict.get_object(part, "image_url")
     try:
-        media, url, data = of_url(strict.require_text(image, "url"), "image/*")
+        media, url, data = parse_data_url(strict.require_text(image, "url"), "image/*")
     except BadRequest as error:
         raise error.at("image_url") from None
     detail = image.get("detail")

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock import strict_fields as strict
-from penstock.jsontext import as_json, is_object, plain_or_raw
+from penstock.jsontext import as_json, decode_or_keep_raw, is_object
 from penstock.lenient_fields import as_object, get_object
 from penstock.markers import input_of
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings, write_settings
@@ -249,7 +249,7 @@ class _HistoryWriter:
 def _write_output(part: rq.ResultPart) -> Object:
     """Writes an output, which must be an object."""
     if isinstance(part, rq.Json):
-        value: Any = plain_or_raw(part.json)
+        value: Any = decode_or_keep_raw(part.json)
         return value if is_object(value) else {"output": value}
     return {"output": part.text if isinstance(part, rq.Text) else collect_text(msgspec.to_builtins(part))}
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.jsontext import as_json, is_object, plain_or_raw
+from penstock.jsontext import as_json, decode_or_keep_raw, is_object
 from penstock.markers import EMPTY, Holds, input_of, stowed
 from penstock.protocols.cohere.request_read import split_documents
 from penstock.protocols.cohere.request_settings import write_settings
@@ -207,7 +207,7 @@ class CohereRequestWriter(RequestDraft):
         """Writes an object as a document, which the answer can cite."""
         own, marks = self.split_extra(part.extra)
         try:
-            value = plain_or_raw(part.json)
+            value = decode_or_keep_raw(part.json)
         except (msgspec.DecodeError, UnicodeEncodeError):
             value = None
         if is_object(value) or marks.get("is_document"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import openai_errors
-from penstock.jsontext import decode_own, encode, grow
+from penstock.jsontext import decode_trusted, encode, grow_text
 from penstock.lenient_fields import as_object
 from penstock.protocols.completions.wire import NAME
 
@@ -25,7 +25,7 @@ def fold_body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = as_object(decode_own(data))
+        chunk = as_object(decode_trusted(data))
         if "error" in chunk:
             return data
         if "choices" not in chunk:
@@ -40,7 +40,7 @@ def fold_body(frames: Sequence[Frame]) -> bytes:
 
 def _merge_choice(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
     choice = choices.setdefault(more["index"], {**more, "text": "", "logprobs": None})
-    grow(choice, "text", more["text"])
+    grow_text(choice, "text", more["text"])
     choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
     if more["logprobs"]:
         lists: dict[str, list[Any]] = choice["logprobs"] or {}

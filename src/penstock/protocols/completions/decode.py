@@ -9,9 +9,9 @@ import msgspec
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
-from penstock.faults import classify
 from penstock.protocols.completions import wire
 from penstock.protocols.completions.wire import NAME
+from penstock.vendor_errors import classify_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,7 +101,7 @@ class CompletionsDecoder(Decoder):
         status = lenient.get_integer(error, "code")
         code, kind = lenient.get_text(error, "code"), lenient.get_text(error, "type")
         message = lenient.get_text(error, "message") or "the provider reported an error"
-        fault, code = classify((code, kind), message, status), code or kind or str(status or "")
+        fault, code = classify_fault((code, kind), message, status), code or kind or str(status or "")
         self.ledger.fault(fault, message, status=status, code=code, extra={NAME: {"error": error}})
 
     def named(self, name: str, data: bytes) -> bool:

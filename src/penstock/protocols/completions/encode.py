@@ -11,10 +11,10 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
-from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.protocols.completions import wire
 from penstock.protocols.completions.body import error_body
 from penstock.protocols.completions.wire import NAME
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,9 +11,9 @@ from penstock import events as ev
 from penstock.codec import Decoder, Encoder, Losses, Protocol
 from penstock.grammar import Grammar
 from penstock.input_limits import MAX_COUNT
-from penstock.jsontext import as_json, is_json, usable
+from penstock.jsontext import as_json, complete_json, is_json
 from penstock.ledger import TRUNCATED
-from penstock.ledger_parts import credible
+from penstock.ledger_parts import drop_implausible_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ class EventsDecoder(Decoder):
         return not wrong
 
     def _usage(self, event: ev.Usage) -> None:
-        self._any(credible(event, self.diagnostics))
+        self._any(drop_implausible_counts(event, self.diagnostics))
 
     def _start(self, event: ev.Start) -> None:
         if event.created is not None and not 0 <= event.created <= MAX_COUNT:
@@ -77,7 +77,7 @@ class EventsDecoder(Decoder):
             return
         start, pieces = known
         streamed = "".join(pieces)
-        if start.by == "client" and start.form == "json" and streamed and usable(streamed) is not None:
+        if start.by == "client" and start.form == "json" and streamed and complete_json(streamed) is not None:
             # Whatever its end says: targets that stream the input have shown all of it by now.
             self._close_call(self._judged(start, streamed, event.extra, whole=True), broken=event.broken)
             return
@@ -93,7 +93,7 @@ class EventsDecoder(Decoder):
 
     def _judged(self, start: ev.CallStart, json: str, extra: Extra | None, *, whole: bool) -> ev.CallEnd | ev.CallCut:
         call = start.choice, start.id
-        good = usable(json) if start.form == "json" else json
+        good = complete_json(json) if start.form == "json" else json
         if whole and start.name and good is not None and call not in self._given:
             self._given.add(call)
             return ev.CallEnd(start.index, start.id, start.name, good, start.by, start.form, extra)
@@ -102,7 +102,7 @@ class EventsDecoder(Decoder):
     def _result(self, event: ev.Result) -> None:
         """Encoders write the JSON of a result as it is, so it must be JSON; other text becomes a JSON string."""
         if not is_json(event.json):
-            event = replace(event, json=usable(event.json) or as_json(event.json))
+            event = replace(event, json=complete_json(event.json) or as_json(event.json))
         self._any(event)
 
     def _break_off(self, message: str) -> None:

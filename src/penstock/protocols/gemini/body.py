@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from penstock import provider_tools
-from penstock.jsontext import GrowingText, decode_own, encode, grow, is_object, plain_or_raw
+from penstock.jsontext import GrowingText, decode_or_keep_raw, decode_trusted, encode, grow_text, is_object
 from penstock.lenient_fields import as_object
 from penstock.protocols.gemini.decode_calls import METADATA_ONLY
 from penstock.protocols.gemini.decode_metadata import FINISH_REASONS, to_reason
 from penstock.protocols.gemini.wire import NAME, drop_none, gemini_fields
-from penstock.vendor_errors import VendorError, message_of, provider_object, refused_by, vendor_error
+from penstock.vendor_errors import VendorError, provider_error_object, refused_by, vendor_error, vendor_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def fold_body(frames: Sequence[Frame]) -> bytes:
     body: dict[str, Any] = {}
     candidates: dict[int, dict[str, Any]] = {}
     for _, data in frames:
-        chunk = as_object(decode_own(data))
+        chunk = as_object(decode_trusted(data))
         if "error" in chunk:
             return data
         for candidate in chunk.pop("candidates", ()):
@@ -52,7 +52,7 @@ def _append_part(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
     last = parts[-1] if parts else {}
     both_text = isinstance(part.get("text"), str) and isinstance(last.get("text"), str | GrowingText)
     if both_text and part.get("thought") == last.get("thought") and "thoughtSignature" not in last:
-        grow(last, "text", part["text"])
+        grow_text(last, "text", part["text"])
         last.update({key: value for key, value in part.items() if key != "text"})
     elif part != {"text": ""}:
         parts.append(part)
@@ -83,18 +83,18 @@ def provider_run_part(id: str, json: str, own: dict[str, Any], field: str) -> di
 
 def program_part(event: ev.CallEnd) -> dict[str, Any]:
     """Returns the part of a program that another provider ran."""
-    return {"executableCode": {"language": "PYTHON", "code": provider_tools.program(event.json)}}
+    return {"executableCode": {"language": "PYTHON", "code": provider_tools.program_code(event.json)}}
 
 
 def program_output_part(event: ev.Result) -> dict[str, Any]:
     """Returns the part of that program's output."""
     outcome = "OUTCOME_FAILED" if event.failed else "OUTCOME_OK"
-    return {"codeExecutionResult": {"outcome": outcome, "output": provider_tools.output(event.json)}}
+    return {"codeExecutionResult": {"outcome": outcome, "output": provider_tools.program_output(event.json)}}
 
 
 def _to_object(text: str) -> Any:
     """Parses arguments, which must be an object: another value becomes the argument `input`."""
-    value = plain_or_raw(text)
+    value = decode_or_keep_raw(text)
     return value if is_object(value) else {"input": value}
 
 
@@ -315,13 +315,13 @@ _STATUS_TYPES: dict[int, str] = {401: "UNAUTHENTICATED", 501: "UNIMPLEMENTED"}  
 
 def error_body(fault: Fault) -> dict[str, Any]:
     """Builds the body of an HTTP error, which is also the payload of an error in a stream."""
-    original = provider_object(fault, NAME)
+    original = provider_error_object(fault, NAME)
     if isinstance(original.get("code"), int) and isinstance(original.get("status"), str):  # not of the Interactions API
         return {"error": original}
     row = vendor_error(ERRORS, fault)
     status = (fault.status if refused_by(fault) == "gateway" else None) or row.status
     type_ = _STATUS_TYPES.get(status, row.type)
-    error: dict[str, Any] = {"code": status, "message": message_of(fault, row), "status": type_}
+    error: dict[str, Any] = {"code": status, "message": vendor_message(fault, row), "status": type_}
     details = [dict(one) for one in row.details] if status == row.status else []
     if fault.retry_after is not None:
         details.append({"@type": _RETRY_INFO, "retryDelay": f"{fault.retry_after:g}s"})

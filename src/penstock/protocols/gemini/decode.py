@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from penstock import events as ev
-from penstock.codec import Decoder, weakly
+from penstock.codec import Decoder, weak_method
 from penstock.delta_templates import number_remover
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.decode_calls import CallDecoder
@@ -59,7 +59,7 @@ class GeminiDecoder(Decoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._interactions = InteractionDecoder(self.ledger, weakly(self._keep_interaction_frame))
+        self._interactions = InteractionDecoder(self.ledger, weak_method(self._keep_interaction_frame))
         self._snake_case = False
         self._last_id = ""  # the response id of the last chunk
         self._reset("")
@@ -129,7 +129,7 @@ class GeminiDecoder(Decoder):
         if index in self._candidates:
             return self._candidates[index]
         turn = self._id or self.ledger.seed or f"{crc32(self.frame[1]):08x}"
-        decoder = self._candidates[index] = CandidateDecoder(index, self.ledger, turn, weakly(self._reread_part))
+        decoder = self._candidates[index] = CandidateDecoder(index, self.ledger, turn, weak_method(self._reread_part))
         return decoder
 
     def _reread_part(self, candidate: int, part: int) -> tuple[dict[str, Any], wire.Part | None]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
-from penstock.faults import kind_of
 from penstock.jsontext import as_json
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.decode_metadata import AnswerText, report_fault, sum_known
 from penstock.protocols.gemini.wire import NAME, convert_leniently, gemini_extra, gemini_fields, parse_time
+from penstock.vendor_errors import fault_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -251,7 +251,7 @@ class InteractionDecoder:
             failed = bool(step.is_error)
             self._ledger.add_whole_part(ev.Result, call, name, as_json(step.result), failed, False, extra)  # noqa: FBT003
         if step.error is not None:
-            self._ledger.diagnostics.add("step-failed", f"{kind_of(step.error.code)}: {step.error.message}")
+            self._ledger.diagnostics.add("step-failed", f"{fault_kind(step.error.code)}: {step.error.message}")
 
     def _close_thought(self, current: OpenStep) -> None:
         """Ends a thought. One with a signature but no summary becomes a redacted reasoning part."""

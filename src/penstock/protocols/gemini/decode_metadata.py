@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import events as ev
 from penstock import lenient_fields as lenient
-from penstock.faults import SPENT, classify, is_daily_quota
 from penstock.protocols.gemini import wire
 from penstock.protocols.gemini.wire import NAME, convert_leniently, drop_none, gemini_extra
+from penstock.vendor_errors import QUOTA_EXHAUSTED, classify_fault, is_daily_quota
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,12 +147,12 @@ def report_fault(ledger: Ledger, error: wire.Error | str) -> None:
     details: list[dict[str, Any]] = [one for one in error.details or () if isinstance(one, dict)]
     codes = [str(one.get("reason") or "") for one in details]
     if is_daily_quota(details):
-        codes.insert(0, SPENT)
+        codes.insert(0, QUOTA_EXHAUSTED)
     status = error.code if isinstance(error.code, int) else None
     code = error.status or ("" if status else str(error.code or ""))
     message = str(error.message or "the provider reported an error")
     sent = drop_none(code=error.code, message=message, status=error.status, details=error.details or None)
-    kind, retry_after = classify([*codes, code], message, status), _parse_retry_delay(details)
+    kind, retry_after = classify_fault([*codes, code], message, status), _parse_retry_delay(details)
     extra = gemini_extra(error=sent)
     ledger.fault(kind, message, status=status, code=code, retry_after=retry_after, extra=extra)
 

@@ -15,8 +15,7 @@ import msgspec
 from penstock import events as ev
 from penstock import provider_tools
 from penstock.codec import Encoder, Losses, lost, nothing, verbatim
-from penstock.fold import total
-from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
+from penstock.fold import sum_usage
 from penstock.framing import ERROR
 from penstock.lenient_fields import as_object
 from penstock.protocols.gemini.body import (
@@ -34,6 +33,7 @@ from penstock.protocols.gemini.body import (
 )
 from penstock.protocols.gemini.decode_metadata import FINISH_REASONS
 from penstock.protocols.gemini.wire import NAME, drop_none, gemini_fields
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -117,7 +117,7 @@ class GeminiEncoder(Encoder):
         self._usage = usage_metadata(event)
 
     def _total_usage(self) -> dict[str, Any] | None:
-        return usage_metadata(total(self._steps.values())) if self._usage is None and self._steps else self._usage
+        return usage_metadata(sum_usage(self._steps.values())) if self._usage is None and self._steps else self._usage
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason == "pause" and event.raw not in FINISH_REASONS:
@@ -274,7 +274,7 @@ class GeminiEncoder(Encoder):
             self._foreign_runs[event.id] = kind
             if kind == "search":
                 candidate = self._candidates.setdefault(choice, CandidateState())
-                candidate.queries += provider_tools.queries(event.json)
+                candidate.queries += provider_tools.search_queries(event.json)
             part = program_part(event) if kind == "program" else {}
         self._write_provider_part(choice, part)
 

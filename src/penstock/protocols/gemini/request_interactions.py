@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
-from penstock.jsontext import as_json, plain_or_raw
+from penstock.jsontext import as_json, decode_or_keep_raw
 from penstock.lenient_fields import as_object
 from penstock.markers import input_of
 from penstock.protocols.gemini.request_settings import LEVELS
@@ -304,7 +304,7 @@ def _write_result(result: rq.Result, own: Object, marks: Object, draft: RequestD
         step["name"] = result.name
     only = result.content[0] if len(result.content) == 1 and not marks.get("listed") else None
     if isinstance(only, rq.Json):
-        step["result"] = plain_or_raw(only.json)
+        step["result"] = decode_or_keep_raw(only.json)
     elif isinstance(only, rq.Text):
         step["result"] = only.text
     elif result.content or marks.get("listed"):

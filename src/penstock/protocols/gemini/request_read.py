@@ -20,7 +20,7 @@ from penstock.jsontext import as_json
 from penstock.markers import json_of, restored
 from penstock.markers.extract import free_calls
 from penstock.markers.marks import told_apart
-from penstock.media import sniff
+from penstock.media import sniff_media_type
 from penstock.protocols.gemini.decode_calls import CODE_EXECUTION, tool_name
 from penstock.protocols.gemini.request_interactions import is_interaction, read_interaction
 from penstock.protocols.gemini.request_settings import read_settings
@@ -287,7 +287,7 @@ def _read_blob(blob: Object, around: Object) -> rq.File:
     if url_safe:
         data = data.translate(_TO_STANDARD)
         data += "=" * (-len(data) % 4)
-    media = strict.get_text(blob, "mimeType") or sniff(data) or _BYTES
+    media = strict.get_text(blob, "mimeType") or sniff_media_type(data) or _BYTES
     fields = {**around, **_nested("inlineData", unknown_fields(blob, {"mimeType", "data", "displayName"}))}
     extra = build_extra(NAME, fields, web=url_safe)
     return rq.File(media, data=data, name=strict.get_text(blob, "displayName"), extra=extra)

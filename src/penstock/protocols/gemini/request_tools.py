@@ -14,7 +14,7 @@ import msgspec
 from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
-from penstock.jsontext import as_json, plain_or_raw
+from penstock.jsontext import as_json, decode_or_keep_raw
 from penstock.markers import grammar_of, schema_of
 from penstock.protocols.gemini.request_settings import to_json_schema, write_schema
 from penstock.protocols.gemini.wire import NAME, camel_keys
@@ -259,7 +259,7 @@ def write_response(content: Sequence[rq.ResultPart], failed: bool, marks: Object
 
 def _parse(part: rq.Json) -> Any:
     try:
-        return plain_or_raw(part.json)
+        return decode_or_keep_raw(part.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return part.json
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.jsontext import plain_or_raw
+from penstock.jsontext import decode_or_keep_raw
 from penstock.markers import EMPTY, Holds, input_of, stowed
 from penstock.markers.marks import said_by_user
-from penstock.media import sniff
+from penstock.media import sniff_media_type
 from penstock.protocols.gemini.decode_calls import METADATA_ONLY
 from penstock.protocols.gemini.request_interactions import write_interaction
 from penstock.protocols.gemini.request_settings import write_settings
@@ -289,7 +289,7 @@ class GeminiRequestWriter(RequestDraft):
     def _write_provider_run(self, id: str, json: str, own: Object, field: str) -> list[Object]:
         """Writes a tool run of Google in the part it came in; reports a run that has no such part."""
         kind: str = own.get("part") or METADATA_ONLY
-        value: Any = None if kind == METADATA_ONLY else plain_or_raw(json or "{}")
+        value: Any = None if kind == METADATA_ONLY else decode_or_keep_raw(json or "{}")
         if kind == METADATA_ONLY or ("toolType" not in own and not hasattr(value, "keys")):
             self.report_loss("traces")
             return []
@@ -355,7 +355,7 @@ class GeminiRequestWriter(RequestDraft):
             return part.media
         self.report_loss("media")
         suffix = part.url.partition("?")[0].rpartition(".")[2].lower()
-        guessed = sniff(part.data) if part.data else _MEDIA_TYPES.get(suffix, "")
+        guessed = sniff_media_type(part.data) if part.data else _MEDIA_TYPES.get(suffix, "")
         return guessed or _DEFAULT_MEDIA.get(part.media.partition("/")[0], "text/plain")
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
-from penstock.jsontext import as_json, fit, loose
+from penstock.jsontext import as_json, convert_pruned, parse_lenient
 
 if TYPE_CHECKING:
     from penstock.events import Extra
@@ -329,7 +329,7 @@ def convert_leniently(value: dict[str, Any], struct: Any) -> Any:
     except (msgspec.ValidationError, UnicodeEncodeError):
         pass
     try:
-        return fit(msgspec.json.decode(as_json(value)), struct)[0]
+        return convert_pruned(msgspec.json.decode(as_json(value)), struct)[0]
     except msgspec.ValidationError:
         return struct()
 
@@ -371,7 +371,7 @@ def _is_wrapped_chunk(value: Any) -> bool:
 def reread_chunk(data: bytes) -> Chunk:
     """Parses a snake-case payload."""
     try:
-        chunk: Chunk = fit(deep_camel_keys(loose(data)), Chunk)[0]
+        chunk: Chunk = convert_pruned(deep_camel_keys(parse_lenient(data)), Chunk)[0]
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
         return Chunk()
     return chunk
@@ -380,10 +380,10 @@ def reread_chunk(data: bytes) -> Chunk:
 def reread_part(data: bytes, candidate: int, number: int) -> tuple[dict[str, Any], Part | None]:
     """Parses one part again. Returns it as sent if it has unknown keys, and as a Struct if snake case explains them."""
     try:
-        body: Any = loose(data)
+        body: Any = parse_lenient(data)
         raw: dict[str, Any] = body.get("response", body)["candidates"][candidate]["content"]["parts"][number]
         has_other_keys = any(key not in _TEXT_KEYS and value is not None for key, value in raw.items())
-        part: Part = fit(deep_camel_keys(raw), Part)[0]
+        part: Part = convert_pruned(deep_camel_keys(raw), Part)[0]
     except (LookupError, TypeError, AttributeError, UnicodeEncodeError, msgspec.ValidationError, RecursionError):
         return {}, None
     if not has_other_keys:

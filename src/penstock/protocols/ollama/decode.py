@@ -15,10 +15,10 @@ from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
 from penstock.delta_templates import string_remover
-from penstock.faults import classify
 from penstock.jsontext import as_json
 from penstock.protocols.ollama import wire
-from penstock.transforms.think import ThinkTags
+from penstock.transforms.think_tags import ThinkTags
+from penstock.vendor_errors import classify_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +89,7 @@ class OllamaDecoder(Decoder):
     def _error(self, error: str | dict[str, Any], status: int | None) -> None:
         error = {"message": error} if isinstance(error, str) else error
         message = lenient.get_text(error, "message") or "Ollama reported an error"
-        kind = classify((lenient.get_text(error, "code", "type") or message,), message, status)
+        kind = classify_fault((lenient.get_text(error, "code", "type") or message,), message, status)
         self.ledger.fault(kind, message, status=status, extra={NAME: {"error": error}})
 
     def _done(self, line: wire.ResponseLine) -> None:

@@ -14,7 +14,7 @@ from penstock.diagnostics import Diagnostic
 from penstock.errors import BadRequest
 from penstock.markers import grammar_of, json_of, restored
 from penstock.markers.extract import free_calls
-from penstock.media import of_url, sniff
+from penstock.media import parse_data_url, sniff_media_type
 from penstock.strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ def _read_images(source: Object) -> list[rq.File]:
     files: list[rq.File] = []
     for image in strict.get_strings(source, "images"):
         if image.startswith(("data:", "http://", "https://")):
-            media, url, data = of_url(image, "image/*")
+            media, url, data = parse_data_url(image, "image/*")
             files.append(rq.File(media, url, data, extra=build_extra(NAME, {}, url=True)))
         else:
-            files.append(rq.File(sniff(image) or "image/*", data=image))
+            files.append(rq.File(sniff_media_type(image) or "image/*", data=image))
     return files
 
 

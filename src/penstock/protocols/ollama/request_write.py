@@ -8,7 +8,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock.markers import Holds, input_of, stowed
-from penstock.media import sniff
+from penstock.media import sniff_media_type
 from penstock.protocols.ollama.request_read import NAME, OPTIONS, read_think
 from penstock.request_writer import (
     Losses,
@@ -169,7 +169,7 @@ class OllamaRequestWriter(RequestDraft):
         _, marks = self.split_extra(part.extra)
         image = part.url if marks.get("url") else ""
         if part.media.startswith("image/") and part.data:
-            if not marks.get("url") and (part.name or sniff(part.data) != part.media):
+            if not marks.get("url") and (part.name or sniff_media_type(part.data) != part.media):
                 self.report_loss("media", part.media)
             image = f"data:{part.media};base64,{part.data}" if marks.get("url") else part.data
         if image:

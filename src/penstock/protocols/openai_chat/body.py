@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import openai_errors
-from penstock.jsontext import GrowingText, decode_own, encode, grow, is_json
+from penstock.jsontext import GrowingText, decode_trusted, encode, grow_text, is_json
 from penstock.lenient_fields import as_object
 from penstock.protocols.openai_chat.wire import EXTRA_CONTENT, NAME
 
@@ -48,7 +48,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = as_object(decode_own(data))
+        chunk = as_object(decode_trusted(data))
         if "error" in chunk:
             return data
         if "choices" not in chunk:
@@ -75,13 +75,13 @@ def _add_delta(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None
         elif key in _LISTS:
             message.setdefault(key, []).extend(value)
         elif key == "audio":
-            grow(message.setdefault("audio", {}), "data", value["data"])
+            grow_text(message.setdefault("audio", {}), "data", value["data"])
         elif key == "extra_content":
             message[key] = value
         elif key == "content" and (isinstance(value, list) or isinstance(message["content"], list)):
             message[key] = _join_content(message[key], value)
         elif key != "role":
-            grow(message, key, value)
+            grow_text(message, key, value)
     if more["logprobs"]:
         known: dict[str, Any] = {**dict.fromkeys(more["logprobs"]), **(choice["logprobs"] or {})}
         choice["logprobs"] = {key: _join_lists(known[key], more["logprobs"].get(key)) for key in known}
@@ -96,9 +96,9 @@ def _join_content(before: Any, more: Any) -> list[dict[str, Any]]:
         if not chunks or chunks[-1]["type"] != one["type"]:
             chunks.append(one)
         elif one["type"] == "text":
-            grow(chunks[-1], "text", one["text"])
+            grow_text(chunks[-1], "text", one["text"])
         else:
-            grow(chunks[-1]["thinking"][0], "text", one["thinking"][0]["text"])
+            grow_text(chunks[-1]["thinking"][0], "text", one["thinking"][0]["text"])
     return chunks
 
 
@@ -116,7 +116,7 @@ def _join_details(details: list[dict[str, Any]], more: list[dict[str, Any]]) -> 
         if details and all(last.get(key) == one.get(key) for key in ("type", "index", "id")):
             for key in ("text", "summary"):
                 if isinstance(one.get(key), str) and isinstance(last.get(key, ""), str | GrowingText):
-                    grow(last, key, one.pop(key))
+                    grow_text(last, key, one.pop(key))
             last.update(one)
         else:
             details.append(one)
@@ -131,7 +131,7 @@ def _add_call(calls: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
         calls[index][EXTRA_CONTENT] = more[EXTRA_CONTENT]
     for kind, field in (("function", "arguments"), ("custom", "input")):
         if kind in more:
-            grow(calls[index][kind], field, more[kind][field])
+            grow_text(calls[index][kind], field, more[kind][field])
 
 
 def _finish_message(message: dict[str, Any], *, cut: bool) -> None:

@@ -14,12 +14,12 @@ from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
 from penstock.delta_templates import number_remover, string_remover
-from penstock.faults import classify
-from penstock.jsontext import as_json, fit, loose
+from penstock.jsontext import as_json, convert_pruned, parse_lenient
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.decode_calls import CallAssembler
 from penstock.protocols.openai_chat.decode_choice import Choice
 from penstock.protocols.openai_chat.wire import NAME, other_extra_content
+from penstock.vendor_errors import classify_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -116,7 +116,7 @@ class ChatDecoder(Decoder):
         named = chunk.type == "error" or self.frame[0] == b"error"
         if not named and (self.ledger.turns or not isinstance(message, str)):
             return False
-        fields = lenient.as_object(loose(self.frame[1]))
+        fields = lenient.as_object(parse_lenient(self.frame[1]))
         report_error(self.ledger, {**fields, "message": message or self.frame[1].decode("utf-8", "replace")})
         return True
 
@@ -225,7 +225,7 @@ def report_error(ledger: Ledger, error: dict[str, Any] | str) -> None:
     message = str(fields.get("message") or "the provider reported an error")
     codes = [str(one) for one in (code, kind) if one]
     ledger.fault(
-        classify(codes, message, status),
+        classify_fault(codes, message, status),
         message,
         status=status,
         code=str(code or kind or ""),
@@ -252,7 +252,9 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
         counts = msgspec.convert(raw, wire.ChatUsage, strict=False)
     except msgspec.ValidationError:
         try:
-            counts, _ = fit(loose(as_json(raw).encode()), wire.ChatUsage)  # a copy without the fields that do not fit
+            counts, _ = convert_pruned(
+                parse_lenient(as_json(raw).encode()), wire.ChatUsage
+            )  # a copy without the fields that do not fit
         except msgspec.ValidationError:
             return None
     prompt, completion = counts.prompt_tokens, counts.completion_tokens

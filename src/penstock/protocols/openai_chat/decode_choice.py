@@ -13,7 +13,7 @@ from penstock.jsontext import as_json
 from penstock.ledger import Ledger
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.wire import FAILURE_REASONS, FINISH_REASONS, NAME, read_detail_state, read_signature
-from penstock.transforms.think import ThinkTags
+from penstock.transforms.think_tags import ThinkTags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.codec import Encoder, lost, nothing, verbatim
-from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.jsontext import is_json
 from penstock.protocols.openai_chat import wire
 from penstock.protocols.openai_chat.body import error_body, usage_object
 from penstock.protocols.openai_chat.wire import LOSSES, NAME, WIRE_REASONS, write_signature
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

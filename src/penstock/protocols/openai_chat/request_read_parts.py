@@ -9,7 +9,7 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.lenient_fields import as_object
-from penstock.media import of_url, sniff
+from penstock.media import parse_data_url, sniff_media_type
 from penstock.protocols.openai_chat.wire import NAME, read_detail_state
 from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
@@ -161,7 +161,7 @@ def _read_text(part: Object, key: str) -> rq.AnyPart:
 def _read_url(source: Object, key: str, media: str) -> tuple[rq.File, str]:
     """Returns a file, and its URL if the URL cannot be built again from the file."""
     value = strict.require_text(source, key)
-    kind, url, data = of_url(value, media)
+    kind, url, data = parse_data_url(value, media)
     unusual_url = bool(data) and not value.startswith(f"data:{kind};base64,")
     return rq.File(kind, url, data), value if unusual_url or (value.startswith("data:") and not data) else ""
 
@@ -207,7 +207,7 @@ def _read_base64(value: str, media: str) -> rq.File:
     """Reads plain base64, or a URL."""
     if value.startswith(("http://", "https://")):
         return rq.File(media, value)
-    return rq.File(sniff(value) or media, data=value)
+    return rq.File(sniff_media_type(value) or media, data=value)
 
 
 def _read_file(part: Object) -> rq.AnyPart:

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock.markers import Holds
-from penstock.media import of_url, sniff
+from penstock.media import parse_data_url, sniff_media_type
 from penstock.protocols.openai_chat.request_read_parts import (
     AUDIO_FORMATS,
     MEDIA_TYPES,
@@ -200,12 +200,12 @@ class ChatPartWriter(RequestDraft):
         """Returns the type of the part that a file becomes, and its value."""
         kind, media = marks.get("kind") or "", part.media
         address = part.url or (f"data:{media};base64,{part.data}" if part.data else "")
-        if "url" in marks and of_url(marks["url"], media)[1:] == (part.url, part.data):
+        if "url" in marks and parse_data_url(marks["url"], media)[1:] == (part.url, part.data):
             address = marks["url"]
         form = _AUDIO_NAMES.get(media) if part.data else None
         if (media.startswith("image/") and kind != "file" and address) or kind in ("video_url", "audio_url"):
             if media == "image/*" and part.data:
-                address = f"data:{sniff(part.data) or 'image/png'};base64,{part.data}"
+                address = f"data:{sniff_media_type(part.data) or 'image/png'};base64,{part.data}"
             return kind or "image_url", address if "bare" in marks else {"url": address, **_image_detail(part)}
         if kind == "document_url" or (not kind and address and self.quirks.documents == "document_url" and not form):
             return "document_url", address

@@ -9,12 +9,11 @@ import msgspec
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock import openai_errors
-from penstock.faults import classify
 from penstock.http_errors import retry_after, retry_after_message
-from penstock.jsontext import decode_own
+from penstock.jsontext import decode_trusted
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.wire import NAME, wrap_extra
-from penstock.vendor_errors import vendor_error
+from penstock.vendor_errors import classify_fault, vendor_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,11 +69,11 @@ def build_body(frames: Sequence[Frame]) -> bytes:
     """
     for name, data in reversed(frames):
         if name in (b"response.completed", b"response.incomplete"):
-            response: dict[str, Any] = decode_own(data)["response"]
+            response: dict[str, Any] = decode_trusted(data)["response"]
             response["output"] = [item for item in response["output"] if not _is_incomplete_call(item)]
             return msgspec.json.encode(response)
         if name == b"error":
-            return msgspec.json.encode({"error": decode_own(data)["error"]})
+            return msgspec.json.encode({"error": decode_trusted(data)["error"]})
     return b"{}"
 
 
@@ -140,7 +139,7 @@ def _get_code(error: dict[str, Any]) -> str:
 def _classify_error(code: str, kind: str, message: str, status: int | None) -> FaultKind:
     if code in _FAULT_KINDS:
         return _FAULT_KINDS[code]
-    found = classify((code, kind), message, status)
+    found = classify_fault((code, kind), message, status)
     if found != "other":
         return found
     return "invalid" if code.startswith("invalid") or "image" in code else "server" if code else "other"

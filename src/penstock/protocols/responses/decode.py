@@ -13,7 +13,7 @@ import msgspec
 from penstock import lenient_fields as lenient
 from penstock.codec import Decoder
 from penstock.delta_templates import number_remover, string_remover
-from penstock.jsontext import loose_bounded, usable
+from penstock.jsontext import complete_json, parse_lenient_bounded
 from penstock.protocols.responses import decode_calls, wire
 from penstock.protocols.responses.body import EchoedFields, read_fault, read_finish_reason, read_usage
 from penstock.protocols.responses.decode_items import ItemSlots
@@ -168,8 +168,10 @@ class ResponsesDecoder(Decoder):
         """Adds the type to payloads without one: frames typed by their event name, non-stream bodies, error bodies."""
         payload = lenient.as_object(value)
         if self.ledger.fix_surrogates and "delta" not in payload:
-            text = usable(raw().decode("utf-8", "replace")) or "null"  # lone surrogates are mended only in deltas
-            value, raw = loose_bounded(text.encode()), text.encode
+            text = (
+                complete_json(raw().decode("utf-8", "replace")) or "null"
+            )  # lone surrogates are mended only in deltas
+            value, raw = parse_lenient_bounded(text.encode()), text.encode
             payload = lenient.as_object(value)
         typed = lenient.get_text(payload, "type") in wire.STRUCTS or not payload
         super()._fit(name, value if typed else wire.add_type(name, payload), raw)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock import lenient_fields as lenient
-from penstock.jsontext import as_json, usable
+from penstock.jsontext import as_json, complete_json
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.wire import NAME, wrap_extra
 
@@ -168,7 +168,7 @@ class CallReader:
         if part is None or slot.final_input is None or slot.kind == "custom_tool_call":
             return
         text = slot.final_input if slot.final_input.strip() else part.streamed_text
-        if text.strip() and usable(text) is not None:
+        if text.strip() and complete_json(text) is not None:
             self._end_call(slot, part)
 
     def _report_later_input(self, slot: ItemSlot) -> None:

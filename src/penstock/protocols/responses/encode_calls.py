@@ -14,7 +14,7 @@ import msgspec
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock import provider_tools
-from penstock.jsontext import plain_or_raw, usable
+from penstock.jsontext import complete_json, decode_or_keep_raw
 from penstock.protocols.responses.encode_text import NumberedTemplate, ResponsesTextEncoder
 from penstock.provider_tools import KINDS
 
@@ -45,7 +45,7 @@ class ProviderToolItem:
         self._type, prefix, progress = _PROVIDER_ITEMS[kind]
         item: dict[str, Any] = {"id": output.make_id(prefix), "type": self._type, "status": "in_progress"}
         if kind == "program":
-            item.update(code=provider_tools.program(event.json), container_id="", outputs=None)
+            item.update(code=provider_tools.program_code(event.json), container_id="", outputs=None)
         else:
             item["action"] = _build_action(kind, event.json)
         self._entry = output.add_item(item)
@@ -67,10 +67,10 @@ class ProviderToolItem:
         """Finishes the item with its result, or without one at the end of the turn."""
         item = self._entry.item
         if result is not None and "action" in item and item["action"]["type"] == "search":
-            sources = [{"type": "url", "url": address} for address, _ in provider_tools.pages(result.json)]
+            sources = [{"type": "url", "url": address} for address, _ in provider_tools.found_pages(result.json)]
             item["action"] = {**item["action"], **({"sources": sources} if sources else {})}
         elif result is not None and "outputs" in item:
-            item["outputs"] = [{"type": "logs", "logs": provider_tools.output(result.json)}]
+            item["outputs"] = [{"type": "logs", "logs": provider_tools.program_output(result.json)}]
         failed = result is not None and result.failed
         if not failed:
             self._send_progress("completed")
@@ -79,8 +79,8 @@ class ProviderToolItem:
 
 def _build_action(kind: provider_tools.Kind, json: str) -> dict[str, Any]:
     if kind == "page":
-        return {"type": "open_page", "url": next(iter(provider_tools.addresses(json)), "")}
-    queries = provider_tools.queries(json)
+        return {"type": "open_page", "url": next(iter(provider_tools.page_urls(json)), "")}
+    queries = provider_tools.search_queries(json)
     return {"type": "search", "query": next(iter(queries), ""), "queries": queries}
 
 
@@ -172,7 +172,7 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
         call, restored = self._calls.pop(event.index, None), self._restored.pop(event.index, None)
         if call is not None:
             json = event.json
-            if not json.strip() or usable(json) is not None:
+            if not json.strip() or complete_json(json) is not None:
                 json = "{" + json  # an unclosed object is never valid JSON
             call.entry.item.update({"status": "incomplete", call.field: json})
             call.entry.cut = event.form == "text"
@@ -213,7 +213,7 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
             self.report_loss("provider-call")
 
     def _send_partial_image(self, entry: OutputItem, json: str) -> None:
-        result = lenient.as_object(plain_or_raw(json))
+        result = lenient.as_object(decode_or_keep_raw(json))
         self._output.send(
             "response.image_generation_call.partial_image",
             item_id=entry.id,

@@ -17,9 +17,9 @@ import msgspec
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.codec import Encoder
-from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.protocols.responses.body import convert_logprobs
 from penstock.protocols.responses.wire import NAME
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

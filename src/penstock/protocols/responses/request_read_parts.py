@@ -14,7 +14,7 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, is_json
-from penstock.media import of_url, sniff
+from penstock.media import parse_data_url, sniff_media_type
 from penstock.protocols.responses import wire
 from penstock.protocols.responses.wire import NAME
 from penstock.strict_fields import build_extra, empty_fields, unknown_fields
@@ -118,7 +118,7 @@ def _read_image(part: Object) -> rq.File:
 
 def _read_url(url: str, media: str) -> tuple[rq.File, str]:
     """Returns a file by its URL, and the URL if it cannot be rebuilt from the file."""
-    kind, address, data = of_url(url, media)
+    kind, address, data = parse_data_url(url, media)
     odd = url.startswith("data:") and not (data and url.startswith(f"data:{kind};base64,"))
     return rq.File(kind, address, data), url if odd else ""
 
@@ -128,7 +128,7 @@ def _read_file(part: Object) -> rq.File:
     media = guess_media_type(name or url)
     bare = bool(data) and not data.startswith("data:")
     if bare:
-        file, odd = rq.File(sniff(data) or media, data=data), ""
+        file, odd = rq.File(sniff_media_type(data) or media, data=data), ""
     else:
         file, odd = _read_url(data, media)
     file.url, file.id, file.cache = url, strict.get_text(part, "file_id"), _read_cache_hint(part)

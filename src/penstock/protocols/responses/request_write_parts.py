@@ -13,10 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.jsontext import plain_or_raw
+from penstock.jsontext import decode_or_keep_raw
 from penstock.lenient_fields import as_object
 from penstock.markers import Holds
-from penstock.media import sniff
+from penstock.media import sniff_media_type
 from penstock.protocols.responses import request_read_parts, wire
 from penstock.protocols.responses.wire import NAME
 from penstock.request_writer import RequestDraft, add_missing, collect_text, omit_with_loss
@@ -171,7 +171,7 @@ def is_content(part: rq.Opaque) -> bool:
 def _build_data_url(part: rq.File) -> str:
     if not part.data:
         return ""
-    media = part.media if not part.media.endswith("/*") else sniff(part.data) or "image/png"
+    media = part.media if not part.media.endswith("/*") else sniff_media_type(part.data) or "image/png"
     return f"data:{media};base64,{part.data}"
 
 
@@ -368,7 +368,7 @@ def build_call_item(call: rq.Call, item: Object) -> Object:
     tool = wire.CALLS.get(item.get("type", ""))
     if tool is not None and wire.read_tool_input(item, tool) != call.json:
         with suppress(msgspec.DecodeError, UnicodeEncodeError):
-            item = {**item, **as_object(plain_or_raw(call.json))}
+            item = {**item, **as_object(decode_or_keep_raw(call.json))}
     return _set_call_id(item, call.id)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.aisdk import OPAQUE, WRITES, PartEncoder, cite, encode_json, metadata, own, value, write_usage
-from penstock.jsontext import is_json, plain_or_raw
+from penstock.jsontext import decode_or_keep_raw, is_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -275,5 +275,5 @@ class UiEncoder(PartEncoder):
 
 def _shown(json: str) -> str:
     """A failure as text."""
-    said = plain_or_raw(json) if is_json(json) else json
+    said = decode_or_keep_raw(json) if is_json(json) else json
     return said if isinstance(said, str) else json

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.codec import Protocol
-from penstock.jsontext import decode_own
+from penstock.jsontext import decode_trusted
 from penstock.lenient_fields import as_object
 from penstock.protocols.vscode.decode import VSCodeDecoder
 from penstock.protocols.vscode.encode import NAME, VSCodeEncoder
 from penstock.protocols.vscode.wire import KINDS, VERSION
 from penstock.request_profile import Profile
-from penstock.transforms.namespace import PREFIX
+from penstock.transforms.tool_names import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def body(frames: Sequence[Frame]) -> bytes:
     lines: list[dict[str, Any]] = []
     pieces: list[list[Any]] = []  # the values of each line, which are joined once, at the end
     for _, data in frames:
-        line = as_object(decode_own(data))
+        line = as_object(decode_trusted(data))
         if not line:
             continue  # an unknown payload in another shape, which a body has no place for
         if line.get("kind") == "error":

@@ -18,7 +18,7 @@ from penstock.protocols.vscode import thinking, wire
 from penstock.protocols.vscode.encode import NAME
 from penstock.protocols.vscode.encode_parts import CITATION, RESERVED
 from penstock.protocols.vscode.wire import DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encoded
-from penstock.transforms.namespace import PREFIX, Namespace
+from penstock.transforms.tool_names import PREFIX, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,16 +13,15 @@ import msgspec
 
 from penstock import events as ev
 from penstock.codec import Encoder, lost, nothing
-from penstock.frame_templates import NO_TEMPLATE, FrameTemplate
 from penstock.media import contradicts
 from penstock.protocols.vscode import encode_parts, wire
 from penstock.protocols.vscode.encode_parts import HOST, Calls, as_object, call_line
 from penstock.protocols.vscode.thinking import Round
 from penstock.protocols.vscode.wire import DataPart, ErrorPart, Part, TextPart, ThinkingPart, encoded
-from penstock.text_runs import TextRun, expand_runs, merge_runs
+from penstock.text_runs import NO_TEMPLATE, FrameTemplate, TextRun, expand_runs, merge_runs
 from penstock.transforms.citations import CitationLinks
-from penstock.transforms.namespace import PREFIX, Namespace
-from penstock.transforms.voices import Voices
+from penstock.transforms.serialize import SerializeTexts
+from penstock.transforms.tool_names import PREFIX, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -84,7 +83,7 @@ class VSCodeEncoder(Encoder):
         self.names = Namespace(call_id_prefix or "", reserved=encode_parts.RESERVED)
         keep = citations == "both" and "data" in host
         self._links = None if citations == "data" else CitationLinks(keep=keep, diagnostics=self.diagnostics)
-        self._voices = Voices()
+        self._voices = SerializeTexts()
         self._calls = Calls(self.diagnostics)
         self._muted: set[int] = set()
         self._begin()

@@ -14,7 +14,7 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import ILL_SHAPED
 from penstock.errors import PenstockError, StreamFault
-from penstock.jsontext import plain_or_raw
+from penstock.jsontext import decode_or_keep_raw
 from penstock.lenient_fields import as_object
 from penstock.markers import RAW
 from penstock.protocols.vscode import wire
@@ -64,7 +64,7 @@ class PartMaker(VSCodeEncoder):
         self.made.append(ThinkingPart(_carried(event.text), self._round.thoughts[event.index].id))
 
     def _deliver(self, id: str, name: str, given: str, extra: Any) -> None:
-        value: Any = plain_or_raw(given)
+        value: Any = decode_or_keep_raw(given)
         if not isinstance(value, dict):
             self.diagnostics.add("too-deep", f"the input of {name!r} nests too deeply for an object; it is one string")
             value = {RAW: given}

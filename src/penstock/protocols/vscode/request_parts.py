@@ -15,7 +15,7 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, is_json
-from penstock.media import of_url, packed, sniff, unpacked
+from penstock.media import decode_byte_list, encode_byte_list, parse_data_url, sniff_media_type
 from penstock.protocols.vscode.encode_parts import CITATION
 from penstock.protocols.vscode.request_settings import NAME
 from penstock.request_writer import drop_empty, split_extra
@@ -58,7 +58,7 @@ def read_bytes(part: Object) -> tuple[str, str]:
     if isinstance(value, str):
         return value, ""
     try:
-        return packed(value)
+        return encode_byte_list(value)
     except ValueError:
         raise BadRequest("base64 or bytes", value, "data") from None
 
@@ -117,7 +117,7 @@ def write_data(part: Any, marks: Object) -> Object:
     else:
         text = part.json if type(part) is rq.Json else part.text
         mime, data, place = marks.get("mime") or JSON, base64_of(text), {}
-    there = {} if place.keys() & {"url", "id"} and not data else {"data": unpacked(data, marks.get("form", ""))}
+    there = {} if place.keys() & {"url", "id"} and not data else {"data": decode_byte_list(data, marks.get("form", ""))}
     return {"kind": "data", "mimeType": mime, **there, **place}
 
 
@@ -153,7 +153,7 @@ def citation(source: rq.Source) -> str:
 def write_source(source: rq.Source) -> Object:
     """A source as a data part."""
     own, marks = split_extra(source.extra, NAME)
-    data = unpacked(base64_of(marks.get("raw") or citation(source)), marks.get("form", ""))
+    data = decode_byte_list(base64_of(marks.get("raw") or citation(source)), marks.get("form", ""))
     mid = {"$mid": marks["mid"]} if "mid" in marks else {}
     return {**own, **mid, "kind": "data", "mimeType": CITATION, "data": data}
 
@@ -194,9 +194,9 @@ def _walk(node: Object, made: list[rq.Text | rq.File], depth: int) -> None:
         _say(node, made)
     elif node.get("ctor") == PICTURE:
         source = lenient.get_text(lenient.get_object(node, "props"), "src")
-        _, url, data = of_url(source, "") if ":" in source[:64] else ("", "", source)
+        _, url, data = parse_data_url(source, "") if ":" in source[:64] else ("", "", source)
         if source:
-            made.append(rq.File(sniff(data) or "image/*", url, data))
+            made.append(rq.File(sniff_media_type(data) or "image/*", url, data))
     elif depth < DEPTH:
         for child in lenient.get_objects(node, "children"):
             _walk(child, made, depth + 1)

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock import events as ev
-from penstock.fold import total
-from penstock.jsontext import usable
+from penstock.fold import sum_usage
+from penstock.jsontext import complete_json
 
 NAME = "vscode"
 VERSION = 1
@@ -26,7 +26,7 @@ def encoded(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return (usable(json.dumps(msgspec.to_builtins(value))) or "null").encode()
+        return (complete_json(json.dumps(msgspec.to_builtins(value))) or "null").encode()
 
 
 class Part(msgspec.Struct, frozen=True, tag_field="kind", rename="camel", omit_defaults=True):
@@ -186,7 +186,7 @@ def tokens(usage: ev.Usage) -> Tokens:
 
 def spent(usages: dict[int, ev.Usage]) -> ev.Usage | None:
     """The usage of a turn: as given, or the sum of its steps."""
-    return usages.get(0) or (total(usages.values()) if usages else None)
+    return usages.get(0) or (sum_usage(usages.values()) if usages else None)
 
 
 def usage_line(usages: dict[int, ev.Usage]) -> Usage | None:

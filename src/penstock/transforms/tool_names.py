@@ -6,6 +6,7 @@ because only whole JSON can be unwrapped; all others stream on.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -15,7 +16,7 @@ from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.diagnostics import Diagnostics
 from penstock.events import CallForm
-from penstock.jsontext import plain_or_raw
+from penstock.jsontext import decode_or_keep_raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 INPUT = "input"  # the one string that a free-text tool is given as
 
 
-class Name(msgspec.Struct, frozen=True, omit_defaults=True):
+class OriginalTool(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a tool was before. `form` text: its input was free text. `item`: its calls are items of this type."""
 
     name: str
@@ -32,15 +33,17 @@ class Name(msgspec.Struct, frozen=True, omit_defaults=True):
     item: str = ""
 
 
-class RestoreNames:
+class RestoreToolNames:
     """A stage. `protocol` is the client's, under which namespaces and items are kept; `ids` are those to give back."""
 
-    def __init__(self, names: Mapping[str, Name], *, protocol: str = "", ids: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, names: Mapping[str, OriginalTool], *, protocol: str = "", ids: Mapping[str, str] | None = None
+    ) -> None:
         self.diagnostics = Diagnostics("names")
         self._names = names
         self._protocol = protocol
         self._ids = ids or {}
-        self._held: dict[int, tuple[ev.CallStart, Name]] = {}
+        self._held: dict[int, tuple[ev.CallStart, OriginalTool]] = {}
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         out: list[Any] = []
@@ -91,15 +94,15 @@ class RestoreNames:
                 out.append(ev.CallDelta(event.index, end.json))
         out.append(end)
 
-    def _unwrapped(self, end: Any, was: Name) -> Any:
+    def _unwrapped(self, end: Any, was: OriginalTool) -> Any:
         if was.item:
             return replace(end, extra={**(end.extra or {}), self._protocol: {"item": _item(end, was.item)}})
-        text = unwrap(end.json)
+        text = unwrap_free_text(end.json)
         if text is None:
             self.diagnostics.add("not-wrapped", f"the input of {was.name!r} is not the one string asked for")
         return end if text is None else replace(end, json=text)
 
-    def _extra(self, was: Name, extra: ev.Extra | None) -> ev.Extra | None:
+    def _extra(self, was: OriginalTool, extra: ev.Extra | None) -> ev.Extra | None:
         if not was.namespace:
             return extra
         own = {**(extra or {}).get(self._protocol, {}), "namespace": was.namespace}
@@ -115,15 +118,15 @@ class RestoreNames:
     }  # fmt: skip
 
 
-def wrap(text: str) -> str:
+def wrap_free_text(text: str) -> str:
     """Free text as the input of a function."""
     return msgspec.json.encode({INPUT: text}).decode()
 
 
-def unwrap(json: str) -> str | None:
+def unwrap_free_text(json: str) -> str | None:
     """The text out of a function's input: under its name, or the only string there is. None if there is none."""
     try:
-        given: Any = plain_or_raw(json)
+        given: Any = decode_or_keep_raw(json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
     if isinstance(given, dict):
@@ -136,7 +139,45 @@ def _item(end: Any, kind: str) -> dict[str, Any]:
     """A call as the item that a built-in tool's calls are."""
     status = "completed" if type(end) is ev.CallEnd else "incomplete"
     try:
-        given: Any = plain_or_raw(end.json or "{}")
+        given: Any = decode_or_keep_raw(end.json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
         given = {}
     return {"type": kind, "call_id": end.id, "status": status, **lenient.as_object(given)}
+
+
+PREFIX = "gw-"
+_FIELDS: dict[type, str] = {
+    ev.CallStart: "id", ev.CallEnd: "id", ev.CallCut: "id", ev.Result: "call", ev.Ask: "call",
+}  # fmt: skip
+
+
+class Namespace:
+    """`name` on the way out, `restore` on the way back. An empty prefix leaves ids as they are."""
+
+    def __init__(self, prefix: str = PREFIX, *, reserved: str = "") -> None:
+        self.prefix = prefix
+        self._reserved = reserved
+        head, last = re.escape(reserved[:-1]), re.escape(reserved[-1:])
+        # a reserved word gets a dash before its last letter, and one that has dashes there gets one more
+        self._plain = re.compile(f"({head})(-*{last})")
+        self._dashed = re.compile(f"({head})-(-*{last})")
+
+    def name(self, id: str) -> str:
+        """The id as the host sees it."""
+        named = self.prefix + id
+        return self._plain.sub(r"\1-\2", named) if self._reserved else named
+
+    def restore(self, id: str) -> str:
+        """The provider's own id. One that was never ours comes back as it is, less what the host appended."""
+        ours = self._dashed.sub(r"\1\2", id.split(self._reserved, 1)[0]) if self._reserved else id
+        return ours.removeprefix(self.prefix)
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        return [self._named(event) if type(event) in _FIELDS else event for event in events]
+
+    def finish(self) -> list[Any]:
+        return []
+
+    def _named(self, event: Any) -> Any:
+        field = _FIELDS[type(event)]
+        return replace(event, **{field: self.name(getattr(event, field))})

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from penstock.events import Extra
 
-WORD = "stop_sequence"
+STOP_SEQUENCE = "stop_sequence"
 _CHARACTERS = 4  # that make a token, roughly
 
 
-class Stops:
+class StopAtSequences:
     """A stage. `over` once a sequence was met. `asked` gives the tokens of the prompt, where nobody will tell them.
 
     `fields`: by protocol, the field of an answer that names the stop sequence.
@@ -108,7 +108,7 @@ class Stops:
         told = [event for event in rest if type(event) is ev.Usage and not event.step]
         out.append(told[-1] if told else self._estimate())
         extra: Extra = {protocol: {field: met} for protocol, field in self._fields.items()}
-        out.append(ev.Finish("calls" if self._called else "stop", WORD, (), extra or None))
+        out.append(ev.Finish("calls" if self._called else "stop", STOP_SEQUENCE, (), extra or None))
 
     def _estimate(self) -> ev.Usage:
         known = self._usage
