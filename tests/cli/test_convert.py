@@ -34,7 +34,7 @@ def test_a_file_and_standard_input_say_the_same(tmp_path: Path) -> None:
 
 def test_findings_go_to_standard_error_unless_quiet() -> None:
     told = inside(*CALL, given=BODY).stderr.decode().splitlines()
-    assert told == ["penstock: loss-setting: responses: a setting without a word here is left out: seed"]
+    assert told == ["penstock: loss-setting: responses: a setting that does not exist here is left out: seed"]
     assert inside(*CALL, "--quiet", given=BODY).stderr == b""
 
 

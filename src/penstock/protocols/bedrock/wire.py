@@ -40,7 +40,7 @@ class ToolResultBlock(Struct):
     content: list[dict[str, Any]] | None = None
 
 
-class ToolInputDelta(Struct, gc=False):
+class ToolUseDelta(Struct, gc=False):
     input: str | None = None
 
 
@@ -73,7 +73,7 @@ class MediaContent(Struct):
 
 class ConverseDelta(Struct, gc=False):
     text: str | None = None
-    toolUse: ToolInputDelta | None = None
+    toolUse: ToolUseDelta | None = None
     toolResult: list[dict[str, Any]] | None = None
     reasoningContent: ReasoningContent | None = None
     citation: dict[str, Any] | None = None
