@@ -93,7 +93,7 @@ def _split_results(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
     if len(results) == len(parts):
         return [rq.Message("tool", results, "", extra)]
     others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
-    places = [place for place, part in enumerate(parts) if type(part) is not rq.Result]
+    places = [position for position, part in enumerate(parts) if type(part) is not rq.Result]
     mixed = places if places[0] < len(results) else None
     joined = rq.Message("user", others, extra=build_extra(NAME, {}, joined=True, places=mixed))
     return [rq.Message("tool", results, "", extra), joined]
@@ -115,17 +115,17 @@ def read_tool(tool: Object) -> rq.Tool:
         raise BadRequest("an object", schema, "input_schema")
     is_strict = strict.get_flag(tool, "strict") if "strict" in tool else None
     name, description = strict.require_text(tool, "name"), strict.get_text(tool, "description")
-    made = rq.Tool(name, description, schema, "function", is_strict)  # pyright: ignore[reportUnknownArgumentType]
-    if len(tool) != 3 or not made.description or "type" not in schema:  # noqa: PLR2004 — name, description, schema
-        made.cache = cache
+    parsed = rq.Tool(name, description, schema, "function", is_strict)  # pyright: ignore[reportUnknownArgumentType]
+    if len(tool) != 3 or not parsed.description or "type" not in schema:  # noqa: PLR2004 — name, description, schema
+        parsed.cache = cache
         also = empty_fields(tool, _TOOL_FIELDS - {"input_schema"})
         untyped = "type" not in schema
         fields = unknown_fields(tool, _TOOL_FIELDS)
-        made.extra = build_extra(NAME, fields, also=also, hint=hint, kind=kind, untyped=untyped)
+        parsed.extra = build_extra(NAME, fields, also=also, hint=hint, kind=kind, untyped=untyped)
     grammar = grammar_of(schema)  # pyright: ignore[reportUnknownArgumentType]
     if grammar is not None:
-        made.kind, made.schema = "custom", grammar or None
-    return made
+        parsed.kind, parsed.schema = "custom", grammar or None
+    return parsed
 
 
 def _read_choice(given: Object) -> rq.ToolChoice:

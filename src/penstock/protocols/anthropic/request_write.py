@@ -129,64 +129,67 @@ class AnthropicRequestWriter(BlockWriter):
 
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
-    def _write_settings(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+    def _write_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
         for name in _LOST_SETTINGS:
-            if getattr(asked, name) not in (None, ""):
+            if getattr(settings, name) not in (None, ""):
                 self.report_loss("setting", name)
-        if asked.max_output is not None:
-            body["max_tokens"] = asked.max_output
+        if settings.max_output is not None:
+            body["max_tokens"] = settings.max_output
         elif "unlimited" not in marks:
-            limit = self.quirks.max_output + (asked.budget or 0)  # reasoning counts against the limit
+            limit = self.quirks.max_output + (settings.budget or 0)  # reasoning counts against the limit
             self.report_loss("max-output", str(limit))
             body["max_tokens"] = limit
-        if asked.temperature is not None:
-            if asked.temperature > 1:
+        if settings.temperature is not None:
+            if settings.temperature > 1:
                 self.report_loss("temperature")
-            body["temperature"] = min(asked.temperature, 1)
-        body.update(drop_empty(top_p=asked.top_p, top_k=asked.top_k, stop_sequences=asked.stop))
-        if asked.tier in _TIERS:
-            body["service_tier"] = _TIERS[asked.tier]
-        elif asked.tier:
+            body["temperature"] = min(settings.temperature, 1)
+        body.update(drop_empty(top_p=settings.top_p, top_k=settings.top_k, stop_sequences=settings.stop))
+        if settings.tier in _TIERS:
+            body["service_tier"] = _TIERS[settings.tier]
+        elif settings.tier:
             self.report_loss("setting", "tier")
-        self._write_metadata(asked, marks, body)
-        self._write_thinking(asked, marks, body)
-        self._write_output_config(asked, marks, body)
+        self._write_metadata(settings, marks, body)
+        self._write_thinking(settings, marks, body)
+        self._write_output_config(settings, marks, body)
 
-    def _write_metadata(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+    def _write_metadata(self, settings: rq.Settings, marks: Object, body: Object) -> None:
         """Writes the user's id. Anthropic allows no other metadata, so others are kept only if they came from it."""
         given = marks.get("metadata", {}).get("as")
-        if given is not None and request_read.read_metadata({"metadata": given}) == (asked.user, asked.metadata):
+        if given is not None and request_read.read_metadata({"metadata": given}) == (settings.user, settings.metadata):
             body["metadata"] = given
             return
-        if asked.metadata:
+        if settings.metadata:
             self.report_loss("setting", "metadata")
-        if asked.user:
-            body["metadata"] = {"user_id": asked.user}
+        if settings.user:
+            body["metadata"] = {"user_id": settings.user}
 
-    def _write_thinking(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+    def _write_thinking(self, settings: rq.Settings, marks: Object, body: Object) -> None:
         given = marks.get("thinking", {}).get("as")
-        if given is not None and request_read.read_thinking(given, asked.effort) == (asked.budget, asked.thoughts):
+        if given is not None and request_read.read_thinking(given, settings.effort) == (
+            settings.budget,
+            settings.thoughts,
+        ):
             body["thinking"] = given
-        elif "unthinking" not in marks and (thinking := self._build_thinking(asked)):
+        elif "unthinking" not in marks and (thinking := self._build_thinking(settings)):
             body["thinking"] = thinking
 
-    def _build_thinking(self, asked: rq.Settings) -> Object | None:
-        display = {} if asked.thoughts is None else {"display": "summarized" if asked.thoughts else "omitted"}
-        if asked.budget == 0 or asked.effort == "none":
+    def _build_thinking(self, settings: rq.Settings) -> Object | None:
+        display = {} if settings.thoughts is None else {"display": "summarized" if settings.thoughts else "omitted"}
+        if settings.budget == 0 or settings.effort == "none":
             return {"type": "disabled"}
-        if asked.budget is not None:
-            if asked.budget < _MIN_BUDGET:
+        if settings.budget is not None:
+            if settings.budget < _MIN_BUDGET:
                 self.report_loss("budget")
-            return {"type": "enabled", "budget_tokens": max(asked.budget, _MIN_BUDGET), **display}
-        if not asked.effort and asked.thoughts is None:
+            return {"type": "enabled", "budget_tokens": max(settings.budget, _MIN_BUDGET), **display}
+        if not settings.effort and settings.thoughts is None:
             return None
         # From Opus 4.7 on, thinking is omitted unless `display` asks for it:
         # https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-7#thinking-content-omitted-by-default
         return {"type": "adaptive", **display}
 
-    def _write_output_config(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+    def _write_output_config(self, settings: rq.Settings, marks: Object, body: Object) -> None:
         given, old = marks.get("output", {}).get("as"), marks.get("form", {}).get("as")
-        form, effort = asked.format, asked.effort
+        form, effort = settings.format, settings.effort
         if old is not None and form is not None and request_read.read_format(old) == form:
             body["output_format"], form = old, None
         if given is not None and request_read.read_output_config(given) == (effort, form):
@@ -272,9 +275,9 @@ class AnthropicRequestWriter(BlockWriter):
 
 def _find_first_turn(messages: list[rq.Message]) -> int:
     """Returns the index of the first message that is not part of the system prompt."""
-    for place, message in enumerate(messages):
+    for position, message in enumerate(messages):
         if message.role != "system" or "inside" in split_extra(message.extra, NAME)[1]:
-            return place
+            return position
     return len(messages)
 
 
@@ -283,8 +286,8 @@ def _insert_blocks(content: list[Object], blocks: list[Object], places: list[int
     if places is None or len(places) != len(blocks):
         content += blocks
         return
-    for place, block in zip(places, blocks, strict=True):
-        content.insert(place, block)
+    for position, block in zip(places, blocks, strict=True):
+        content.insert(position, block)
 
 
 def _wrap_reminder(part: rq.AnyPart) -> rq.AnyPart:

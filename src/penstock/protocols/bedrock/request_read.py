@@ -91,7 +91,7 @@ def _split_user_message(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]
         return [rq.Message("user", first, extra=extra), *(rq.Message("user", row) for row in more)]
     messages = [rq.Message("tool", results, extra=extra)]
     if others:
-        places = [place for place, part in enumerate(parts) if type(part) is not rq.Result]
+        places = [position for position, part in enumerate(parts) if type(part) is not rq.Result]
         first, *more = _split_carried_files(others)
         mixed = places if places[0] < len(results) and not more else None
         messages += [rq.Message("user", first, extra=build_extra(NAME, {}, joined=True, places=mixed))]
@@ -102,22 +102,22 @@ def _split_user_message(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]
 def _split_carried_files(parts: list[rq.AnyPart]) -> list[list[rq.AnyPart]]:
     """Separates carried files from the user's parts. The writer joins them, because roles must alternate."""
     rows: list[list[rq.AnyPart]] = []
-    start = place = 0
-    while place < len(parts):
-        end, mark = place, _get_file_mark(parts, place)
+    start = position = 0
+    while position < len(parts):
+        end, mark = position, _get_file_mark(parts, position)
         while mark and _get_file_mark(parts, end) == mark:
             end += 2
-        if end > place:
-            rows += [parts[start:place]] if start < place else []
-            rows.append(parts[place:end])
+        if end > position:
+            rows += [parts[start:position]] if start < position else []
+            rows.append(parts[position:end])
             start = end
-        place = max(place + 1, end)
+        position = max(position + 1, end)
     return [*rows, parts[start:]] if start < len(parts) or not rows else rows
 
 
-def _get_file_mark(parts: list[rq.AnyPart], place: int) -> str:
+def _get_file_mark(parts: list[rq.AnyPart], position: int) -> str:
     """Returns the kind of the mark at `place`, if a file follows it."""
-    mark, file = (parts[place], parts[place + 1]) if place + 1 < len(parts) else (None, None)
+    mark, file = (parts[position], parts[position + 1]) if position + 1 < len(parts) else (None, None)
     if type(mark) is not rq.Text or type(file) is not rq.File or not mark.text.startswith(OPEN):
         return ""
     return mark.text.partition(" ")[0]

@@ -60,7 +60,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
         messages = stowed(request.messages, self.holds, self.report_carried, self.report_loss)
-        first = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
+        first = next((position for position, message in enumerate(messages) if message.role != "system"), len(messages))
         body: Object = {"modelId": request.model} if marks.get("model") else {}
         body["messages"] = self._write_messages(messages[first:])
         if first > 1:
@@ -183,27 +183,27 @@ class BedrockRequestWriter(ConverseBlockWriter):
 
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
-    def _write_settings(self, asked: rq.Settings, marks: Object, body: Object, model: str) -> None:
+    def _write_settings(self, settings: rq.Settings, marks: Object, body: Object, model: str) -> None:
         for name in _LOST_SETTINGS:
-            if getattr(asked, name) not in (None, ""):
+            if getattr(settings, name) not in (None, ""):
                 self.report_loss("setting", name)
         given: Object = {
-            marks.get("limit") or "maxTokens": asked.max_output,
-            "temperature": asked.temperature,
-            "topP": asked.top_p,
-            "stopSequences": asked.stop or None,
+            marks.get("limit") or "maxTokens": settings.max_output,
+            "temperature": settings.temperature,
+            "topP": settings.top_p,
+            "stopSequences": settings.stop or None,
         }
         config = {**{key: value for key, value in given.items() if value is not None}, **marks.get("config", {})}
         add_missing(config, marks.get("unsaid"))
-        more = self._build_model_fields(asked, marks.get("more", {}), model)
+        more = self._build_model_fields(settings, marks.get("more", {}), model)
         if more is not marks.get("more"):
             self._drop_rejected_settings(config, more)
         fields: Object = {
             "inferenceConfig": config,
             "additionalModelRequestFields": more,
-            "outputConfig": self._build_output_config(asked.format, marks.get("output")),
-            "requestMetadata": asked.metadata,
-            "serviceTier": marks.get("tier") or ({"type": asked.tier} if asked.tier else None),
+            "outputConfig": self._build_output_config(settings.format, marks.get("output")),
+            "requestMetadata": settings.metadata,
+            "serviceTier": marks.get("tier") or ({"type": settings.tier} if settings.tier else None),
         }
         body.update({key: value for key, value in fields.items() if value})
 
@@ -228,22 +228,22 @@ class BedrockRequestWriter(ConverseBlockWriter):
             self.report_loss("format")
         return given or build_output_config(form)
 
-    def _build_model_fields(self, asked: rq.Settings, given: Object, model: str) -> Object:
+    def _build_model_fields(self, settings: rq.Settings, given: Object, model: str) -> Object:
         """Returns the additional fields: unchanged if they mean the same, else in the form of the model's family."""
-        wanted = ModelFields(asked.budget, asked.thoughts, asked.effort, asked.top_k)
+        wanted = ModelFields(settings.budget, settings.thoughts, settings.effort, settings.top_k)
         if read_model_fields(given) == wanted:
             return given
         replaced = (*THINKING_FIELDS, "output_config", "top_k", "reasoning_effort")
         fields = {key: value for key, value in given.items() if key not in replaced}
-        if asked.top_k is not None:
-            fields.update(self._build_top_k(asked.top_k))
+        if settings.top_k is not None:
+            fields.update(self._build_top_k(settings.top_k))
         key: str = self.quirks.thinking
         if key == "auto":
             key = next((field for part, field in _FAMILY_FIELDS if part in model), "thinking")
-        fields.update(_build_thinking(asked, key))
+        fields.update(_build_thinking(settings, key))
         sent = read_model_fields(fields)
-        if (sent.budget, sent.thoughts, sent.effort) != (asked.budget, asked.thoughts, asked.effort):
-            self.report_loss("effort" if asked.effort else "budget")
+        if (sent.budget, sent.thoughts, sent.effort) != (settings.budget, settings.thoughts, settings.effort):
+            self.report_loss("effort" if settings.effort else "budget")
         return fields
 
     def _build_top_k(self, top_k: int) -> Object:
@@ -254,26 +254,28 @@ class BedrockRequestWriter(ConverseBlockWriter):
         return {"top_k": top_k} if field == "top_k" else {"inferenceConfig": {"topK": top_k}}
 
 
-def _build_thinking(asked: rq.Settings, key: str) -> Object:
-    budget, effort = asked.budget, _NEAREST_EFFORTS.get(asked.effort, asked.effort)
-    if (budget is None and not effort and asked.thoughts is None) or not key:
+def _build_thinking(settings: rq.Settings, key: str) -> Object:
+    budget, effort = settings.budget, _NEAREST_EFFORTS.get(settings.effort, settings.effort)
+    if (budget is None and not effort and settings.thoughts is None) or not key:
         return {}
     level = effort or effort_for_budget(_MIN_BUDGET if budget is None else budget)
     if key == "reasoning_effort":
         return {key: level}
-    if budget == 0 or effort == "none" or asked.thoughts is False:
+    if budget == 0 or effort == "none" or settings.thoughts is False:
         return {key: {"type": "disabled"}}
     if key == "reasoningConfig":
         return {key: {"type": "enabled", "maxReasoningEffort": _NEAREST_EFFORTS.get(level, level)}}
-    return _build_claude_thinking(asked, key, effort)
+    return _build_claude_thinking(settings, key, effort)
 
 
-def _build_claude_thinking(asked: rq.Settings, key: str, effort: str) -> Object:
+def _build_claude_thinking(settings: rq.Settings, key: str, effort: str) -> Object:
     """Returns Claude's fields: adaptive thinking with an effort, or a budget."""
-    budget = asked.budget
+    budget = settings.budget
     if budget is None and not effort:
         return {key: {"type": "adaptive"}}
-    if budget is None and asked.thinking == "adaptive":
-        return {key: {"type": "adaptive"}, "output_config": {"effort": asked.effort}}
-    budget = budget_within_limit(effort, asked.max_output, _MIN_BUDGET) if budget is None else max(budget, _MIN_BUDGET)
+    if budget is None and settings.thinking == "adaptive":
+        return {key: {"type": "adaptive"}, "output_config": {"effort": settings.effort}}
+    budget = (
+        budget_within_limit(effort, settings.max_output, _MIN_BUDGET) if budget is None else max(budget, _MIN_BUDGET)
+    )
     return {key: {"type": "enabled", "budget_tokens": budget}} if budget else {}

@@ -91,9 +91,9 @@ class ConverseBlockWriter(RequestDraft):
             if type(part) is rq.Source and part.of is not None and NAME in (part.extra or ()):
                 citations.setdefault(part.of, []).append((part.extra or {})[NAME])
         blocks: list[Object] = []
-        for place, part in enumerate(parts):
-            if place in citations and type(part) is rq.Text:
-                blocks.append(self._build_cited_text(part, citations[place]))
+        for position, part in enumerate(parts):
+            if position in citations and type(part) is rq.Text:
+                blocks.append(self._build_cited_text(part, citations[position]))
             elif type(part) is not rq.Source or part.of not in citations:
                 blocks += self.part_writers[type(part)](self, part)
             if part.cache and blocks:

@@ -324,18 +324,18 @@ def _read_tool(tool: Object) -> list[rq.Tool]:
 
 def _read_function(tool: Object) -> rq.Tool:
     if isinstance(tool.get("function"), dict):  # nested, as in Chat Completions
-        made = strict.read_object(tool, "function", _read_declaration)
+        parsed = strict.read_object(tool, "function", _read_declaration)
         inner: Object = tool["function"]
         unknown, also = unknown_fields(inner, _FUNCTION_FIELDS), empty_fields(inner, _FUNCTION_FIELDS)
         fields = unknown_fields(tool, {"type", "function"})
-        made.extra = build_extra(NAME, fields, nested=True, inner=unknown, also=also)
-        return made
-    made = _read_declaration(tool)
-    plain = made.description and made.schema and "type" in tool and tool.get("strict", 0) is not None
+        parsed.extra = build_extra(NAME, fields, nested=True, inner=unknown, also=also)
+        return parsed
+    parsed = _read_declaration(tool)
+    plain = parsed.description and parsed.schema and "type" in tool and tool.get("strict", 0) is not None
     if not (plain and tool.keys() <= _FUNCTION_FIELDS):
         marks = {"also": empty_fields(tool, _FUNCTION_FIELDS), "untyped": "type" not in tool}
-        made.extra = build_extra(NAME, unknown_fields(tool, _FUNCTION_FIELDS), **marks)
-    return made
+        parsed.extra = build_extra(NAME, unknown_fields(tool, _FUNCTION_FIELDS), **marks)
+    return parsed
 
 
 def _read_declaration(source: Object) -> rq.Tool:

@@ -191,8 +191,8 @@ def read_assistant_message(item: Object) -> list[rq.AnyPart]:
         if type(part) is rq.Text or type(part) is rq.File:
             part.item = "" if "id" in marks.get("head", ()) else id
             own = (part.extra or {}).get(NAME, {})
-            said = {} if type(part) is rq.Text else {"said": True}
-            part.extra = {NAME: {**own, "_": {**own.get("_", {}), **marks, **said}}}
+            file_mark = {} if type(part) is rq.Text else {"said": True}
+            part.extra = {NAME: {**own, "_": {**own.get("_", {}), **marks, **file_mark}}}
             marks = {"more": True}
     return parts
 
@@ -218,7 +218,7 @@ def _read_content_list(item: Object) -> list[rq.AnyPart]:
     for row in strict.read_objects(item, "content", _read_cited_part):
         for part in row:
             if type(part) is rq.Source:
-                part.of = max(place for place, other in enumerate(parts) if type(other) is rq.Text)
+                part.of = max(position for position, other in enumerate(parts) if type(other) is rq.Text)
             parts.append(part)
     return parts
 
@@ -252,7 +252,9 @@ def read_reasoning(item: Object) -> list[rq.AnyPart]:
     parts: list[rq.Reasoning] = []
     for key, form, kind in _REASONING_LISTS:
         rows = strict.read_objects(item, key, strict.as_object)
-        parts += [rq.Reasoning(_get_reasoning_text(row, key, place), form, item=id) for place, row in enumerate(rows)]
+        parts += [
+            rq.Reasoning(_get_reasoning_text(row, key, position), form, item=id) for position, row in enumerate(rows)
+        ]
         if any(row.keys() != {"type", "text"} or row["type"] != kind for row in rows):
             odd[key] = rows
     if not parts:
@@ -261,17 +263,17 @@ def read_reasoning(item: Object) -> list[rq.AnyPart]:
     head = {key: value for key, value in head.items() if value}
     if "summary" not in item:
         head["bare"] = True
-    for place, part in enumerate(parts):
-        marks = {"more": True} if place else {"head": head}
+    for position, part in enumerate(parts):
+        marks = {"more": True} if position else {"head": head}
         part.extra = {NAME: {**(unknown_fields(item, _REASONING_FIELDS) if part is parts[-1] else {}), "_": marks}}
     return [*parts]
 
 
-def _get_reasoning_text(row: Object, key: str, place: int) -> str:
+def _get_reasoning_text(row: Object, key: str, position: int) -> str:
     try:
         return strict.get_text(row, "text")
     except BadRequest as error:
-        raise error.at(place).at(key) from None
+        raise error.at(position).at(key) from None
 
 
 # ── function calls ────────────────────────────────────────────────────────────────────────────────

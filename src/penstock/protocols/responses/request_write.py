@@ -89,8 +89,8 @@ class InputWriter(AssistantWriter):
         if not message.parts:
             self.write_empty_message(message)
             return
-        for place, part in enumerate(message.parts):
-            self.assistant_writers[type(part)](self, part, place)
+        for position, part in enumerate(message.parts):
+            self.assistant_writers[type(part)](self, part, position)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -237,32 +237,32 @@ class ResponsesRequestWriter(InputWriter):
 
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
-    def _write_settings(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+    def _write_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
         for key, name in _PLAIN_SETTINGS.items():
-            value = getattr(asked, name)
+            value = getattr(settings, name)
             if value is not None and value != "":
                 body[key] = value
-        if asked.max_output is not None:
-            if asked.max_output < (least := self.quirks.min_output):
-                self.report_loss("max-output", f"{asked.max_output} is sent as {least}")
-            body["max_output_tokens"] = max(asked.max_output, least)
-        self._write_optional_settings(asked, marks, body)
-        if asked.tier in _TIERS or (asked.tier and self.native):
-            body["service_tier"] = asked.tier
-        if asked.metadata is not None:
-            body["metadata"] = asked.metadata if self.native else self._build_metadata(asked.metadata)
+        if settings.max_output is not None:
+            if settings.max_output < (least := self.quirks.min_output):
+                self.report_loss("max-output", f"{settings.max_output} is sent as {least}")
+            body["max_output_tokens"] = max(settings.max_output, least)
+        self._write_optional_settings(settings, marks, body)
+        if settings.tier in _TIERS or (settings.tier and self.native):
+            body["service_tier"] = settings.tier
+        if settings.metadata is not None:
+            body["metadata"] = settings.metadata if self.native else self._build_metadata(settings.metadata)
         lost = {
-            "choices": asked.choices is not None,
-            "tier": asked.tier and "service_tier" not in body,
-            "logprobs": asked.logprobs is False,
-            "thoughts": asked.thoughts is False,
+            "choices": settings.choices is not None,
+            "tier": settings.tier and "service_tier" not in body,
+            "logprobs": settings.logprobs is False,
+            "thoughts": settings.thoughts is False,
         }
         for name in (name for name, is_lost in lost.items() if is_lost):
             self.report_loss("setting", name)
 
-    def _write_optional_settings(self, asked: rq.Settings, marks: Object, body: Object) -> None:
+    def _write_optional_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
         for key in OPTIONAL_SETTINGS:
-            value = getattr(asked, key)
+            value = getattr(settings, key)
             if value is None or value == []:
                 continue
             if key in self.quirks.more or key in marks.get("more", ()):
@@ -277,15 +277,15 @@ class ResponsesRequestWriter(InputWriter):
         self.report_loss("metadata")
         return {key: value if isinstance(value, str) else as_json(value) for key, value in metadata.items()}
 
-    def _write_reasoning_settings(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
+    def _write_reasoning_settings(self, settings: rq.Settings, own: Object, marks: Object, body: Object) -> None:
         reasoning: Object = dict(own.get("reasoning", {}))
-        effort = asked.effort
-        if asked.budget is not None:
+        effort = settings.effort
+        if settings.budget is not None:
             self.report_loss("budget")
-            effort = effort if effort and asked.budget else effort_for_budget(asked.budget)
+            effort = effort if effort and settings.budget else effort_for_budget(settings.budget)
         if effort:
             reasoning["effort"] = self._choose_effort(effort)
-        if asked.thoughts:
+        if settings.thoughts:
             reasoning["summary"] = marks.get("summary") or "auto"
         add_missing(reasoning, marks.get("thinking"))
         if reasoning:
@@ -298,19 +298,19 @@ class ResponsesRequestWriter(InputWriter):
             return effort
         self.report_loss("effort", effort)
         wanted = budget_for_effort(effort)
-        return min(known, key=lambda word: (word == "none", abs(budget_for_effort(word) - wanted)))
+        return min(known, key=lambda level: (level == "none", abs(budget_for_effort(level) - wanted)))
 
-    def _write_text_settings(self, asked: rq.Settings, own: Object, marks: Object, body: Object) -> None:
+    def _write_text_settings(self, settings: rq.Settings, own: Object, marks: Object, body: Object) -> None:
         text: Object = dict(own.get("text", {}))
-        odd, form = marks.get("format"), asked.format
+        odd, form = marks.get("format"), settings.format
         if odd is not None and read_format(odd) == form:
             text["format"] = odd
         elif form is not None and form.kind == "json" and not self.quirks.any_json:
             self.report_loss("any-json")
         elif form is not None:
             text["format"] = self._build_format(form)
-        if asked.verbosity:
-            text["verbosity"] = asked.verbosity
+        if settings.verbosity:
+            text["verbosity"] = settings.verbosity
         add_missing(text, marks.get("texts"))
         if text:
             body["text"] = text
@@ -326,8 +326,8 @@ class ResponsesRequestWriter(InputWriter):
             written["strict"] = form.strict
         return written
 
-    def _write_include(self, asked: rq.Settings, body: Object) -> None:
-        wanted = ((LOGPROBS, asked.logprobs), (_ENCRYPTED_REASONING, self.quirks.sealed))
+    def _write_include(self, settings: rq.Settings, body: Object) -> None:
+        wanted = ((LOGPROBS, settings.logprobs), (_ENCRYPTED_REASONING, self.quirks.sealed))
         included = body.get("include", ())
         missing = [value for value, needed in wanted if needed and value not in included]
         if missing:

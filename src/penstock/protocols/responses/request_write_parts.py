@@ -206,7 +206,7 @@ class AssistantWriter(ContentWriter):
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
-    def write_text(self, part: rq.Text, place: int) -> None:
+    def write_text(self, part: rq.Text, position: int) -> None:
         """Writes a text or a refusal."""
         own, marks = self.split_extra(part.extra)
         field = "refusal" if part.refusal else "text"
@@ -218,7 +218,7 @@ class AssistantWriter(ContentWriter):
             written["annotations"] = []
             if not part.item:
                 written["logprobs"] = []
-        self._texts[place] = self._texts[None] = written
+        self._texts[position] = self._texts[None] = written
         self.write_cache_point(part, written, allowed=False)
         if part.logprobs:
             self.report_loss("logprobs")
@@ -349,13 +349,13 @@ def _build_message(id: str, content: list[Object], **fields: str) -> Object:
 def drop_generated_images(messages: list[rq.Message]) -> list[rq.Message]:
     """Returns the messages without images that a tool generated: the items of its calls hold them."""
     changed: list[rq.Message] | None = None
-    for place, message in enumerate(messages):
+    for position, message in enumerate(messages):
         if message.role != "assistant":
             continue
         parts = [part for part in message.parts if not _is_generated_image(part)]
         if len(parts) < len(message.parts):
             changed = changed or list(messages)
-            changed[place] = replace(message, parts=parts)
+            changed[position] = replace(message, parts=parts)
     return changed or messages
 
 

@@ -145,28 +145,26 @@ class TokenDetails(Struct, gc=False):
 
 EVENT_TYPES: dict[type[Struct], list[str]] = {
     LifecycleEvent: str.split("""
-        response response.created response.queued response.in_progress response.completed
-        response.failed response.incomplete response.cancelled response.canceled
+        response response.created response.queued response.in_progress response.completed response.failed
+        response.incomplete response.cancelled response.canceled
     """),
     ItemEvent: ["response.output_item.added", "response.output_item.done"],
     ContentPartEvent: str.split("""
-        response.content_part.added response.content_part.done
-        response.reasoning_summary_part.added response.reasoning_summary_part.done
+        response.content_part.added response.content_part.done response.reasoning_summary_part.added
+        response.reasoning_summary_part.done
     """),
     TextDeltaEvent: ["response.output_text.delta"],
     DeltaEvent: str.split("""
-        response.refusal.delta response.reasoning.delta response.reasoning_text.delta
-        response.reasoning_summary.delta response.reasoning_summary_text.delta
-        response.function_call_arguments.delta response.custom_tool_call_input.delta
-        response.mcp_call_arguments.delta response.mcp_call.arguments.delta
-        response.code_interpreter_call_code.delta response.code_interpreter_call.code.delta
-        response.audio.delta response.audio.transcript.delta
+        response.refusal.delta response.reasoning.delta response.reasoning_text.delta response.reasoning_summary.delta
+        response.reasoning_summary_text.delta response.function_call_arguments.delta
+        response.custom_tool_call_input.delta response.mcp_call_arguments.delta response.mcp_call.arguments.delta
+        response.code_interpreter_call_code.delta response.code_interpreter_call.code.delta response.audio.delta
+        response.audio.transcript.delta
     """),
     DoneEvent: str.split("""
-        response.output_text.done response.refusal.done response.reasoning.done
-        response.reasoning_text.done response.reasoning_summary.done response.reasoning_summary_text.done
-        response.function_call_arguments.done response.custom_tool_call_input.done
-        response.mcp_call_arguments.done response.mcp_call.arguments.done
+        response.output_text.done response.refusal.done response.reasoning.done response.reasoning_text.done
+        response.reasoning_summary.done response.reasoning_summary_text.done response.function_call_arguments.done
+        response.custom_tool_call_input.done response.mcp_call_arguments.done response.mcp_call.arguments.done
         response.code_interpreter_call_code.done response.code_interpreter_call.code.done
         response.apply_patch_call_operation_diff.done response.audio.done response.audio.transcript.done
     """),
@@ -176,20 +174,17 @@ EVENT_TYPES: dict[type[Struct], list[str]] = {
     ShellOutputEvent: ["response.shell_call_output_content.done"],
     ErrorEvent: ["error"],
     IgnoredEvent: str.split("""
-        response.web_search_call.in_progress response.web_search_call.searching
-        response.web_search_call.completed response.web_search_call.failed
-        response.file_search_call.in_progress response.file_search_call.searching
-        response.file_search_call.completed response.file_search_call.failed
-        response.code_interpreter_call.in_progress response.code_interpreter_call.interpreting
-        response.code_interpreter_call.completed response.code_interpreter_call.failed
-        response.image_generation_call.in_progress response.image_generation_call.generating
-        response.image_generation_call.completed response.image_generation_call.failed
-        response.mcp_call.in_progress response.mcp_call.completed response.mcp_call.failed
-        response.mcp_list_tools.in_progress response.mcp_list_tools.completed
-        response.mcp_list_tools.failed response.compaction.compacting
-        response.shell_call_command.added response.shell_call_command.delta
-        response.shell_call_output_content.delta response.apply_patch_call_operation_diff.delta
-        keepalive ping response.rate_limits.updated codex.rate_limits
+        response.web_search_call.in_progress response.web_search_call.searching response.web_search_call.completed
+        response.web_search_call.failed response.file_search_call.in_progress response.file_search_call.searching
+        response.file_search_call.completed response.file_search_call.failed response.code_interpreter_call.in_progress
+        response.code_interpreter_call.interpreting response.code_interpreter_call.completed
+        response.code_interpreter_call.failed response.image_generation_call.in_progress
+        response.image_generation_call.generating response.image_generation_call.completed
+        response.image_generation_call.failed response.mcp_call.in_progress response.mcp_call.completed
+        response.mcp_call.failed response.mcp_list_tools.in_progress response.mcp_list_tools.completed
+        response.mcp_list_tools.failed response.compaction.compacting response.shell_call_command.added
+        response.shell_call_command.delta response.shell_call_output_content.delta
+        response.apply_patch_call_operation_diff.delta keepalive ping response.rate_limits.updated codex.rate_limits
     """),
 }
 
