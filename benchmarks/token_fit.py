@@ -21,8 +21,8 @@ import msgspec
 from benchmarks.ridge import Belief, Row, solve
 from benchmarks.token_corpus import load
 from penstock.tokens import features
-from penstock.tokens.families import FITTED, GENERAL, Constants, Tables, tables
-from penstock.tokens.features import Counter, Tally, tokens, values
+from penstock.tokens.families import DEFAULT_FAMILY, FEATURE_NAMES, Constants, Tables, load_tables
+from penstock.tokens.features import FeatureCounter, Features, constant_values, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -57,19 +57,19 @@ class Seen(NamedTuple):
 
     sample: Sample
     family: str
-    tally: Tally
-    messages: list[Tally]
-    frame: Tally
+    tally: Features
+    messages: list[Features]
+    frame: Features
 
 
 def seen(samples: Iterable[Sample], facts: Tables) -> list[Seen]:
     rows: list[Seen] = []
     for sample in samples:
-        family = facts.of(sample.model, sample.provider)
-        counter = Counter(family, facts.pictures)
-        frame = counter.frame(sample.request)
-        messages = [counter.message(message) for message in sample.request.messages]
-        whole = Tally()
+        family = facts.find_family(sample.model, sample.provider)
+        counter = FeatureCounter(family, facts.pictures)
+        frame = counter.count_frame(sample.request)
+        messages = [counter.count_message(message) for message in sample.request.messages]
+        whole = Features()
         for part in (frame, *messages):
             whole.add(part)
         rows.append(Seen(sample, family.name, whole, messages, frame))
@@ -83,21 +83,23 @@ def fit(rows: Sequence[Seen], facts: Tables, start: dict[str, Constants] | None 
         return {name: _fitted(ours[name], start[name], NARROW) if ours[name] else start[name] for name in start}
     found: dict[str, Constants] = {}
     for name, family in facts.families.items():
-        if name == GENERAL:
+        if name == DEFAULT_FAMILY:
             continue
         mine = [row for row in rows if name in _line(row.family, facts)]
         above = found.get(family.parent, Constants())
-        far = NARROW if family.parent not in ("", GENERAL) else WIDE
+        far = NARROW if family.parent not in ("", DEFAULT_FAMILY) else WIDE
         above = msgspec.structs.replace(above, **family.prior)
         told = {key: TOLD[key] + (OFF * value if key == "tools" else 0.0) for key, value in family.prior.items()}
         found[name] = _fitted(mine, above, {**far, **told}) if mine else above
-    found[GENERAL] = _middle([found[name] for name, family in facts.families.items() if family.parent == GENERAL])
+    found[DEFAULT_FAMILY] = _middle(
+        [found[name] for name, family in facts.families.items() if family.parent == DEFAULT_FAMILY]
+    )
     return found
 
 
 def _middle(rows: Sequence[Constants]) -> Constants:
     """What a model of no known family is thought to be like: the median of the families, constant by constant."""
-    return Constants(**{name: median([getattr(row, name) for row in rows]) for name in FITTED})
+    return Constants(**{name: median([getattr(row, name) for row in rows]) for name in FEATURE_NAMES})
 
 
 def _line(name: str, facts: Tables) -> list[str]:
@@ -110,14 +112,14 @@ def _line(name: str, facts: Tables) -> list[str]:
 
 
 def _fitted(rows: Sequence[Seen], above: Constants, far: dict[str, float]) -> Constants:
-    beliefs = [Belief(value, far[name]) for name, value in zip(FITTED, values(above), strict=True)]
-    found = values(above)
+    beliefs = [Belief(value, far[name]) for name, value in zip(FEATURE_NAMES, constant_values(above), strict=True)]
+    found = constant_values(above)
     for turn in range(TURNS):
         usual = median([_missed(row, found) for row in rows])
         few = len(rows) < ENOUGH
         odd = (ODD * max(1.0, 0.0 if few else usual)) if turn else FIRST / (4 if few else 1)
         found = tuple(solve([_row(row, found, odd) for row in rows], beliefs))
-    return msgspec.convert(dict(zip(FITTED, found, strict=True)), Constants)
+    return msgspec.convert(dict(zip(FEATURE_NAMES, found, strict=True)), Constants)
 
 
 def _row(row: Seen, constants: tuple[float, ...], odd: float) -> Row:
@@ -131,15 +133,16 @@ def _scale(row: Seen) -> float:
 
 
 def _missed(row: Seen, constants: tuple[float, ...]) -> float:
-    return abs(row.sample.actual - tokens(row.tally, constants)) / _scale(row)
+    return abs(row.sample.actual - estimate_tokens(row.tally, constants)) / _scale(row)
 
 
 # ── bounds ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def spread_of(row: Seen, constants: tuple[float, ...]) -> float:
-    return features.together(
-        features.of_frame(row.frame, constants), sum(features.of_message(part, constants) for part in row.messages)
+    return features.combine_errors(
+        features.frame_error(row.frame, constants),
+        sum(features.message_error(part, constants) for part in row.messages),
     )
 
 
@@ -155,8 +158,8 @@ def bounded(rows: Sequence[Seen], facts: Tables, start: dict[str, Constants] | N
         held = [row for row in rows if fold_of(row.sample.group, FOLDS) == fold]
         found = fit([row for row in rows if fold_of(row.sample.group, FOLDS) != fold], facts, start)
         for row in held:
-            constants = values(found[row.family])
-            off = (row.sample.actual - tokens(row.tally, constants)) / spread_of(row, constants)
+            constants = constant_values(found[row.family])
+            off = (row.sample.actual - estimate_tokens(row.tally, constants)) / spread_of(row, constants)
             for name in _line(row.family, facts):
                 misses[name].append(off)
     found = fit(rows, facts, start)
@@ -218,7 +221,7 @@ def main(progress: Callable[[str], None] = print) -> int:
     options.add_argument("--corpus", type=Path, required=True)
     options.add_argument("--write", action="store_true", help="write fitted.toml")
     chosen = options.parse_args()
-    facts = tables()
+    facts = load_tables()
     rows = seen(load(chosen.corpus), facts)
     found = bounded(rows, facts)
     for name, constants in found.items():

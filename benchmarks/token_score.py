@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.token_fit import bounded, fold_of, seen, spread_of
 from penstock.tokens.bpe import Vocabulary
-from penstock.tokens.features import tokens, values
+from penstock.tokens.features import constant_values, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -98,8 +98,8 @@ def shipped(samples: Sequence[Sample], facts: Tables) -> list[Guess]:
 
 def _guess(row: Seen, found: dict[str, Constants]) -> Guess:
     constants = found[row.family]
-    fitted = values(constants)
-    amount, off = tokens(row.tally, fitted), spread_of(row, fitted)
+    fitted = constant_values(constants)
+    amount, off = estimate_tokens(row.tally, fitted), spread_of(row, fitted)
     return Guess(
         row.sample, round(amount), round(max(0.0, amount - constants.low * off)), round(amount + constants.high * off)
     )

@@ -10,7 +10,7 @@ from benchmarks.requests import conversation
 from benchmarks.timing import Section, interleaved, table
 from penstock.protocols.openai_chat.request_read import read_request
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.bpe import PIECE, counters
+from penstock.tokens.bpe import MAX_CHARACTERS, counters
 
 MEGABYTE, WARM, SMALL, ROUNDS = 60.0, 2.0, 50.0, 9  # ms
 MESSAGES, TOOLS, TEXTS = 200, 20, 5_000
@@ -35,7 +35,7 @@ def exact(size: int) -> tuple[str, list[str]]:
     vocabulary, given = counters()["o200k"], text(size)
     vocabulary("load")
     alone: Any = vocabulary._encode  # type: ignore[attr-defined]  # noqa: SLF001 — its own way in, loaded
-    pieces = [given[at : at + PIECE] for at in range(0, size, PIECE)]
+    pieces = [given[at : at + MAX_CHARACTERS] for at in range(0, size, MAX_CHARACTERS)]
     runs: dict[str, Any] = {
         "ours": lambda: HybridTokenEstimator(counters=counters() | {"o200k": vocabulary}).estimate_text(
             given, "gpt-4o"

@@ -69,8 +69,8 @@ def pairs(samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
 
 
 def _chain(sample: Sample) -> list[bytes]:
-    digests = [count_cache.digest(one) for one in sample.request.messages]
-    return count_cache.chain(count_cache.frame_digest(sample.request, ""), digests)
+    digests = [count_cache.digest_message(one) for one in sample.request.messages]
+    return count_cache.digest_prefixes(count_cache.digest_frame(sample.request, ""), digests)
 
 
 def _begins(first: list[bytes], second: list[bytes]) -> bool:

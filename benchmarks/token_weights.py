@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.ridge import Belief, Row, solve
 from penstock.tokens.bpe import Vocabulary
-from penstock.tokens.families import COUNTS, PLAIN, counts, tables
+from penstock.tokens.families import ASCII_FEATURES, TEXT_FEATURES, count_text_features, load_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 SIZES, LEAST, MOST = (60, 150, 300, 600, 1200), 20, 400_000
 NOISE, TOKENS, USUAL = 0.08, 5.0, 300
-BELIEFS = [Belief(0.5 if name in PLAIN else 1.0, 1.0 if name in PLAIN else 0.5) for name in COUNTS]
+BELIEFS = [
+    Belief(0.5 if name in ASCII_FEATURES else 1.0, 1.0 if name in ASCII_FEATURES else 0.5) for name in TEXT_FEATURES
+]
 
 
 KINDS = (".html", ".json", ".md", ".py", ".txt")
@@ -59,8 +61,8 @@ def fitted(
     for texts in kinds.values():
         share = (USUAL / len(texts)) ** 0.5
         for text in texts:
-            found = counts(text)
-            given = [float(value) for value in found] + [0.0] * (len(COUNTS) - len(found))
+            found = count_text_features(text)
+            given = [float(value) for value in found] + [0.0] * (len(TEXT_FEATURES) - len(found))
             total = float(count(text))
             rows.append(Row(given, total, share / ((total + TOKENS) * NOISE) ** 2))
     weights = solve(rows, BELIEFS)
@@ -90,11 +92,11 @@ def main() -> int:
     chosen = options.parse_args()
     kinds = {str(source): texts for source in chosen.texts if (texts := list(pieces(source)))}
     print(f"# {len(kinds)} kinds, {sum(map(len, kinds.values()))} pieces")
-    shipped = {family.vocabulary: family.weights for family in tables().families.values()}
+    shipped = {family.vocabulary: family.weights for family in load_tables().families.values()}
     for given in chosen.vocabularies:
         name, _, vocabulary = given.partition("=")
         weights, error, before = fitted(counter(vocabulary), kinds, shipped.get(name, ()))
-        lines = (weights[: len(PLAIN)], weights[len(PLAIN) :])
+        lines = (weights[: len(ASCII_FEATURES)], weights[len(ASCII_FEATURES) :])
         told = "".join("    " + ", ".join(f"{weight:.3f}" for weight in line) + ",\n" for line in lines)
         print(f"[vocabularies.{name}]  # median error {error:.1%}, as shipped {before:.1%}\nweights = [\n{told}]\n")
     return 0

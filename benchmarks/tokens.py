@@ -25,7 +25,7 @@ from benchmarks.token_plot import picture
 from benchmarks.token_score import DEALS, Guess, fits, others, peer, score, shipped
 from benchmarks.token_speed import report
 from benchmarks.token_turns import seconds
-from penstock.tokens.families import tables
+from penstock.tokens.families import load_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_argument("--plot", type=Path, metavar="FILE", help="draw estimate against actual as an SVG")
     options.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     chosen = options.parse_args(argv)
-    facts, samples = tables(), load(chosen.corpus)
+    facts, samples = load_tables(), load(chosen.corpus)
     same = name_of(chosen.corpus) == facts.fitted_to
     start = None if same else {name: family.constants for name, family in facts.families.items()}
     fitted = fits(samples, facts, start)

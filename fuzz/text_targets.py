@@ -14,7 +14,7 @@ from fuzz.target import Target, Verdict, pick, promise
 from penstock.http_errors import read_http_error
 from penstock.media import sniff_media_type
 from penstock.redaction import MARK, find_secrets, redact, redact_headers
-from penstock.tokens.file_costs import pages, size_of
+from penstock.tokens.file_costs import count_pages, image_size
 from tests.support import run_streams as running
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def check_redaction(data: bytes) -> Verdict:
 
 def check_picture(data: bytes) -> Verdict:
     """A size is found for any bytes, and it is a size."""
-    size = size_of(data)
+    size = image_size(data)
     promise(size.width >= 0 and size.height >= 0, f"a size of {size}")
     packed = base64.b64encode(data).decode()
-    count, _ = pages(packed)
+    count, _ = count_pages(packed)
     promise(count >= 0, f"{count} pages")
     return sniff_media_type(packed) != "", (sniff_media_type(packed), size.width > 0, count > 0)
 

@@ -154,9 +154,9 @@ def _clients() -> Iterable[re.Pattern[Any]]:
 
 
 def _tokens() -> Iterable[re.Pattern[Any]]:
-    from penstock.tokens.families import tables
+    from penstock.tokens.families import load_tables
 
-    return [pattern for pattern, _ in tables()._patterns]
+    return [pattern for pattern, _ in load_tables()._patterns]
 
 
 def _names() -> Iterable[re.Pattern[Any]]:
@@ -197,7 +197,7 @@ def _thinking() -> Iterable[re.Pattern[Any]]:
 
 
 FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
-    "providers/registry.py": _clients, "tokens/model.py": _tokens, "messages/mapping.py": _names,
+    "providers/registry.py": _clients, "tokens/families.py": _tokens, "messages/mapping.py": _names,
     "transforms/tool_names.py": _namespace, "engines/model_resolution.py": _aliases, "providers/thinking.py": _thinking,
 }  # fmt: skip
 

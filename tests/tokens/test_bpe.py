@@ -8,27 +8,27 @@ import pytest
 
 from penstock.errors import MissingExtra
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.bpe import NEAR, counters, pieces
-from penstock.tokens.families import tables
+from penstock.tokens.bpe import SEARCH_RANGE, counters, split_text
+from penstock.tokens.families import load_tables
 from tests.tokens.samples import CODE, EMOJI, JSON
 
 
 @pytest.mark.parametrize("text", ["", "x", "word " * 3000, "x" * 9000, "東京" * 4000, " " * 7000])
 def test_pieces_are_the_text_and_none_is_too_long(text: str) -> None:
-    found = list(pieces(text, 2 * NEAR))
+    found = list(split_text(text, 2 * SEARCH_RANGE))
     assert "".join(found) == text
-    assert all(len(piece) <= 2 * NEAR for piece in found)
-    assert len(found) <= len(text) // NEAR + 1
+    assert all(len(piece) <= 2 * SEARCH_RANGE for piece in found)
+    assert len(found) <= len(text) // SEARCH_RANGE + 1
 
 
 def test_a_cut_is_before_a_space() -> None:
-    first, *more = pieces("word " * 3000, 2 * NEAR)
+    first, *more = split_text("word " * 3000, 2 * SEARCH_RANGE)
     assert first.endswith("word")
     assert all(piece.startswith(" word") for piece in more)
 
 
 def test_the_vocabularies_are_those_of_the_tables() -> None:
-    assert set(counters()) <= {family.vocabulary for family in tables().families.values()}
+    assert set(counters()) <= {family.vocabulary for family in load_tables().families.values()}
 
 
 def test_without_the_extra_only_its_use_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from penstock.events import Finish, Usage
 from penstock.request import Call, File, Message, Request, Result, Text, Tool, Turn
 from penstock.stores import MemoryStore
 from penstock.tokens import HybridTokenEstimator, warning
-from penstock.tokens.families import tables
+from penstock.tokens.families import load_tables
 from tests.tokens.samples import JSON, PROSE
 
 ASKED = Message("user", [Text(text=PROSE)])
@@ -190,7 +190,7 @@ def test_counts_of_one_family_are_not_those_of_another() -> None:
 
 def test_the_cache_is_bounded() -> None:
     estimator = HybridTokenEstimator()
-    estimator.cache._most = 10
+    estimator.cache._max_rows = 10
     for place in range(40):
         estimator.estimate_message(Message("user", [Text(text=str(place))]), "gpt-4o")
     assert len(estimator.cache) == 10
@@ -224,4 +224,4 @@ def test_a_breakdown_has_a_line_for_each_message() -> None:
 def test_a_request_names_its_own_model() -> None:
     request = Request(model="claude-sonnet-4-5", messages=[ASKED], tools=[TOOL])
     assert total(request, "") == total(request, "claude-sonnet-4-5") != total(request, "gpt-4o")
-    assert tables().of("claude-sonnet-4-5").name == "claude"
+    assert load_tables().find_family("claude-sonnet-4-5").name == "claude"

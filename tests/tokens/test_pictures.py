@@ -9,8 +9,8 @@ import pytest
 
 from penstock.request import File, Message
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.families import tables
-from penstock.tokens.file_costs import USUAL, cost, head, pages, size_of
+from penstock.tokens.families import load_tables
+from penstock.tokens.file_costs import DEFAULT_SIZE, count_pages, decode_head, image_size, image_tokens
 
 
 def png(width: int, height: int) -> bytes:
@@ -47,15 +47,15 @@ HEADERS = {
 @pytest.mark.parametrize("kind", HEADERS)
 def test_the_size_is_read_from_the_header(kind: str) -> None:
     data = base64.b64encode(HEADERS[kind] + b"\0" * 100).decode()
-    assert size_of(head(data)) == (1024, 768, True)
+    assert image_size(decode_head(data)) == (1024, 768, True)
 
 
 @pytest.mark.parametrize("kind", HEADERS)
 def test_a_header_cut_anywhere_is_no_trouble(kind: str) -> None:
     data = HEADERS[kind]
     for end in range(min(len(data), 60)):
-        assert size_of(data[:end]).width > 0
-    assert size_of(head("@@ not base64 @@")) == (*USUAL, False)
+        assert image_size(data[:end]).width > 0
+    assert image_size(decode_head("@@ not base64 @@")) == (*DEFAULT_SIZE, False)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_a_header_cut_anywhere_is_no_trouble(kind: str) -> None:
     [
         ("https://a.example/x/800x400", (800, 400)), ("https://a.example/thumb/1200px-Tide.jpg", (1200, 800)),
         ("https://a.example/p?w=600", (600, 400)), ("https://a.example/jpg/360_F_1.jpg", (540, 360)),
-        ("https://a.example/photo", USUAL), ("https://a.example/2024/10/photo", USUAL),
+        ("https://a.example/photo", DEFAULT_SIZE), ("https://a.example/2024/10/photo", DEFAULT_SIZE),
     ],
 )  # fmt: skip
 def test_an_address_may_tell_the_size(url: str, size: tuple[int, int]) -> None:
-    assert size_of(b"", url) == (*size, False)
+    assert image_size(b"", url) == (*size, False)
 
 
 @pytest.mark.row("T3")
@@ -84,17 +84,17 @@ def test_an_address_may_tell_the_size(url: str, size: tuple[int, int]) -> None:
     ],
 )  # fmt: skip
 def test_formulas_give_what_the_providers_say(model: str, width: int, height: int, detail: str, tokens: int) -> None:
-    facts = tables()
-    rule = facts.pictures[facts.of(model).media.picture]
-    assert cost(rule, width, height, detail) == pytest.approx(tokens, abs=1)
+    facts = load_tables()
+    rule = facts.pictures[facts.find_family(model).media.picture]
+    assert image_tokens(rule, width, height, detail) == pytest.approx(tokens, abs=1)
 
 
-@pytest.mark.parametrize("name", tables().pictures)
+@pytest.mark.parametrize("name", load_tables().pictures)
 def test_a_formula_never_falls_as_a_picture_grows(name: str) -> None:
-    rule = tables().pictures[name]
-    small = cost(rule, 16, 16)
-    assert 0 < small <= cost(rule, 400, 400) + 1 <= cost(rule, 1500, 1500) + 2
-    assert cost(rule, 60_000, 60_000) < 1e7
+    rule = load_tables().pictures[name]
+    small = image_tokens(rule, 16, 16)
+    assert 0 < small <= image_tokens(rule, 400, 400) + 1 <= image_tokens(rule, 1500, 1500) + 2
+    assert image_tokens(rule, 60_000, 60_000) < 1e7
 
 
 def test_detail_is_found_in_what_the_protocol_said() -> None:
@@ -113,5 +113,5 @@ def test_pages_of_a_pdf() -> None:
     page = b"1 0 obj << /Type /Page /Parent 2 0 R >> endobj\n"
     tree = b"2 0 obj << /Type /Pages /Count 7 >> endobj\n"
     packed = [base64.b64encode(b"%PDF-1.7\n" + body).decode() for body in (page * 3 + tree, tree, b"\0" * 120_000)]
-    assert [pages(data) for data in packed] == [(3, True), (7, True), (3, False)]
-    assert pages("") == (8, False)
+    assert [count_pages(data) for data in packed] == [(3, True), (7, True), (3, False)]
+    assert count_pages("") == (8, False)

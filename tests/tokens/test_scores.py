@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import token_corpus, token_fit, token_score, token_turns, tokens
 from benchmarks.ridge import Belief, Row, solve
-from penstock.tokens.families import tables
+from penstock.tokens.families import load_tables
 from tests.support import corpus
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ def test_any_folder_laid_out_alike_is_scored(tmp_path: Path, capsys: pytest.Capt
 
 def test_conversations_are_never_on_both_sides(tmp_path: Path) -> None:
     samples = token_corpus.load(folder_of(tmp_path))
-    for fitted in token_score.fits(samples, tables()):
+    for fitted in token_score.fits(samples, load_tables()):
         held = {guess.sample.group for guess in fitted.guesses}
         inside = [guess for guess in fitted.guesses if guess.sample.group in held]
         assert len(inside) == 2 * len(held), "both turns of a conversation are on one side"
 
 
 def test_a_second_turn_is_the_first_and_its_answer_and_the_rest(tmp_path: Path) -> None:
-    rows = token_turns.seconds(token_corpus.load(folder_of(tmp_path, 3)), tables())
+    rows = token_turns.seconds(token_corpus.load(folder_of(tmp_path, 3)), load_tables())
     assert len(rows) == 3
     assert {row.estimate.method for row in rows} == {"hybrid"}
 
@@ -88,7 +88,7 @@ def test_a_fit_finds_what_was_put_in_and_stays_near_its_beliefs() -> None:
 
 def test_the_shipped_numbers_can_be_written_again() -> None:
     head = token_fit.FITTED_FILE.read_text().partition("[families.")[0]
-    found = {name: family.constants for name, family in tables().families.items()}
+    found = {name: family.constants for name, family in load_tables().families.items()}
     text = token_fit.written(found, head, 48, "abc")
     assert text.count("\nof = ") == text.count("\nsamples = ") == 1
     again, shipped = tomllib.loads(text), tomllib.loads(token_fit.FITTED_FILE.read_text())

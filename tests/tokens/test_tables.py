@@ -10,9 +10,18 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.request import Request, Tool
-from penstock.tokens.families import COUNTS, FITTED, GENERAL, Constants, build, counts, tables, weigh
-from penstock.tokens.features import TOOL, Counter
-from penstock.tokens.tool_rendering import held, rendered
+from penstock.tokens.families import (
+    DEFAULT_FAMILY,
+    FEATURE_NAMES,
+    TEXT_FEATURES,
+    Constants,
+    build_tables,
+    count_text_features,
+    load_tables,
+    weigh_text,
+)
+from penstock.tokens.features import TOOL, FeatureCounter
+from penstock.tokens.tool_rendering import render_json, render_tool
 
 FACTS: dict[str, Any] = tomllib.loads(files("penstock.tokens").joinpath("tables.toml").read_text("utf-8"))
 FITS: dict[str, Any] = tomllib.loads(files("penstock.tokens").joinpath("fitted.toml").read_text("utf-8"))
@@ -26,21 +35,21 @@ def test_every_rule_names_a_family_and_every_family_is_named() -> None:
 
 @pytest.mark.parametrize("name", FACTS["families"])
 def test_a_family_has_its_facts(name: str) -> None:
-    family = tables().families[name]
-    assert family.parent == ("" if name == GENERAL else family.parent)
-    assert family.parent in {*tables().families, ""}
-    assert family.source or family.parent not in {"", GENERAL}, "a fact has a source, its own or its parent's"
-    assert family.media.picture in tables().pictures
+    family = load_tables().families[name]
+    assert family.parent == ("" if name == DEFAULT_FAMILY else family.parent)
+    assert family.parent in {*load_tables().families, ""}
+    assert family.source or family.parent not in {"", DEFAULT_FAMILY}, "a fact has a source, its own or its parent's"
+    assert family.media.picture in load_tables().pictures
     assert name in FITS["families"], "run python -m benchmarks.token_fit --write"
-    assert all(getattr(family.constants, key) >= 0 for key in FITTED)
+    assert all(getattr(family.constants, key) >= 0 for key in FEATURE_NAMES)
     assert 0.8 <= family.constants.text <= 1.35
     assert family.constants.low >= 1
     assert family.constants.high >= 1
-    assert set(FACTS["families"][name].get("prior", {})) <= set(FITTED)
+    assert set(FACTS["families"][name].get("prior", {})) <= set(FEATURE_NAMES)
 
 
 def test_pictures_and_vocabularies_have_sources() -> None:
-    assert all(picture.source for picture in tables().pictures.values())
+    assert all(picture.source for picture in load_tables().pictures.values())
     assert all(row["source"] for row in FITS["vocabularies"].values())
 
 
@@ -67,20 +76,20 @@ def test_pictures_and_vocabularies_have_sources() -> None:
     ],
 )  # fmt: skip
 def test_models_of_all_spellings_find_their_family(provider: str, model: str, family: str) -> None:
-    assert tables().of(model, provider).name == family
-    assert tables().of(model.upper(), provider).name == family
+    assert load_tables().find_family(model, provider).name == family
+    assert load_tables().find_family(model.upper(), provider).name == family
 
 
 def test_a_table_of_the_wrong_shape_is_named() -> None:
     short = {**FITS, "vocabularies": {**FITS["vocabularies"], "o200k": {"weights": [1.0]}}}
     with pytest.raises(InputError, match=r"vocabularies\.o200k\.weights: expected 24 numbers"):
-        build(FACTS, short)
+        build_tables(FACTS, short)
 
 
 def test_constants_can_be_replaced() -> None:
-    other = tables().with_constants({"gpt": Constants(base=99)})
-    assert (other.of("gpt-4o").constants.base, other.of("claude-3-opus").constants) == (
-        99, tables().of("claude-3-opus").constants,
+    other = load_tables().with_constants({"gpt": Constants(base=99)})
+    assert (other.find_family("gpt-4o").constants.base, other.find_family("claude-3-opus").constants) == (
+        99, load_tables().find_family("claude-3-opus").constants,
     )  # fmt: skip
 
 
@@ -99,9 +108,9 @@ def test_constants_can_be_replaced() -> None:
     ],
 )  # fmt: skip
 def test_the_counts_of_a_text(text: str, expected: dict[str, int]) -> None:
-    found = counts(text)
-    assert {name: count for name, count in zip(COUNTS, found, strict=False) if count} == expected
-    assert weigh(text, (1.0,) * len(COUNTS)) == sum(expected.values())
+    found = count_text_features(text)
+    assert {name: count for name, count in zip(TEXT_FEATURES, found, strict=False) if count} == expected
+    assert weigh_text(text, (1.0,) * len(TEXT_FEATURES)) == sum(expected.values())
 
 
 SCHEMA = {
@@ -115,25 +124,25 @@ SCHEMA = {
 
 
 def test_a_tool_as_typescript() -> None:
-    text = rendered(Tool("read", "Reads.", SCHEMA), "typescript")
+    text = render_tool(Tool("read", "Reads.", SCHEMA), "typescript")
     assert text == (
         '// Reads.\ntype read = (_: {\n// Where it is.\npath: string,\nmode?: "r" | "w",\nlines?: number[],\n'
         "at?: null | number,\nmore?: {\ndeep?: boolean, // default: False\n},\n}) => any;\n\n"
     )  # fmt: skip
-    assert rendered(Tool("now"), "typescript") == "type now = () => any;\n\n"
+    assert render_tool(Tool("now"), "typescript") == "type now = () => any;\n\n"
 
 
 def test_a_tool_as_words_and_json() -> None:
-    words = rendered(Tool("read", "Reads.", SCHEMA), "words")
+    words = render_tool(Tool("read", "Reads.", SCHEMA), "words")
     assert (
         words
         == "read Reads. obje path path Where it is. stri mode r w lines arra inte at null numb more obje deep bool odd"
     )
     assert (
-        rendered(Tool("f", "", {"type": "object"}), "json")
+        render_tool(Tool("f", "", {"type": "object"}), "json")
         == '{"name":"f","description":"","parameters":{"type":"object"}}'
     )
-    assert '"name": "f"' in rendered(Tool("f", "", {"type": "object"}), "spaced")
+    assert '"name": "f"' in render_tool(Tool("f", "", {"type": "object"}), "spaced")
 
 
 def test_a_tool_as_a_declaration() -> None:
@@ -141,11 +150,11 @@ def test_a_tool_as_a_declaration() -> None:
         "type": "object", "required": ["path"], "additionalProperties": False,
         "properties": {"path": {"type": "string", "minLength": 1, "title": "Path"}, "all": {"anyOf": [{"type": "null"}]}},
     }  # fmt: skip
-    assert rendered(Tool("read", "Reads.", schema), "declared") == (
+    assert render_tool(Tool("read", "Reads.", schema), "declared") == (
         'declaration:read{description: " Reads. " ,parameters:{required:[ " path " ],type: " obje " ,properties:'
         '{path:{title: " Path " ,type: " stri " },all:{anyOf:[{type: " null " }]}}}}'
     )
-    assert "items" in rendered(Tool("read", "", {"items": {"type": "string"}}), "declared")
+    assert "items" in render_tool(Tool("read", "", {"items": {"type": "string"}}), "declared")
 
 
 @pytest.mark.parametrize(
@@ -156,16 +165,16 @@ def test_a_tool_as_a_declaration() -> None:
     ],
 )  # fmt: skip
 def test_what_a_call_holds(how: Any, expected: str) -> None:
-    assert held('{"city": "New \\"York\\"", "n": 3}', how) == expected
-    assert held("", how) == ""
-    assert held('"half', how) in ('"half', "")
+    assert render_json('{"city": "New \\"York\\"", "n": 3}', how) == expected
+    assert render_json("", how) == ""
+    assert render_json('"half', how) in ('"half', "")
 
 
 def test_tools_that_the_provider_runs_are_counted_apart_by_some() -> None:
     search = Request(messages=[], tools=[Tool("search", kind="provider", extra={"x": {"tool": {"search": {}}}})])
     for model, there in {"gemini-2.5-pro": 0.0, "claude-3-opus": 1.0}.items():
-        family = tables().of(model)
-        assert Counter(family, tables().pictures).frame(search).amounts[TOOL] == there
+        family = load_tables().find_family(model)
+        assert FeatureCounter(family, load_tables().pictures).count_frame(search).amounts[TOOL] == there
 
 
 @pytest.mark.parametrize("how", ["json", "spaced", "typescript", "words", "declared"])
@@ -175,6 +184,6 @@ def test_a_schema_nested_without_end_is_no_trouble(how: Any) -> None:
         schema = {"type": "object", "properties": {"x": schema, "y": {"anyOf": [schema]}}} if how == "none" else {
             "type": "object", "properties": {"x": schema}, "items": {"type": "string"},
         }  # fmt: skip
-    assert len(rendered(Tool("f", "", schema), how)) < 20_000
+    assert len(render_tool(Tool("f", "", schema), how)) < 20_000
     for odd in ({"properties": 3, "required": "x", "type": ["string"], "enum": None, "items": []}, {"anyOf": "x"}):
-        assert rendered(Tool("f", "", odd), how)
+        assert render_tool(Tool("f", "", odd), how)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from penstock.messages.request_codecs import reader
 from penstock.request import Tool
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.families import COUNTS, counts
-from penstock.tokens.tool_rendering import rendered
+from penstock.tokens.families import TEXT_FEATURES, count_text_features
+from penstock.tokens.tool_rendering import render_tool
 from tests.vscode.e2e import EXTENSION, HERE, ROOT, Gateway, alone, need_packages, node, script
 from tests.vscode.signed import insisting, insisting_on_all, insisting_on_words
 
@@ -79,10 +79,10 @@ def run(code: str, given: object) -> Any:
 @given(st.lists(st.one_of(st.text(st.sampled_from(LETTERS), max_size=60), st.text(max_size=40)), min_size=100))
 def test_counts_are_the_same_as_in_python(texts: list[str]) -> None:
     found = run(COUNTING, {"texts": texts})
-    assert tuple(found["names"]) == COUNTS
+    assert tuple(found["names"]) == TEXT_FEATURES
     for text, theirs in zip(texts, found["counts"], strict=True):
-        ours = counts(text)
-        assert theirs == [*ours, *[0] * (len(COUNTS) - len(ours))], repr(text)
+        ours = count_text_features(text)
+        assert theirs == [*ours, *[0] * (len(TEXT_FEATURES) - len(ours))], repr(text)
 
 
 WORDS = st.text('abc "\\\n✓', max_size=8)
@@ -114,7 +114,7 @@ HOW: tuple[Any, ...] = ("json", "spaced", "typescript", "words", "declared")
 def test_tools_are_rendered_as_in_python(rows: list[tuple[str, str, dict[str, Any]]]) -> None:
     tools = [{"name": name, "description": about, "inputSchema": schema} for name, about, schema in rows]
     theirs = run(COUNTING, {"tools": tools, "how": HOW})["tools"]
-    ours = [[rendered(Tool(*row), how) for how in HOW] for row in rows]
+    ours = [[render_tool(Tool(*row), how) for how in HOW] for row in rows]
     assert theirs == ours
 
 

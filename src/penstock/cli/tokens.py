@@ -163,9 +163,9 @@ def _request_text(request: Request) -> str:
 
 
 def _text_breakdown(estimate: Estimate, family: str) -> Breakdown:
-    from penstock.tokens import Breakdown, Line
+    from penstock.tokens import Breakdown, BreakdownLine
 
-    return Breakdown(family, [Line("text", estimate)], estimate)
+    return Breakdown(family, [BreakdownLine("text", estimate)], estimate)
 
 
 def _load_factors() -> Any:

@@ -1,8 +1,8 @@
-"""Real vocabularies, for those who have the extra: exact counts of text for the families that use them.
+"""Real tokenizers, from the optional extra `bpe`: exact counts of text for the families that use them.
 
-`counters()` goes to the estimator. A vocabulary is loaded when it first has to count something, since it takes about
-150 MB and half a second. Long texts are cut at spaces: the package refuses them whole, and no token reaches over a cut
-of that kind by more than one. Leans on `bpe-openai`, which carries its vocabularies with it and asks no network.
+Pass `counters()` to the estimator. A vocabulary takes about 150 MB and half a second, so it is loaded on first use.
+Long texts are split at spaces, because the package refuses them; each split changes the count by at most one token. The
+package `bpe-openai` contains its vocabularies and uses no network.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from penstock.errors import MissingExtra
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-NAMES = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
-PIECE = 100_000  # characters
-NEAR = 2_000  # characters before the end of a piece in which a space is looked for
+_ENCODINGS = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
+MAX_CHARACTERS = 100_000
+SEARCH_RANGE = 2_000  # characters before the limit in which a space is searched
 
 
 def counters() -> dict[str, Callable[[str], float]]:
-    """What `HybridTokenEstimator(counters=…)` takes; nothing is loaded yet."""
-    return {name: Vocabulary(its) for name, its in NAMES.items()}
+    """Returns the value for `HybridTokenEstimator(counters=…)`. Loads nothing yet."""
+    return {name: Vocabulary(encoding) for name, encoding in _ENCODINGS.items()}
 
 
 class Vocabulary:
-    """Counts by one encoding, loaded on first use."""
+    """Counts the tokens of one encoding, which is loaded on first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -36,25 +36,25 @@ class Vocabulary:
     def __call__(self, text: str) -> float:
         encode = self._encode or self._load()
         clean = text.encode("utf-8", "replace").decode() if not text.isascii() else text
-        return float(sum(len(encode(piece)) for piece in pieces(clean)))
+        return float(sum(len(encode(piece)) for piece in split_text(clean)))
 
     def _load(self) -> Callable[[str], Any]:
         with catch_warnings():
-            simplefilter("ignore", DeprecationWarning)  # the package opens its own files in an old way
+            simplefilter("ignore", DeprecationWarning)  # from the way the package opens its files
             try:
                 package: Any = import_module("bpe_openai")
             except ImportError:
                 raise MissingExtra("bpe-openai", "bpe") from None
-            made: Callable[[str], Any] = package.get_encoding(self._name).encode_ordinary
-        self._encode = made
-        return made
+            encode: Callable[[str], Any] = package.get_encoding(self._name).encode_ordinary
+        self._encode = encode
+        return encode
 
 
-def pieces(text: str, size: int = PIECE) -> Iterator[str]:
-    """The text in pieces of at most this many characters, cut before a space where there is one near."""
+def split_text(text: str, size: int = MAX_CHARACTERS) -> Iterator[str]:
+    """Splits a text into pieces of at most `size` characters, before a space if one is near the limit."""
     start = 0
     while len(text) - start > size:
-        space = text.rfind(" ", start + max(1, size - NEAR), start + size)
+        space = text.rfind(" ", start + max(1, size - SEARCH_RANGE), start + size)
         end = space if space > start else start + size
         yield text[start:end]
         start = end

@@ -1,6 +1,8 @@
-"""Counts by content: the most recent in memory, all of them in a store if there is one.
+"""Caches counts by digests of the content, and reads what a turn's usage says about its prompt.
 
-A count is two numbers, tokens and how far they may be off, before any correction is applied. Leans on a `CountStore`.
+A count is two numbers before any correction: tokens, and by how many they may be wrong. The most recent counts are in
+memory, all of them in a store if there is one. A digest covers the whole content: arguments, results, files. Only cache
+marks are left out, because they move along a conversation and cost nothing.
 """
 
 from __future__ import annotations
@@ -24,164 +26,158 @@ if TYPE_CHECKING:
     from penstock.stores import CountStore
 
 Count: TypeAlias = tuple[float, float]
-ROWS = 50_000
+SIZE = 16  # bytes of a digest
 _PAIR = struct.Struct("<dd")
+_encode = msgspec.json.Encoder().encode
 
 
-class Shelf:
-    """The least recently used are forgotten first."""
+class CountCache:
+    """Keeps the most recently used counts in memory; reads and writes the others in the store."""
 
-    def __init__(self, store: CountStore | None = None, tenant: str = "", rows: int = ROWS) -> None:
+    def __init__(self, store: CountStore | None = None, tenant: str = "", rows: int = 50_000) -> None:
         self._rows: OrderedDict[bytes, Count] = OrderedDict()
         self._store = store
         self._tenant = tenant
-        self._most = rows
-        self.counted = 0  # how often something had to be counted
+        self._max_rows = rows
+        self.counted = 0  # how often `count` was called
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def all(self, keys: Sequence[bytes], count: Callable[[int], Count]) -> list[Count]:
-        """The counts under these keys; `count` is asked, by place, for those that nobody knows."""
+    def get_or_count(self, keys: Sequence[bytes], count: Callable[[int], Count]) -> list[Count]:
+        """Returns the counts of these keys; calls `count` with the position of every unknown key."""
         rows = self._rows
         try:
             found = [rows[key] for key in keys]
         except KeyError:
-            found = self._filled(keys, count)
+            found = self._count_missing(keys, count)
         for key in keys:
             if key in rows:
                 rows.move_to_end(key)
         return found
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Count]:
-        """What is known under these keys, without counting."""
+        """Returns the known counts of these keys."""
         found = {key: self._rows[key] for key in keys if key in self._rows}
         missing = [key for key in keys if key not in found]
         if missing and self._store is not None:
-            found |= self._stored(missing)
+            rows = self._store.get(self._tenant, [key.hex() for key in missing])
+            found |= {bytes.fromhex(key): _PAIR.unpack(row) for key, row in rows.items() if len(row) == _PAIR.size}
         return found
 
     def put(self, rows: Mapping[bytes, Count]) -> None:
         self._rows.update(rows)
         for key in rows:
             self._rows.move_to_end(key)
-        self._trim()
+        while len(self._rows) > self._max_rows:
+            self._rows.popitem(last=False)
         if self._store is not None:
             self._store.put(self._tenant, {key.hex(): _PAIR.pack(*count) for key, count in rows.items()})
 
     def clear(self) -> None:
-        """Forget what is in memory; the store keeps its own."""
+        """Forgets the counts in memory, not those in the store."""
         self._rows.clear()
 
-    def _filled(self, keys: Sequence[bytes], count: Callable[[int], Count]) -> list[Count]:
+    def _count_missing(self, keys: Sequence[bytes], count: Callable[[int], Count]) -> list[Count]:
         known = self.get(keys)
-        fresh: dict[bytes, Count] = {}
+        new: dict[bytes, Count] = {}
         for place, key in enumerate(keys):
             if key not in known:
-                known[key] = fresh[key] = count(place)
+                known[key] = new[key] = count(place)
                 self.counted += 1
         self._rows.update(known)
-        if fresh:
-            self.put(fresh)
+        if new:
+            self.put(new)
         return [known[key] for key in keys]
 
-    def _stored(self, keys: Sequence[bytes]) -> dict[bytes, Count]:
-        if self._store is None:
-            return {}
-        rows = self._store.get(self._tenant, [key.hex() for key in keys])
-        return {bytes.fromhex(key): _PAIR.unpack(row) for key, row in rows.items() if len(row) == _PAIR.size}
 
-    def _trim(self) -> None:
-        while len(self._rows) > self._most:
-            self._rows.popitem(last=False)
+# ── digests ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-SIZE = 16
-_encode = msgspec.json.Encoder().encode
-
-
-def packed(value: Any) -> bytes:
-    """Any value of ours as bytes, the same for the same."""
+def encode_stable(value: Any) -> bytes:
+    """Encodes a value; equal values have equal bytes."""
     try:
         return _encode(value)
-    except UnicodeEncodeError:  # half a surrogate pair, which JSON cannot hold
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON cannot contain
         return as_json(msgspec.to_builtins(value)).encode()
 
 
-def digest(message: Message) -> bytes:
-    """The content of a message."""
-    for part in message.parts:
-        if part.cache:
-            parts = [msgspec.structs.replace(one, cache="") for one in message.parts]
-            return blake2b(packed(msgspec.structs.replace(message, parts=parts)), digest_size=SIZE).digest()
-    return blake2b(packed(message), digest_size=SIZE).digest()
+def digest_bytes(data: bytes, key: bytes = b"") -> bytes:
+    """Returns the digest of some bytes; `key` separates digests of different kinds."""
+    return blake2b(data, key=key, digest_size=SIZE).digest()
 
 
-def frame_digest(request: Request, name: str) -> bytes:
-    """What stands around the messages, and who is asked."""
-    tools: Iterable[Any] = request.tools
-    if any(tool.cache for tool in request.tools):
-        tools = [msgspec.structs.replace(tool, cache="") for tool in request.tools]
-    around = (name, list(tools), request.choice, request.settings.format)
-    return blake2b(packed(around), digest_size=SIZE).digest()
+def digest_message(message: Message) -> bytes:
+    """Returns the digest of a message's content."""
+    if any(part.cache for part in message.parts):
+        parts = [msgspec.structs.replace(one, cache="") for one in message.parts]
+        message = msgspec.structs.replace(message, parts=parts)
+    return digest_bytes(encode_stable(message))
 
 
-def chain(first: bytes, digests: Sequence[bytes]) -> list[bytes]:
-    """A name for every beginning of a conversation, the empty one first."""
-    names = [first]
-    for one in digests:
-        first = blake2b(first + one, digest_size=SIZE).digest()
-        names.append(first)
-    return names
+def digest_frame(request: Request, name: str) -> bytes:
+    """Returns the digest of tools, tool choice, response format and the model's name."""
+    tools = [msgspec.structs.replace(tool, cache="") if tool.cache else tool for tool in request.tools]
+    return digest_bytes(encode_stable((name, tools, request.choice, request.settings.format)))
 
 
-def said(parts: Iterable[Any]) -> bytes:
-    """What a turn said, so that it is known again in the next request, whatever ids and spaces it comes back with."""
+def digest_prefixes(frame: bytes, messages: Sequence[bytes]) -> list[bytes]:
+    """Returns a digest for every prefix of a conversation; the empty one is the frame's."""
+    prefixes = [frame]
+    for message in messages:
+        prefixes.append(digest_bytes(prefixes[-1] + message))
+    return prefixes
+
+
+def digest_reply(parts: Iterable[Any]) -> bytes:
+    """Returns the digest of a turn's text and calls, to find it in the next request with other ids or spaces."""
     text, calls = "", list[tuple[str, Any]]()
     for part in parts:
         if isinstance(part, Text):
             text += part.text
         elif isinstance(part, Call):
-            calls.append((part.name, _value(part.json)))
-    return blake2b(packed((text.strip(), calls)), digest_size=SIZE).digest()
+            calls.append((part.name, _parse(part.json)))
+    return digest_bytes(encode_stable((text.strip(), calls)))
 
 
-def _value(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return decode_bounded(text or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, NestingError):
         return text
 
 
-class Outcome(NamedTuple):
-    """`inside`: the provider ran tools, and its figure is not that of the prompt. `steps`: the figure holds what
-    earlier steps added. `output` is without reasoning.
+# ── usage of a turn ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TurnOutcome(NamedTuple):
+    """What a turn says about its prompt, and about itself as part of the next prompt.
+
+    `output` excludes reasoning, which is seldom sent back. `ran_tools`: the provider ran tools, so `input` is not the
+    prompt's. `steps`: `input` has what earlier steps added, so the turn does not correct the factor.
     """
 
     input: int | None
     output: int | None = None
     reasoning: int = 0
     reply: bytes | None = None
-    inside: bool = False
+    ran_tools: bool = False
     steps: bool = False
 
 
-def outcome(seen: Turn | Usage | int) -> Outcome:
-    """What there is to be learned from what a provider reported."""
+def read_outcome(seen: Turn | Usage | int) -> TurnOutcome:
+    """Reads a provider's report. Of several steps the last input counts, because a sum repeats the prompt."""
     if isinstance(seen, int):
-        return Outcome(seen)
+        return TurnOutcome(seen)
     if isinstance(seen, StreamUsage):
-        return outcome(seen.turn) if seen.turn is not None else Outcome(None)
+        return read_outcome(seen.turn) if seen.turn is not None else TurnOutcome(None)
     if isinstance(seen, Usage):
-        return Outcome(seen.input if seen.exact else None)
+        return TurnOutcome(seen.input if seen.exact else None)
     usage = seen.usage
     if usage is None or not usage.exact or seen.fault is not None:
-        return Outcome(None)
+        return TurnOutcome(None)
     last = seen.steps[-1] if seen.steps else usage
     parts = [part for part in seen.parts if not getattr(part, "choice", 0)]
     output = None if last.output is None else last.output - (last.reasoning or 0)
-    return Outcome(last.input, output, last.reasoning or 0, said(parts), _inside(parts), len(seen.steps) > 1)
-
-
-def _inside(parts: Iterable[Any]) -> bool:
-    return any(isinstance(part, Call | Result) and part.by == "provider" for part in parts)
+    ran_tools = any(isinstance(part, Call | Result) and part.by == "provider" for part in parts)
+    return TurnOutcome(last.input, output, last.reasoning or 0, digest_reply(parts), ran_tools, len(seen.steps) > 1)

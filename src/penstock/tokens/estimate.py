@@ -1,14 +1,13 @@
-"""`HybridTokenEstimator`: how many tokens a text, a message or a whole request is, and how sure that is.
+"""`HybridTokenEstimator`: estimates the tokens of a text, a message or a request, with bounds.
 
-What a provider said about a prompt is believed for that very prompt (`actual`) and for the beginning of the next
-(`hybrid`); the rest is estimated by family (`model`), corrected by what was learned for provider and model (`learn`).
-Pure: stores are handed in. docs/tokens.md says how it is used, and how far off it was.
+A count that a provider reported is used for the same prompt (`actual`) and for a prompt that begins with it (`hybrid`).
+Everything else is estimated by the model's family and corrected by the factor learned for provider and model. Stores
+are passed in. docs/tokens.md shows how to use it and how accurate it is.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -17,79 +16,31 @@ from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.request import Message, Request, Tool, Turn
 from penstock.tokens import count_cache, families, features
-from penstock.tokens.count_cache import Outcome, Shelf, outcome
-from penstock.tokens.families import Factors, Tables, factors, tables
-from penstock.tokens.features import HIDDEN, REASONING, TEXT, Counter, tokens, values
+from penstock.tokens.count_cache import CountCache, digest_bytes, digest_message, read_outcome
+from penstock.tokens.families import Factor, Factors, Tables, build_factors, load_tables
+from penstock.tokens.features import HIDDEN, REASONING, TEXT, FeatureCounter, constant_values, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.events import Usage
     from penstock.stores import CountStore, FactorStore
-    from penstock.tokens.count_cache import Count
+    from penstock.tokens.count_cache import Count, TurnOutcome
     from penstock.tokens.families import Family
 
-NEAR = 0.9
-"""From this share of the limit on it is said."""
-
-
-def warning(estimate: Estimate, limit: int) -> Diagnostic | None:
-    """None while there is room, or no limit is known."""
-    if limit <= 0 or estimate.tokens < NEAR * limit:
-        return None
-    share = f"{estimate.tokens:,} of {limit:,} tokens ({estimate.tokens / limit:.0%}; {estimate.method}"
-    share += ")" if estimate.method == "actual" else f", {estimate.low:,} to {estimate.high:,})"
-    if estimate.tokens > limit:
-        return Diagnostic("over-limit", f"the prompt is probably too long: {share}; drop or shorten messages", "tokens")
-    return Diagnostic("near-limit", f"the prompt comes near the limit: {share}", "tokens")
-
-
-KEEPS = 50.0  # a family that pays so much for hidden reasoning reads it again
-
-
-class Ready:
-    """`salt` tells its counts from those of others; `exact` if its texts are counted by a real tokeniser."""
-
-    __slots__ = ("constants", "counter", "factor", "family", "high", "low", "name", "salt")
-
-    def __init__(self, name: str, family: Family, counter: Counter, salt: bytes, *, exact: bool) -> None:
-        self.name = name
-        self.family = family
-        self.counter = counter
-        self.salt = salt
-        fitted = list(values(family.constants))
-        if exact:
-            fitted[TEXT] = 1.0  # the fitted scale mends what counting by classes gets wrong
-        self.constants = tuple(fitted)
-        self.low, self.high = family.constants.low, family.constants.high
-        self.factor = 1.0
-
-    def message(self, message: Message) -> Count:
-        tally = self.counter.message(message)
-        return tokens(tally, self.constants), features.of_message(tally, self.constants)
-
-    def thought(self, message: Message, reasoning: float) -> float:
-        """What of a turn's reasoning is read again when the turn comes back."""
-        amounts = self.counter.message(message).amounts
-        if amounts[HIDDEN]:
-            return reasoning if self.constants[HIDDEN] > KEEPS else 0.0
-        return min(reasoning, amounts[REASONING] * self.constants[REASONING])
-
-    def frame(self, request: Request) -> Count:
-        tally = self.counter.frame(request)
-        return tokens(tally, self.constants), features.of_frame(tally, self.constants)
-
-
 Method: TypeAlias = Literal["actual", "hybrid", "estimated"]
-PREFIXES = 20_000  # prompts whose actual count is remembered
-BACK = 64  # how far back a known beginning is looked for
-KNOWN = 512  # models at a time
-SEAM = 4.0  # how far off the seam between what is known and what is new may be
+_MAX_PROMPTS = 20_000  # prompts whose actual count is remembered
+_MAX_MODELS = 512  # models in memory
+_MAX_NEW_MESSAGES = 64  # a known prefix is searched this far from the end
+_SEAM_ERROR = 4.0  # tokens by which the seam between a known prefix and new messages may be wrong
+_REREADS_REASONING = 50.0  # a family with a higher constant for hidden reasoning reads it again
+_WARNING_SHARE = 0.9  # of the limit
 
 
 class Estimate(msgspec.Struct, frozen=True, gc=False):
-    """A count. `low` and `high` hold the actual one 9 times in 10; `confidence` is 1 where they meet, 0 where they mean
-    nothing.
+    """A count. The actual one is between `low` and `high` 9 times in 10.
+
+    `confidence` is 1 if both are equal, and 0 if they say nothing.
     """
 
     tokens: int
@@ -102,226 +53,295 @@ class Estimate(msgspec.Struct, frozen=True, gc=False):
         return self.tokens
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One line of a breakdown: a message, or what stands around all of them."""
+class BreakdownLine(msgspec.Struct, frozen=True):
+    """One line of a breakdown: a message, or everything around the messages."""
 
     what: str
     estimate: Estimate
 
 
 class Breakdown(msgspec.Struct, frozen=True):
-    """A request, line by line; `total` may know better than their sum."""
+    """A request line by line. `total` may be more exact than the sum of the lines."""
 
     family: str
-    lines: list[Line]
+    lines: list[BreakdownLine]
     total: Estimate
 
 
-class HybridTokenEstimator:
-    """Counts for any model. One estimator may serve many conversations; it is not made for several threads at once.
+def warning(estimate: Estimate, limit: int) -> Diagnostic | None:
+    """Returns a warning if the estimate is near or above the limit. An estimate is no reason to refuse a request."""
+    if limit <= 0 or estimate.tokens < _WARNING_SHARE * limit:
+        return None
+    share = f"{estimate.tokens:,} of {limit:,} tokens ({estimate.tokens / limit:.0%}; {estimate.method}"
+    share += ")" if estimate.method == "actual" else f", {estimate.low:,} to {estimate.high:,})"
+    if estimate.tokens > limit:
+        return Diagnostic("over-limit", f"the prompt is probably too long: {share}; drop or shorten messages", "tokens")
+    return Diagnostic("near-limit", f"the prompt comes near the limit: {share}", "tokens")
 
-    `chars_per_token` counts text by its length alone; `provider_overrides` does so for some providers.
-    With `conservative`, `tokens` is the upper bound. `counters` are real tokenisers by the name of their vocabulary.
-    `prompts`: how many are remembered with their actual count; with 0 every count is an estimate.
+
+class ModelCounter:
+    """Counts for one provider's model. `salt` separates its counts in the cache; `exact`: a real tokenizer counts."""
+
+    __slots__ = ("constants", "counter", "factor", "family", "high", "low", "name", "salt")
+
+    def __init__(self, name: str, family: Family, counter: FeatureCounter, salt: bytes, *, exact: bool) -> None:
+        self.name = name
+        self.family = family
+        self.counter = counter
+        self.salt = salt
+        constants = list(constant_values(family.constants))
+        if exact:
+            constants[TEXT] = 1.0  # the fitted constant corrects errors of counting by text features
+        self.constants = tuple(constants)
+        self.low, self.high = family.constants.low, family.constants.high
+        self.factor = 1.0
+
+    def count_message(self, message: Message) -> Count:
+        counted = self.counter.count_message(message)
+        return estimate_tokens(counted, self.constants), features.message_error(counted, self.constants)
+
+    def count_frame(self, request: Request) -> Count:
+        counted = self.counter.count_frame(request)
+        return estimate_tokens(counted, self.constants), features.frame_error(counted, self.constants)
+
+    def count_reread_reasoning(self, message: Message, reasoning: float) -> float:
+        """Returns how much of a turn's reasoning the model reads again in the next request."""
+        amounts = self.counter.count_message(message).amounts
+        if amounts[HIDDEN]:
+            return reasoning if self.constants[HIDDEN] > _REREADS_REASONING else 0.0
+        return min(reasoning, amounts[REASONING] * self.constants[REASONING])
+
+    def salted(self, digest: bytes) -> bytes:
+        return digest_bytes(digest, key=self.salt[:64])
+
+
+class HybridTokenEstimator:
+    """Counts for any model. One estimator may serve many conversations, but only one thread at a time.
+
+    `chars_per_token` counts text only by its length; `provider_overrides` does so for some providers. With
+    `conservative`, `tokens` is the upper bound. `counters` are real tokenizers by the name of their vocabulary.
+    `prompts`: how many prompts are remembered with their actual count; with 0 every count is an estimate.
     """
 
     def __init__(
-        self, chars_per_token: float | None = None, *, conservative: bool = False,
+        self,
+        chars_per_token: float | None = None,
+        *,
+        conservative: bool = False,
         provider_overrides: Mapping[str, float] | None = None,
-        counters: Mapping[str, Callable[[str], float]] | None = None, counts: CountStore | None = None,
-        learned: FactorStore | None = None, tenant: str = "", facts: Tables | None = None, prompts: int = PREFIXES,
-    ) -> None:  # fmt: skip
+        counters: Mapping[str, Callable[[str], float]] | None = None,
+        counts: CountStore | None = None,
+        learned: FactorStore | None = None,
+        tenant: str = "",
+        facts: Tables | None = None,
+        prompts: int = _MAX_PROMPTS,
+    ) -> None:
         overrides = dict(provider_overrides or {})
         for name, value in {"chars_per_token": chars_per_token, **overrides}.items():
             if value is not None and not value > 0:
                 raise InputError(f"{name}: expected characters per token, a number above 0, found {value}")
-        self._chars, self._overrides = chars_per_token, overrides
+        self._chars_per_token, self._overrides = chars_per_token, overrides
         self._conservative = conservative
-        self._counters = dict(counters or {})
-        self._facts = facts or tables()
-        self._tenant, self._learned = tenant, learned
-        self._factors: dict[str, families.Factor] = {}
-        self._models: dict[tuple[str, str], Ready] = {}
-        self.cache = Shelf(counts, tenant)
-        self._prompts = Shelf(counts, tenant, prompts)
+        self._text_counters = dict(counters or {})
+        self._tables = facts or load_tables()
+        self._tenant, self._factor_store = tenant, learned
+        self._factors: dict[str, Factor] = {}
+        self._models: dict[tuple[str, str], ModelCounter] = {}
+        self.cache = CountCache(counts, tenant)
+        self._prompts = CountCache(counts, tenant, prompts)
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def estimate_text(self, text: str, model: str = "", provider: str = "") -> Estimate:
-        """A text by itself, without the framing of a message."""
-        by = self._model(model, provider)
-        amount = by.counter.text(text) * by.constants[TEXT]
-        return self._estimate(by, amount, amount * features.WORDS)
+        """Counts a text without the framing of a message."""
+        counter = self._counter(model, provider)
+        amount = counter.counter.count_text(text) * counter.constants[TEXT]
+        return self._estimate(counter, amount, amount * features.TEXT_ERROR)
 
     def estimate_message(self, message: Message, model: str = "", provider: str = "") -> Estimate:
-        """A message with its framing; its content counts once, whatever was counted before."""
-        by = self._model(model, provider)
-        return self._estimate(by, *self._counts(by, [message], [count_cache.digest(message)])[0])
+        """Counts a message with its framing. The same content is counted only once."""
+        counter = self._counter(model, provider)
+        return self._estimate(counter, *self._count_messages(counter, [message], [digest_message(message)])[0])
 
     def estimate_conversation(
         self, request: Request | Sequence[Message], model: str = "", provider: str = "", tools: Sequence[Tool] = ()
     ) -> Estimate:
-        """Everything that will be sent: messages, tools, the form of the answer, and what the provider adds."""
+        """Counts everything that is sent: messages, tools, the response format, and what the provider adds."""
         return self.breakdown(request, model, provider, tools, lines=False).total
 
     def breakdown(
-        self, request: Request | Sequence[Message], model: str = "", provider: str = "", tools: Sequence[Tool] = (), *,
+        self,
+        request: Request | Sequence[Message],
+        model: str = "",
+        provider: str = "",
+        tools: Sequence[Tool] = (),
+        *,
         lines: bool = True,
-    ) -> Breakdown:  # fmt: skip
-        """The same, with a line for each message."""
-        asked = _asked(request, tools)
-        by = self._model(model or asked.model, provider, fresh=True)
-        digests = [count_cache.digest(message) for message in asked.messages]
-        frame = count_cache.frame_digest(asked, by.name)
-        around = self.cache.all([_salted(by.salt, frame)], lambda _: by.frame(asked))[0]
-        counts = self._counts(by, asked.messages, digests)
-        total = self._total(by, asked, count_cache.chain(frame, digests), around, counts)
+    ) -> Breakdown:
+        """Counts the same as `estimate_conversation`, with a line for each message."""
+        request = _to_request(request, tools)
+        counter = self._counter(model or request.model, provider, refresh=True)
+        prefixes, frame, counts = self._count_request(counter, request)
+        total = self._total(counter, request, prefixes, frame, counts)
         if not lines:
-            return Breakdown(by.family.name, [], total)
-        told = [
-            Line(message.role, self._estimate(by, *count))
-            for message, count in zip(asked.messages, counts, strict=True)
-        ]
-        return Breakdown(by.family.name, [Line("around", self._estimate(by, *around)), *told], total)
+            return Breakdown(counter.family.name, [], total)
+        rows = [("around", frame), *zip((message.role for message in request.messages), counts, strict=True)]
+        written = [BreakdownLine(what, self._estimate(counter, *count)) for what, count in rows]
+        return Breakdown(counter.family.name, written, total)
 
-    def _total(self, by: Ready, asked: Request, names: list[bytes], around: Count, counts: list[Count]) -> Estimate:
-        last = len(names) - 1
-        known = self._prompts.get(names[: -BACK - 1 : -1])
-        place = next((place for place in range(last, max(-1, last - BACK), -1) if names[place] in known), None)
+    def _count_request(self, counter: ModelCounter, request: Request) -> tuple[list[bytes], Count, list[Count]]:
+        """Returns the digests of all prefixes, the count of the frame, and the counts of the messages."""
+        digests = [digest_message(message) for message in request.messages]
+        digest = count_cache.digest_frame(request, counter.name)
+        frame = self.cache.get_or_count([counter.salted(digest)], lambda _: counter.count_frame(request))[0]
+        counts = self._count_messages(counter, request.messages, digests)
+        return count_cache.digest_prefixes(digest, digests), frame, counts
+
+    def _count_messages(
+        self, counter: ModelCounter, messages: Sequence[Message], digests: Sequence[bytes]
+    ) -> list[Count]:
+        keys = [counter.salted(digest) for digest in digests]
+        return self.cache.get_or_count(keys, lambda place: counter.count_message(messages[place]))
+
+    def _total(
+        self, counter: ModelCounter, request: Request, prefixes: list[bytes], frame: Count, counts: list[Count]
+    ) -> Estimate:
+        last = len(prefixes) - 1
+        known = self._prompts.get(prefixes[: -_MAX_NEW_MESSAGES - 1 : -1])
+        places = range(last, max(-1, last - _MAX_NEW_MESSAGES), -1)
+        place = next((place for place in places if prefixes[place] in known), None)
         if place is None:
-            amount, off = map(sum, zip(*counts, strict=True)) if counts else (0.0, 0.0)
-            return self._estimate(by, around[0] + amount, features.together(around[1], off))
-        actual = known[names[place]][0]
+            amount, error = map(sum, zip(*counts, strict=True)) if counts else (0.0, 0.0)
+            return self._estimate(counter, frame[0] + amount, features.combine_errors(frame[1], error))
+        actual = known[prefixes[place]][0]
         if place == last:
             return Estimate(round(actual), "actual", 1.0, round(actual), round(actual))
-        reply = self._reply(by, names[place], asked.messages[place])
+        reply = self._count_reply(counter, prefixes[place], request.messages[place])
         tail = counts[place + (reply is not None) :]
         fixed = actual + (0.0 if reply is None else reply)
-        return self._estimate(by, sum(row[0] for row in tail), SEAM + sum(row[1] for row in tail), fixed)
+        return self._estimate(counter, sum(row[0] for row in tail), _SEAM_ERROR + sum(row[1] for row in tail), fixed)
 
-    def _reply(self, by: Ready, prompt: bytes, message: Message) -> float | None:
-        """What the provider itself counted for the turn that comes back here."""
+    def _count_reply(self, counter: ModelCounter, prompt: bytes, message: Message) -> float | None:
+        """Returns the provider's count of the answer to this prompt; None if the message is not that answer."""
         if message.role != "assistant":
             return None
-        name = _answered(prompt, count_cache.said(message.parts))
-        found = self._prompts.get([name]).get(name)
-        return None if found is None else found[0] + by.thought(message, found[1])
+        key = _reply_key(prompt, count_cache.digest_reply(message.parts))
+        found = self._prompts.get([key]).get(key)
+        return None if found is None else found[0] + counter.count_reread_reasoning(message, found[1])
 
-    def _counts(self, by: Ready, messages: Sequence[Message], digests: Sequence[bytes]) -> list[Count]:
-        named = [_salted(by.salt, digest) for digest in digests]
-        return self.cache.all(named, lambda place: by.message(messages[place]))
-
-    def _estimate(self, by: Ready, amount: float, off: float, fixed: float | None = None) -> Estimate:
-        amount *= by.factor
+    def _estimate(self, counter: ModelCounter, amount: float, error: float, fixed: float | None = None) -> Estimate:
+        amount *= counter.factor
         known = fixed or 0.0
-        low = round(known + max(0.0, amount - by.low * off))
-        high = round(known + amount + by.high * off + 0.499)
+        low = round(known + max(0.0, amount - counter.low * error))
+        high = round(known + amount + counter.high * error + 0.499)
         total = round(known + amount)
-        sure = max(0.0, 1 - (high - low) / (2 * total)) if total else 0.0
+        confidence = max(0.0, 1 - (high - low) / (2 * total)) if total else 0.0
         shown = high if self._conservative else total
-        return Estimate(shown, "estimated" if fixed is None else "hybrid", round(sure, 3), low, high)
+        return Estimate(shown, "estimated" if fixed is None else "hybrid", round(confidence, 3), low, high)
 
     # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def calibrate(
-        self, request: Request | Sequence[Message], seen: Turn | Usage | int, model: str = "", provider: str = "",
+        self,
+        request: Request | Sequence[Message],
+        seen: Turn | Usage | int,
+        model: str = "",
+        provider: str = "",
         tools: Sequence[Tool] = (),
-    ) -> None:  # fmt: skip
-        """What a provider reported for this very request: a turn, its usage, or the input tokens alone."""
-        asked, heard = _asked(request, tools), outcome(seen)
-        if heard.input is None or heard.inside:
-            return  # nothing was said, or tools that the provider ran are in the figure
-        by = self._model(model or asked.model, provider, fresh=True)
-        digests = [count_cache.digest(message) for message in asked.messages]
-        frame = count_cache.frame_digest(asked, by.name)
-        raw = self.cache.all([_salted(by.salt, frame)], lambda _: by.frame(asked))[0][0]
-        raw += sum(row[0] for row in self._counts(by, asked.messages, digests))
-        self._remember(count_cache.chain(frame, digests)[-1], heard)
-        if not heard.steps:
-            self._learn(by, raw, heard.input)
+    ) -> None:
+        """Learns from a provider's report for this request: a turn, its usage, or only the input tokens."""
+        request, outcome = _to_request(request, tools), read_outcome(seen)
+        if outcome.input is None or outcome.ran_tools:
+            return  # no count, or one that includes the results of provider tools
+        counter = self._counter(model or request.model, provider, refresh=True)
+        prefixes, frame, counts = self._count_request(counter, request)
+        self._remember_prompt(prefixes[-1], outcome)
+        if not outcome.steps:
+            self._update_factor(counter, frame[0] + sum(row[0] for row in counts), outcome.input)
 
-    def _remember(self, prompt: bytes, heard: Outcome) -> None:
-        rows: dict[bytes, Count] = {prompt: (float(heard.input or 0), 0.0)}
-        if heard.reply is not None and heard.output is not None:
-            rows[_answered(prompt, heard.reply)] = (float(heard.output), float(heard.reasoning))
+    def _remember_prompt(self, prompt: bytes, outcome: TurnOutcome) -> None:
+        rows: dict[bytes, Count] = {prompt: (float(outcome.input or 0), 0.0)}
+        if outcome.reply is not None and outcome.output is not None:
+            rows[_reply_key(prompt, outcome.reply)] = (float(outcome.output), float(outcome.reasoning))
         self._prompts.put(rows)
 
-    def _learn(self, by: Ready, raw: float, actual: int) -> None:
-        if self._learned is None:
-            self._factors[by.name] = families.learned(self._factors.get(by.name, families.Factor()), raw, actual)
-        else:
-            row = self._learned.update(
-                self._tenant, by.name, lambda old: families.written(families.learned(families.read(old), raw, actual))
-            )
-            self._factors[by.name] = families.read(row)
-        by.factor = self._factors[by.name].value
+    def _update_factor(self, counter: ModelCounter, estimated: float, actual: int) -> None:
+        def update(old: bytes | None) -> bytes:
+            return families.encode_factor(families.update_factor(families.decode_factor(old), estimated, actual))
 
-    def factor(self, model: str, provider: str = "") -> families.Factor:
-        """What was learned for a provider's model."""
-        by = self._model(model, provider, fresh=True)
-        return self._factors.get(by.name, families.Factor())
+        name = counter.name
+        if self._factor_store is None:
+            factor = families.update_factor(self._factors.get(name, Factor()), estimated, actual)
+        else:
+            factor = families.decode_factor(self._factor_store.update(self._tenant, name, update))
+        self._factors[name] = factor
+        counter.factor = factor.value
+
+    def factor(self, model: str, provider: str = "") -> Factor:
+        """Returns the learned factor of a provider's model."""
+        counter = self._counter(model, provider, refresh=True)
+        return self._factors.get(counter.name, Factor())
 
     def reset(self) -> None:
-        """Forget counts and prompts in memory. What was learned stays, and so does what a store holds."""
+        """Forgets counts and prompts in memory. Learned factors and the store stay."""
         self.cache.clear()
         self._prompts.clear()
 
     # ── for gateways and clients ──────────────────────────────────────────────────────────────────────────────────
 
     def factors(self, model: str, provider: str = "") -> Factors:
-        """All that a thin client needs to count for this model without asking."""
-        by = self._model(model, provider, fresh=True)
-        return factors(model, provider, by.family, self._facts, by.factor)
+        """Returns everything that a thin client needs to count for this model without the server."""
+        counter = self._counter(model, provider, refresh=True)
+        return build_factors(model, provider, counter.family, self._tables, counter.factor)
 
     def preflight(
-        self, request: Request | Sequence[Message], limit: int, model: str = "", provider: str = "",
+        self,
+        request: Request | Sequence[Message],
+        limit: int,
+        model: str = "",
+        provider: str = "",
         tools: Sequence[Tool] = (),
-    ) -> Diagnostic | None:  # fmt: skip
-        """A warning from 90% of a model's input limit on; never more than a warning."""
+    ) -> Diagnostic | None:
+        """Returns a warning from 90% of a model's input limit on; never refuses."""
         return warning(self.estimate_conversation(request, model, provider, tools), limit)
 
-    # ── models ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _model(self, model: str, provider: str, *, fresh: bool = False) -> Ready:
-        by = self._models.get((provider, model))
-        if by is None:
-            if len(self._models) >= KNOWN:
+    def _counter(self, model: str, provider: str, *, refresh: bool = False) -> ModelCounter:
+        """Returns the counter of a model. `refresh` reads its factor again, which another process may have learned."""
+        counter = self._models.get((provider, model))
+        if counter is None:
+            if len(self._models) >= _MAX_MODELS:
                 self._models.clear()
-            by = self._models[provider, model] = self._made(model, provider)
-            fresh = True
-        if fresh:  # another process may have learned something
-            if self._learned is not None:
-                row = self._learned.get(self._tenant, [by.name]).get(by.name)
+            counter = self._models[provider, model] = self._build_counter(model, provider)
+            refresh = True
+        if refresh:
+            if self._factor_store is not None:
+                row = self._factor_store.get(self._tenant, [counter.name]).get(counter.name)
                 if row is not None:
-                    self._factors[by.name] = families.read(row)
-            by.factor = self._factors.get(by.name, families.Factor()).value
-        return by
+                    self._factors[counter.name] = families.decode_factor(row)
+            counter.factor = self._factors.get(counter.name, Factor()).value
+        return counter
 
-    def _made(self, model: str, provider: str) -> Ready:
-        family = self._facts.of(model, provider)
-        chars = self._overrides.get(provider) or self._chars
-        count = self._counters.get(family.vocabulary)
-        way = family.vocabulary if count is not None else "classes"
+    def _build_counter(self, model: str, provider: str) -> ModelCounter:
+        family = self._tables.find_family(model, provider)
+        chars = self._overrides.get(provider) or self._chars_per_token
+        count = self._text_counters.get(family.vocabulary)
+        method = family.vocabulary if count is not None else "classes"
         if chars:
-            count, way = partial(_by_length, chars), str(chars)
-        salt = count_cache.packed((self._facts.version, family.name, way))
-        counter = Counter(family, self._facts.pictures, count)
-        return Ready(f"{provider}/{model}", family, counter, salt, exact=count is not None)
+            count, method = partial(_count_by_length, chars), str(chars)
+        salt = count_cache.encode_stable((self._tables.version, family.name, method))
+        counter = FeatureCounter(family, self._tables.pictures, count)
+        return ModelCounter(f"{provider}/{model}", family, counter, salt, exact=count is not None)
 
 
-def _asked(request: Request | Sequence[Message], tools: Sequence[Tool]) -> Request:
+def _to_request(request: Request | Sequence[Message], tools: Sequence[Tool]) -> Request:
     if isinstance(request, Request):
         return msgspec.structs.replace(request, tools=[*request.tools, *tools]) if tools else request
     return Request(messages=list(request), tools=list(tools))
 
 
-def _by_length(chars: float, text: str) -> float:
-    return len(text) / chars
+def _count_by_length(chars_per_token: float, text: str) -> float:
+    return len(text) / chars_per_token
 
 
-def _salted(salt: bytes, digest: bytes) -> bytes:
-    return blake2b(digest, key=salt[:64], digest_size=count_cache.SIZE).digest()
-
-
-def _answered(prompt: bytes, said: bytes) -> bytes:
-    return blake2b(prompt + said, key=b"reply", digest_size=count_cache.SIZE).digest()
+def _reply_key(prompt: bytes, reply: bytes) -> bytes:
+    return digest_bytes(prompt + reply, key=b"reply")

@@ -1,7 +1,11 @@
-"""The facts of tables.toml as Structs: vocabularies, families of models, picture formulas; which model is of which.
+"""Model families: how models count text, tools and files; loaded from tables.toml and fitted.toml.
 
-A model is looked up by `provider/model` in lower case: the first rule whose pattern is found in it names the family.
-Rules and numbers are data; nothing here knows a provider. Numbers that were fitted stand in fitted.toml.
+A model is looked up by `provider/model` in lower case: the first rule whose pattern matches gives the family. Rules and
+numbers are data; the code names no provider. fitted.toml has the fitted numbers.
+
+Text is counted by features: words, digits, marks, gaps and scripts. Every character has a class by the first byte of
+its UTF-8 form, and features are short patterns in the string of classes. `bytes.translate` and `bytes.count` do the
+work, so a megabyte takes tens of milliseconds. docs/tokens.md describes the same features for other languages.
 """
 
 from __future__ import annotations
@@ -20,31 +24,15 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-PLAIN = (
-    "words", "humps", "fives", "nines", "digits", "numbers", "marks", "clusters", "gaps", "tabs", "lines", "breaks",
-    "capitals",
-)  # fmt: skip
-"""The counts of any text, in this order."""
-SCRIPTS = (
-    "latin", "greek", "cyrillic", "semitic", "indic", "symbols", "kana", "han", "hangul", "wide", "astral",
-)  # fmt: skip
-"""One more count each for what is not ASCII, in this order."""
-COUNTS = (*PLAIN, *SCRIPTS)
+# ── text features ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_CODES = b"lgyhiskCHfe"  # the classes of SCRIPTS
+_ASCII = "words humps fives nines digits numbers marks clusters gaps tabs lines breaks capitals"
+_SCRIPTS = "latin greek cyrillic semitic indic symbols kana han hangul wide astral"
+ASCII_FEATURES = tuple(_ASCII.split())
+TEXT_FEATURES = (*ASCII_FEATURES, *_SCRIPTS.split())
+_SCRIPT_CLASSES = b"lgyhiskCHfe"  # in the order of _SCRIPTS
 _CONTINUATION = bytes(range(0x80, 0xC0))
-
-
-def _ranges(*rows: tuple[int, int, bytes]) -> bytes:
-    """A table for `translate`: first byte, last byte, what they become; everything else is a mark."""
-    table = bytearray(b".") * 256
-    for first, last, code in rows:
-        for byte in range(first, last + 1):
-            table[byte] = code[0]
-    return bytes(table)
-
-
-_CLASS = _ranges(
+_CLASS_RANGES = (  # first byte, last byte, class
     (0x61, 0x7A, b"a"), (0x41, 0x5A, b"A"), (0x30, 0x39, b"0"), (0x20, 0x20, b" "), (0x09, 0x09, b"\t"),
     (0x0A, 0x0A, b"\n"), (0x0D, 0x0D, b"\n"), (0xC2, 0xCD, b"l"), (0xCE, 0xCF, b"g"), (0xD0, 0xD5, b"y"),
     (0xD6, 0xDF, b"h"), (0xE0, 0xE1, b"i"), (0xE2, 0xE2, b"s"), (0xE3, 0xE3, b"k"), (0xE4, 0xE9, b"C"),
@@ -52,76 +40,85 @@ _CLASS = _ranges(
 )  # fmt: skip
 
 
-def _only(codes: Iterable[int], as_one: bytes, rest: bytes) -> bytes:
-    """A table that sees one class, or several as one, and nothing else."""
-    table = bytearray(rest) * 256
-    for code in codes:
-        table[code] = as_one[0]
+def _translation(rows: Iterable[tuple[int, int, bytes]], default: bytes) -> bytes:
+    """Builds a table for `translate`: every byte of a range becomes its class, all others the default."""
+    table = bytearray(default) * 256
+    for first, last, code in rows:
+        table[first : last + 1] = code * (last + 1 - first)
     return bytes(table)
 
 
-_LETTERS = _only(b"aAlgyh", b"a", b" ")
-_DIGITS = _only(b"0", b"0", b" ")
-_MARKS = _only(b".", b".", b" ")
-_SPACES = _only(b" ", b" ", b".")
-_BREAKS = _only(b"\n", b"\n", b" ")
+def _select(classes: bytes, default: bytes = b" ") -> bytes:
+    """Builds a table that keeps one class, or several as the first one."""
+    return _translation(((code, code, classes[:1]) for code in classes), default)
 
 
-def counts(text: str) -> list[int]:
-    """The counts in the order of COUNTS; of plain ASCII only those of PLAIN."""
-    plain = text.isascii()
-    data = text.encode("utf-8", "surrogatepass")
-    # What begins the text begins a run, as after a space.
-    seen = (b" " + data).translate(_CLASS) if plain else (b" " + data).translate(_CLASS, _CONTINUATION)
-    count, letters = seen.count, seen.translate(_LETTERS)
-    found = [
-        letters.count(b" a"), count(b"aA"), letters.count(b"aaaaa"), letters.count(b"aaaaaaaaa"),
-        count(b"0"), seen.translate(_DIGITS).count(b" 0"), count(b"."), seen.translate(_MARKS).count(b" ."),
-        seen.translate(_SPACES).count(b".  "), count(b"\t"), count(b"\n"), seen.translate(_BREAKS).count(b" \n"),
+_CLASS = _translation(_CLASS_RANGES, b".")
+_LETTERS, _DIGITS, _MARKS, _BREAKS = _select(b"aAlgyh"), _select(b"0"), _select(b"."), _select(b"\n")
+_SPACES = _select(b" ", b".")
+
+
+def count_text_features(text: str) -> list[int]:
+    """Returns the counts in the order of TEXT_FEATURES; of an ASCII text only those of ASCII_FEATURES."""
+    data = b" " + text.encode("utf-8", "surrogatepass")  # the start of the text starts a run, as after a space
+    classes = data.translate(_CLASS) if text.isascii() else data.translate(_CLASS, _CONTINUATION)
+    count, letters = classes.count, classes.translate(_LETTERS)
+    counts = [
+        letters.count(b" a"),
+        count(b"aA"),
+        letters.count(b"aaaaa"),
+        letters.count(b"aaaaaaaaa"),
+        count(b"0"),
+        classes.translate(_DIGITS).count(b" 0"),
+        count(b"."),
+        classes.translate(_MARKS).count(b" ."),
+        classes.translate(_SPACES).count(b".  "),
+        count(b"\t"),
+        count(b"\n"),
+        classes.translate(_BREAKS).count(b" \n"),
         count(b"AA"),
-    ]  # fmt: skip
-    if not plain:
-        found += [seen.count(code) for code in _CODES]
-    return found
+    ]
+    return counts if text.isascii() else counts + [count(code) for code in _SCRIPT_CLASSES]
 
 
-def weigh(text: str, weights: Sequence[float]) -> float:
-    """The counts of a text times the weights of a vocabulary: about how many tokens it is."""
-    return sum(map(mul, weights, counts(text))) if text else 0.0
+def weigh_text(text: str, weights: Sequence[float]) -> float:
+    """Estimates the tokens of a text: its features times the weights of a vocabulary."""
+    return sum(map(mul, weights, count_text_features(text))) if text else 0.0
 
+
+# ── families ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Rendering: TypeAlias = Literal["json", "spaced", "typescript", "words", "declared"]
-REMEMBERED = 1_000  # names of models, which come from outside
-LONGEST = 300  # characters of such a name that are looked at
-GENERAL = "general"
-"""The family of models that no rule knows."""
+DEFAULT_FAMILY = "general"  # of models that no rule matches
+_MAX_NAMES = 1_000  # remembered model names, which come from clients
+_MAX_NAME_LENGTH = 300
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider's formula for a picture: tiles, patches, area, or the same for all."""
+class ImageFormula(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider's formula for the tokens of an image."""
 
     kind: Literal["tiles", "patches", "area", "fixed", "crops"]
     side: int = 1  # pixels of a tile's or patch's side
-    each: float = 1.0  # tokens of a tile or patch; pixels of a token where `kind` is area
-    first: float = 0.0  # tokens before the first of them
-    long: int = 0  # the longer side is brought down to this first
-    short: int = 0  # then the shorter one
-    most: int = 0  # tiles, patches or tokens at most
-    low: float = 0.0  # tokens with `detail: low`, where that is a thing
+    each: float = 1.0  # tokens of a tile or patch; with the kind `area`, pixels of a token
+    first: float = 0.0  # tokens before the first tile
+    long: int = 0  # the longer side is scaled down to this
+    short: int = 0  # then the shorter side
+    most: int = 0  # maximum of tiles, patches or tokens
+    low: float = 0.0  # tokens with `detail: low`, if the provider has it
     source: str = ""
 
 
-class Media(msgspec.Struct, frozen=True, kw_only=True):
-    """What else than text costs."""
+class MediaCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of everything that is not text."""
 
-    picture: str = "area"
-    page: float = 1500.0  # tokens of a PDF's page
-    second: float = 32.0  # tokens of a second of sound
-    video: float = 3000.0  # tokens of a video whose length nobody knows
+    picture: str = "area"  # the name of the image formula
+    page: float = 1500.0  # tokens of a PDF page
+    second: float = 32.0  # tokens of a second of audio
+    video: float = 3000.0  # tokens of a video of unknown length
 
 
 class Constants(msgspec.Struct, frozen=True, kw_only=True):
-    """What is multiplied with what was counted. `low` and `high` are how far off, in spreads, 90% stay."""
+    """Tokens per feature. `low` and `high` are multiples of the error that contain 90% of the actual counts."""
 
     base: float = 3.0
     message: float = 4.0
@@ -129,8 +126,8 @@ class Constants(msgspec.Struct, frozen=True, kw_only=True):
     call: float = 8.0
     result: float = 5.0
     reasoning: float = 0.5
-    hidden: float = 0.0  # reasoning that goes along with a call, by reference or encrypted
-    citations: float = 0.0  # what the model is told where it may cite
+    hidden: float = 0.0  # reasoning beside a call, by reference or encrypted
+    citations: float = 0.0  # the instructions for citations
     tools: float = 60.0
     tool: float = 8.0
     schema: float = 1.0
@@ -141,8 +138,8 @@ class Constants(msgspec.Struct, frozen=True, kw_only=True):
     high: float = 2.5
 
 
-FITTED = Constants.__struct_fields__[:-2]
-"""The constants in the order of a tally."""
+FEATURE_NAMES = Constants.__struct_fields__[:-2]
+_INHERITED = ("vocabulary", "rendering", "unused_tools", "run_tools", "media")
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,51 +149,53 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     vocabulary: str = "o200k"
     rendering: Rendering = "json"
     parent: str = ""
-    unused_tools: bool = True  # whether tools are in the prompt although `tool_choice` is none
-    run_tools: bool = True  # whether tools that the provider runs are in it
-    media: Media = Media()
+    unused_tools: bool = True  # tools are in the prompt even if `tool_choice` is none
+    run_tools: bool = True  # tools that the provider runs are in the prompt
+    media: MediaCosts = MediaCosts()
     prior: dict[str, float] = {}
     source: str = ""
     constants: Constants = Constants()
     weights: tuple[float, ...] = ()
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """Which models are of a family."""
+class FamilyRule(msgspec.Struct, frozen=True):
+    """The family of models whose name matches a pattern."""
 
     match: str
     family: str
 
 
 class Tables:
-    """All facts together; `of` finds the family of a model."""
+    """All families, rules and image formulas. `fitted_to` names the data that the numbers were fitted to."""
 
     def __init__(
-        self, families: dict[str, Family], rules: list[Rule], pictures: dict[str, Picture], version: str = "",
-        of: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        families: dict[str, Family],
+        rules: list[FamilyRule],
+        pictures: dict[str, ImageFormula],
+        version: str = "",
+        fitted_to: str = "",
+    ) -> None:
         self.families = families
         self.rules = rules
         self.pictures = pictures
         self.version = version
-        self.fitted_to = of  # what the numbers were fitted to
+        self.fitted_to = fitted_to
         self._patterns = [(re.compile(rule.match), rule.family) for rule in rules]
         self._known: dict[str, Family] = {}
 
-    def of(self, model: str, provider: str = "") -> Family:
-        name = f"{provider}/{model}"[:LONGEST]
+    def find_family(self, model: str, provider: str = "") -> Family:
+        name = f"{provider}/{model}"[:_MAX_NAME_LENGTH]
         found = self._known.get(name)
         if found is None:
-            if len(self._known) >= REMEMBERED:
+            if len(self._known) >= _MAX_NAMES:
                 self._known.clear()
-            found = self._known[name] = self._look_up(name.lower())
+            matches = (family for pattern, family in self._patterns if pattern.search(name.lower()))
+            found = self._known[name] = self.families[next(matches, DEFAULT_FAMILY)]
         return found
 
-    def _look_up(self, name: str) -> Family:
-        return self.families[next((row for pattern, row in self._patterns if pattern.search(name)), GENERAL)]
-
     def with_constants(self, constants: dict[str, Constants]) -> Tables:
-        """The same facts with other fitted numbers."""
+        """Returns the same tables with other fitted constants."""
         families = {
             name: msgspec.structs.replace(row, constants=constants.get(name, row.constants))
             for name, row in self.families.items()
@@ -205,44 +204,40 @@ class Tables:
 
 
 @cache
-def tables() -> Tables:
-    """The facts that come with the package."""
-    here = files("penstock.tokens")
-    facts, fitted = (tomllib.loads(here.joinpath(name).read_text("utf-8")) for name in ("tables.toml", "fitted.toml"))
-    return build(facts, fitted)
+def load_tables() -> Tables:
+    """Loads the tables of the package."""
+    folder = files("penstock.tokens")
+    facts, fitted = (tomllib.loads(folder.joinpath(name).read_text("utf-8")) for name in ("tables.toml", "fitted.toml"))
+    return build_tables(facts, fitted)
 
 
-def build(facts: dict[str, Any], fitted: dict[str, Any]) -> Tables:
-    """Tables out of parsed TOML; what is not there, or of another shape, is said."""
+def build_tables(facts: dict[str, Any], fitted: dict[str, Any]) -> Tables:
+    """Builds tables from parsed TOML; raises an error if a value is missing or of the wrong type."""
     vocabularies = {name: tuple(row["weights"]) for name, row in fitted["vocabularies"].items()}
-    if wrong := [name for name, row in vocabularies.items() if len(row) != len(COUNTS)]:
-        raise InputError(f"vocabularies.{wrong[0]}.weights: expected {len(COUNTS)} numbers")
+    if wrong := [name for name, row in vocabularies.items() if len(row) != len(TEXT_FEATURES)]:
+        raise InputError(f"vocabularies.{wrong[0]}.weights: expected {len(TEXT_FEATURES)} numbers")
     families: dict[str, Family] = {}
     for name, row in facts["families"].items():
-        above = families.get(row.get("parent", ""))
-        whole = {**(_inherited(above) if above else {}), **row, "name": name}
-        whole["weights"] = vocabularies[whole.get("vocabulary", "o200k")]
-        whole["constants"] = fitted["families"].get(name, {})
-        families[name] = msgspec.convert(whole, Family)
-    rules = msgspec.convert(facts["models"], list[Rule])
-    pictures = msgspec.convert(facts["pictures"], dict[str, Picture])
+        parent = families.get(row.get("parent", ""))
+        fields = {key: getattr(parent, key) for key in _INHERITED} if parent else {}
+        fields |= {**row, "name": name, "constants": fitted["families"].get(name, {})}
+        fields["weights"] = vocabularies[fields.get("vocabulary", "o200k")]
+        families[name] = msgspec.convert(fields, Family)
+    rules = msgspec.convert(facts["models"], list[FamilyRule])
+    pictures = msgspec.convert(facts["pictures"], dict[str, ImageFormula])
     return Tables(families, rules, pictures, str(fitted.get("date", "")), str(fitted.get("of", "")))
 
 
-def _inherited(family: Family) -> dict[str, Any]:
-    return {
-        "vocabulary": family.vocabulary, "rendering": family.rendering, "unused_tools": family.unused_tools,
-        "run_tools": family.run_tools, "media": family.media,
-    }  # fmt: skip
-
-
-VERSION = 1
+# ── factors for thin clients ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Factors(msgspec.Struct, frozen=True, kw_only=True):
-    """`weights` go by the names of the counts, `constants` by the names of what is counted around text."""
+    """Everything that a thin client needs to count for one model; docs/tokens.md describes the client's side.
 
-    version: int = VERSION
+    The keys of `weights` are text features, the keys of `constants` are features of messages and requests.
+    """
+
+    version: int = 1
     tables: str
     model: str
     provider: str
@@ -253,57 +248,67 @@ class Factors(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     factor: float
     rendering: str
-    media: Media
-    picture: Picture
+    media: MediaCosts
+    picture: ImageFormula
 
     def json(self) -> bytes:
         return msgspec.json.encode(self)
 
 
-def factors(model: str, provider: str, family: Family, facts: Tables, factor: float) -> Factors:
-    """What is known of a family, in the form that is sent."""
+def build_factors(model: str, provider: str, family: Family, tables: Tables, factor: float) -> Factors:
+    """Builds the factors of a model."""
     constants = family.constants
     return Factors(
-        tables=facts.version, model=model, provider=provider, family=family.name,
-        weights=dict(zip(COUNTS, family.weights, strict=True)),
-        constants={name: getattr(constants, name) for name in FITTED}, low=constants.low, high=constants.high,
-        factor=round(factor, 4), rendering=family.rendering, media=family.media,
-        picture=facts.pictures[family.media.picture],
-    )  # fmt: skip
+        tables=tables.version,
+        model=model,
+        provider=provider,
+        family=family.name,
+        weights=dict(zip(TEXT_FEATURES, family.weights, strict=True)),
+        constants={name: getattr(constants, name) for name in FEATURE_NAMES},
+        low=constants.low,
+        high=constants.high,
+        factor=round(factor, 4),
+        rendering=family.rendering,
+        media=family.media,
+        picture=tables.pictures[family.media.picture],
+    )
 
 
-LEAST, MOST = 0.5, 2.0
-LEAP = 0.25  # no sample is believed to be further off than this
-SLOW = 0.15  # the weight of a sample once there are many
-SOLID = 150.0  # a prompt of fewer tokens says less
+# ── learned factors ───────────────────────────────────────────────────────────────────────────────────────────────────
+# One factor per provider and model, a bounded exponential average. A single sample moves it by a few percent at most.
+
+_MIN_FACTOR, _MAX_FACTOR = 0.5, 2.0
+_MAX_CHANGE = 0.25  # a sample counts as no further off than this
+_MIN_WEIGHT = 0.15  # of a sample after many turns
+_FULL_WEIGHT_TOKENS = 150.0  # a shorter prompt has less weight
 
 
 class Factor(msgspec.Struct, frozen=True):
-    """Actual by estimated, and from how many turns that is known."""
+    """Actual tokens divided by estimated tokens, learned from this many turns."""
 
     value: float = 1.0
     turns: int = 0
 
 
-def learned(factor: Factor, estimated: float, actual: float) -> Factor:
-    """The factor after one more turn."""
+def update_factor(factor: Factor, estimated: float, actual: float) -> Factor:
+    """Returns the factor after one more turn."""
     if estimated <= 0 or actual <= 0:
         return factor
-    now = factor.value
-    seen = min(max(actual / estimated, now * (1 - LEAP)), now * (1 + LEAP))
-    weight = max(SLOW, 1 / (factor.turns + 2)) * min(1.0, estimated / SOLID)
-    return Factor(min(max(now + weight * (seen - now), LEAST), MOST), factor.turns + 1)
+    value = factor.value
+    sample = min(max(actual / estimated, value * (1 - _MAX_CHANGE)), value * (1 + _MAX_CHANGE))
+    weight = max(_MIN_WEIGHT, 1 / (factor.turns + 2)) * min(1.0, estimated / _FULL_WEIGHT_TOKENS)
+    return Factor(min(max(value + weight * (sample - value), _MIN_FACTOR), _MAX_FACTOR), factor.turns + 1)
 
 
-def read(data: bytes | None) -> Factor:
-    """A stored factor; what cannot be read, or is out of bounds, has not been learned by this version."""
+def decode_factor(data: bytes | None) -> Factor:
+    """Decodes a stored factor. An unreadable one, or one out of bounds, counts as not learned."""
     try:
         found = msgspec.json.decode(data or b"{}", type=Factor)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Factor()
-    return found if LEAST <= found.value <= MOST else Factor()
+    return found if _MIN_FACTOR <= found.value <= _MAX_FACTOR else Factor()
 
 
-def written(factor: Factor) -> bytes:
-    """A factor as a store keeps it."""
+def encode_factor(factor: Factor) -> bytes:
+    """Encodes a factor for a store."""
     return msgspec.json.encode(factor)

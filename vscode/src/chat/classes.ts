@@ -1,5 +1,5 @@
 // What a text is made of: the counts that the gateway's factors are multiplied with. The same counts as
-// penstock.tokens.classes, name by name, in one pass over the UTF-16 units; a test holds the two together.
+// penstock.tokens.families, name by name, in one pass over the UTF-16 units; a test holds the two together.
 
 export const NAMES = [
   "words", "humps", "fives", "nines", "digits", "numbers", "marks", "clusters", "gaps", "tabs", "lines", "breaks",

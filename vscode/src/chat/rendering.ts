@@ -1,5 +1,5 @@
 // Tools, and the JSON of calls and results, as a provider reads them before it counts: the renderings of
-// penstock.tokens.schemas and .words, name by name, which need only be as long as the real ones. A test holds the two together.
+// penstock.tokens.tool_rendering, name by name, which need only be as long as the real ones. A test holds the two together.
 
 import type { Tool } from "../wire.ts";
 

@@ -14,7 +14,7 @@ from penstock.gateway.callers import refused
 from penstock.gateway.endpoints import ollama
 from penstock.protocols import protocol
 from penstock.providers.models import NAME, detail, max_input_tokens
-from penstock.tokens.file_costs import USUAL, cost
+from penstock.tokens.file_costs import DEFAULT_SIZE, image_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +199,7 @@ def _counting(services: Services, entry: Entry) -> Object:
     factors = {name: max(0.0, round(weight * text * found.factor, 6)) for name, weight in found.weights.items()}
     said = {name: round(found.constants[name], 4) for name in ("base", "message", "call", "result", "tools", "tool")}
     of_text = {name: round(found.constants[name] / (text or 1.0), 4) for name in ("reasoning", "schema")}
-    image = round(cost(found.picture, *USUAL))
+    image = round(image_tokens(found.picture, *DEFAULT_SIZE))
     return {"factors": factors, **said, **of_text, "image": image, "rendering": found.rendering}
 
 
