@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.tokens.families import Family
 
 Method: TypeAlias = Literal["actual", "hybrid", "estimated"]
+Conversation: TypeAlias = "Request | Sequence[Message]"
 _MAX_PROMPTS = 20_000  # prompts whose actual count is remembered
 _MAX_MODELS = 512  # models in memory
 _MAX_NEW_MESSAGES = 64  # a known prefix is searched this far from the end
@@ -164,14 +165,14 @@ class HybridTokenEstimator:
         return self._estimate(counter, *self._count_messages(counter, [message], [digest_message(message)])[0])
 
     def estimate_conversation(
-        self, request: Request | Sequence[Message], model: str = "", provider: str = "", tools: Sequence[Tool] = ()
+        self, request: Conversation, model: str = "", provider: str = "", tools: Sequence[Tool] = ()
     ) -> Estimate:
         """Counts everything that is sent: messages, tools, the response format, and what the provider adds."""
         return self.breakdown(request, model, provider, tools, lines=False).total
 
     def breakdown(
         self,
-        request: Request | Sequence[Message],
+        request: Conversation,
         model: str = "",
         provider: str = "",
         tools: Sequence[Tool] = (),
@@ -243,7 +244,7 @@ class HybridTokenEstimator:
 
     def calibrate(
         self,
-        request: Request | Sequence[Message],
+        request: Conversation,
         seen: Turn | Usage | int,
         model: str = "",
         provider: str = "",
@@ -295,12 +296,7 @@ class HybridTokenEstimator:
         return build_factors(model, provider, counter.family, self._tables, counter.factor)
 
     def preflight(
-        self,
-        request: Request | Sequence[Message],
-        limit: int,
-        model: str = "",
-        provider: str = "",
-        tools: Sequence[Tool] = (),
+        self, request: Conversation, limit: int, model: str = "", provider: str = "", tools: Sequence[Tool] = ()
     ) -> Diagnostic | None:
         """Returns a warning from 90% of a model's input limit on; never refuses."""
         return warning(self.estimate_conversation(request, model, provider, tools), limit)
@@ -333,7 +329,7 @@ class HybridTokenEstimator:
         return ModelCounter(f"{provider}/{model}", family, counter, salt, exact=count is not None)
 
 
-def _to_request(request: Request | Sequence[Message], tools: Sequence[Tool]) -> Request:
+def _to_request(request: Conversation, tools: Sequence[Tool]) -> Request:
     if isinstance(request, Request):
         return msgspec.structs.replace(request, tools=[*request.tools, *tools]) if tools else request
     return Request(messages=list(request), tools=list(tools))

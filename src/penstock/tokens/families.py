@@ -62,23 +62,14 @@ def count_text_features(text: str) -> list[int]:
     """Returns the counts in the order of TEXT_FEATURES; of an ASCII text only those of ASCII_FEATURES."""
     data = b" " + text.encode("utf-8", "surrogatepass")  # the start of the text starts a run, as after a space
     classes = data.translate(_CLASS) if text.isascii() else data.translate(_CLASS, _CONTINUATION)
-    count, letters = classes.count, classes.translate(_LETTERS)
-    counts = [
-        letters.count(b" a"),
-        count(b"aA"),
-        letters.count(b"aaaaa"),
-        letters.count(b"aaaaaaaaa"),
-        count(b"0"),
-        classes.translate(_DIGITS).count(b" 0"),
-        count(b"."),
-        classes.translate(_MARKS).count(b" ."),
-        classes.translate(_SPACES).count(b".  "),
-        count(b"\t"),
-        count(b"\n"),
-        classes.translate(_BREAKS).count(b" \n"),
-        count(b"AA"),
-    ]
-    return counts if text.isascii() else counts + [count(code) for code in _SCRIPT_CLASSES]
+    letters = classes.translate(_LETTERS)
+    patterns = (b"aA", b"0", b".", b"\t", b"\n", b"AA")
+    humps, digits, marks, tabs, lines, capitals = map(classes.count, patterns)
+    words, fives, nines = map(letters.count, (b" a", b"aaaaa", b"aaaaaaaaa"))
+    numbers, clusters = classes.translate(_DIGITS).count(b" 0"), classes.translate(_MARKS).count(b" .")
+    gaps, breaks = classes.translate(_SPACES).count(b".  "), classes.translate(_BREAKS).count(b" \n")
+    runs = [words, humps, fives, nines, digits, numbers, marks, clusters, gaps, tabs, lines, breaks, capitals]
+    return runs if text.isascii() else runs + [classes.count(code) for code in _SCRIPT_CLASSES]
 
 
 def weigh_text(text: str, weights: Sequence[float]) -> float:

@@ -111,9 +111,6 @@ class CohereDecoder(Decoder):
 
     # ── content and plan ──────────────────────────────────────────────────────────────────────────
 
-    def _content_start(self, payload: wire.Payload) -> None:
-        self._open_content(payload.index or 0, _content(payload))
-
     def _open_content(self, index: int, content: wire.Content) -> None:
         key = ("content", index)
         is_thinking = content.type == "thinking" or (content.type is None and content.thinking is not None)
@@ -134,12 +131,6 @@ class CohereDecoder(Decoder):
             self.ledger.append_text(key, content.text or content.thinking or "")
         if payload.logprobs is not None:
             self.diagnostics.add("logprobs", "log probabilities by token id have no canonical form and are left out")
-
-    def _content_end(self, payload: wire.Payload) -> None:
-        self.ledger.close(("content", payload.index or 0))
-
-    def _plan_delta(self, payload: wire.Payload) -> None:
-        self._append_plan(_message(payload).tool_plan or "")
 
     def _append_plan(self, plan: str) -> None:
         if plan and self.ledger.find("plan") is None:
@@ -183,9 +174,6 @@ class CohereDecoder(Decoder):
         if part is not None and (part.pieces or text.strip() != "null"):
             self.ledger.append_call_input(key, text)
 
-    def _call_end(self, payload: wire.Payload) -> None:
-        self._end_call(payload.index or 0)
-
     def _end_call(self, index: int) -> None:
         """Ends a call. Without input it stays open until the next part: a cut answer has then cut the call."""
         part = self.ledger.find(("call", index))
@@ -210,12 +198,12 @@ class CohereDecoder(Decoder):
     kinds: ClassVar[Mapping[str, Callable[[Any, wire.Payload], None]]] = {
         "content-delta": _content_delta,
         "message-start": _message_start,
-        "content-start": _content_start,
-        "content-end": _content_end,
-        "tool-plan-delta": _plan_delta,
+        "content-start": lambda self, payload: self._open_content(payload.index or 0, _content(payload)),
+        "content-end": lambda self, payload: self.ledger.close(("content", payload.index or 0)),
+        "tool-plan-delta": lambda self, payload: self._append_plan(_message(payload).tool_plan or ""),
         "tool-call-start": _call_start,
         "tool-call-delta": _call_delta,
-        "tool-call-end": _call_end,
+        "tool-call-end": lambda self, payload: self._end_call(payload.index or 0),
         "citation-start": _citation_start,
         "citation-end": lambda _, __: None,  # the start was complete
         "message-end": _message_end,

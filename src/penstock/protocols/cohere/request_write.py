@@ -8,21 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock import request_writer
 from penstock.jsontext import as_json, decode_or_keep_raw, is_object
 from penstock.markers import EMPTY, Holds, input_of, stowed
 from penstock.protocols.cohere.request_read import split_documents
 from penstock.protocols.cohere.request_settings import write_settings
 from penstock.protocols.cohere.request_v1 import write_v1_request
 from penstock.protocols.cohere.wire import NAME
-from penstock.request_writer import (
-    RequestDraft,
-    add_missing,
-    describe_file,
-    drop_empty,
-    omit_with_loss,
-    write_foreign_state,
-    write_function,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +59,7 @@ class Quirks(msgspec.Struct, frozen=True):
     version: Literal[0, 1, 2] = 0  # the version to write; 0 is the one that was read, else version 2
 
 
-class CohereRequestWriter(RequestDraft):
+class CohereRequestWriter(request_writer.RequestDraft):
     """Writes one request."""
 
     protocol = NAME
@@ -79,7 +71,7 @@ class CohereRequestWriter(RequestDraft):
         described = [self._describe_files(message) for message in messages]
         messages = stowed(described, HOLDS, self.report_carried, self.report_loss)
         if (quirks.version or marks.get("version")) == 1:
-            return {**write_v1_request(request, messages, self), **drop_empty(documents=documents)}
+            return {**write_v1_request(request, messages, self), **request_writer.drop_empty(documents=documents)}
         body: Object = {"model": request.model} if request.model else {}
         body["messages"] = [one for message in messages for one in self._write_message(message)]
         if request.stream:
@@ -90,8 +82,8 @@ class CohereRequestWriter(RequestDraft):
         if request.choice is not None:
             self._write_choice(request.choice, body)
         write_settings(request.settings, marks, self, body)
-        body.update(drop_empty(documents=documents), **own)
-        add_missing(body, marks.get("also"))
+        body.update(request_writer.drop_empty(documents=documents), **own)
+        request_writer.add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
@@ -113,7 +105,7 @@ class CohereRequestWriter(RequestDraft):
         if type(part) is not rq.File or _is_image(part):
             return part
         self.report_loss("file", part.media)
-        return rq.Text(describe_file(part))
+        return rq.Text(request_writer.describe_file(part))
 
     def _write_message(self, message: rq.Message) -> list[Object]:
         own, marks = self.split_extra(message.extra)
@@ -131,7 +123,7 @@ class CohereRequestWriter(RequestDraft):
             content = content or self._write_empty(message)
             messages = [{"role": message.role, "content": content, **own}] if content else []
         for one in messages:
-            add_missing(one, marks.get("also"))
+            request_writer.add_missing(one, marks.get("also"))
         return messages
 
     def _write_empty(self, message: rq.Message) -> str:
@@ -227,10 +219,10 @@ class CohereRequestWriter(RequestDraft):
         own, marks = self.split_extra(part.extra)
         if not _is_image(part):
             self.report_loss("file", part.media)
-            return [{"type": "text", "text": describe_file(part)}]
+            return [{"type": "text", "text": request_writer.describe_file(part)}]
         url = part.url or f"data:{part.media};base64,{part.data}"
         is_bare = marks.get("bare") and not part.detail
-        image = url if is_bare else {"url": url, **drop_empty(detail=part.detail), **own}
+        image = url if is_bare else {"url": url, **request_writer.drop_empty(detail=part.detail), **own}
         return [{"type": "image_url", "image_url": image}]
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
@@ -238,11 +230,11 @@ class CohereRequestWriter(RequestDraft):
         rq.Json: _json,
         rq.Reasoning: _reasoning,
         rq.File: _file,
-        rq.Opaque: write_foreign_state(type="text"),
-        rq.Source: omit_with_loss("source"),
-        rq.Ask: omit_with_loss("approval"),
-        rq.Call: omit_with_loss("opaque"),  # a call or result in a message of the wrong role
-        rq.Result: omit_with_loss("opaque"),
+        rq.Opaque: request_writer.write_foreign_state(type="text"),
+        rq.Source: request_writer.omit_with_loss("source"),
+        rq.Ask: request_writer.omit_with_loss("approval"),
+        rq.Call: request_writer.omit_with_loss("opaque"),  # a call or result in a message of the wrong role
+        rq.Result: request_writer.omit_with_loss("opaque"),
     }
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
@@ -253,7 +245,7 @@ class CohereRequestWriter(RequestDraft):
             self.report_loss("cache")
         if "tool" in own:
             return [own["tool"]]
-        function = write_function(self, tool, own, marks)
+        function = request_writer.write_function(self, tool, own, marks)
         if function is None:
             return []
         return [{"type": "function", "function": function, **own.get("beside", {})}]
@@ -276,7 +268,7 @@ def _has_unsendable_file(parts: Sequence[rq.AnyPart | rq.ResultPart]) -> bool:
     return any(type(part) is rq.File and not _is_image(part) for part in parts)
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> request_writer.RequestDraft:
     """Writes a request as the body of a Chat call."""
     writer = CohereRequestWriter()
     writer.body = writer.write(request, quirks or Quirks())

@@ -14,20 +14,9 @@ import msgspec
 from penstock import events as ev
 from penstock.codec import Decoder, weak_method
 from penstock.delta_templates import number_remover
-from penstock.protocols.gemini import wire
+from penstock.protocols.gemini import decode_metadata, wire
 from penstock.protocols.gemini.decode_calls import CallDecoder
 from penstock.protocols.gemini.decode_interactions import InteractionDecoder
-from penstock.protocols.gemini.decode_metadata import (
-    BLOCK_REASONS,
-    FINISH_REASONS,
-    GroundingDecoder,
-    UsageCounter,
-    enum_name,
-    name_feedback,
-    name_ratings,
-    report_fault,
-    to_reason,
-)
 from penstock.protocols.gemini.wire import NAME, gemini_extra, parse_time, reread_chunk, reread_part
 
 if TYPE_CHECKING:
@@ -67,7 +56,7 @@ class GeminiDecoder(Decoder):
     def _reset(self, id: str) -> None:
         self._id = id
         self._candidates: dict[int, CandidateDecoder] = {}
-        self._usage = UsageCounter(self.ledger)
+        self._usage = decode_metadata.UsageCounter(self.ledger)
         self._feedback: dict[str, Any] = {}
         self._done = False
 
@@ -88,7 +77,7 @@ class GeminiDecoder(Decoder):
             decoder.decode(position, candidate)
         self._usage.update(chunk.usage_metadata)
         if chunk.prompt_feedback:
-            self._feedback = name_feedback(chunk.prompt_feedback)
+            self._feedback = decode_metadata.name_feedback(chunk.prompt_feedback)
         if chunk.error is not None:
             self._error(chunk.error)
 
@@ -138,7 +127,7 @@ class GeminiDecoder(Decoder):
     def _error(self, error: wire.Error | str) -> None:
         self.ledger.breaking = self.ledger.is_open
         self._close_candidates()
-        report_fault(self.ledger, error)
+        decode_metadata.report_fault(self.ledger, error)
 
     def named(self, name: str, data: bytes) -> bool:
         """Handles `[DONE]`, a complete array body, and error events that are not JSON."""
@@ -190,7 +179,7 @@ class GeminiDecoder(Decoder):
 
     @property
     def _block_reason(self) -> str:
-        return enum_name(self._feedback.get("blockReason"), BLOCK_REASONS)
+        return decode_metadata.enum_name(self._feedback.get("blockReason"), decode_metadata.BLOCK_REASONS)
 
     def _end(self) -> None:
         self._report_finish()
@@ -216,7 +205,7 @@ class GeminiDecoder(Decoder):
 
     def _finish_candidate(self, candidate: CandidateDecoder) -> None:
         name = candidate.reason_name
-        if name not in FINISH_REASONS:
+        if name not in decode_metadata.FINISH_REASONS:
             self.diagnostics.add("unknown-reason", f"finish reason {name!r} is read as a normal stop")
         called = candidate.reason == "stop" and candidate.calls.delivered
         reason = "calls" if called else candidate.reason or "stop"
@@ -231,7 +220,7 @@ class GeminiDecoder(Decoder):
             if other.index
         ]
         metadata = {**first.metadata, **first.grounding.metadata}
-        if first.reason_name not in FINISH_REASONS:
+        if first.reason_name not in decode_metadata.FINISH_REASONS:
             metadata["finishReason"] = first.reason_name
         return gemini_extra(**metadata, promptFeedback=self._feedback or None, others=others or None)
 
@@ -259,7 +248,7 @@ class CandidateDecoder:
         self._key = (index, "")
         self._texts: list[Part] = []
         self.calls = CallDecoder(ledger, index, lambda kind, number: f"{kind}_{turn}_{index}_{number}")
-        self.grounding = GroundingDecoder(ledger, index)
+        self.grounding = decode_metadata.GroundingDecoder(ledger, index)
         self.metadata: dict[str, Any] = {}  # for the finish event
         self.reason: Reason | None = None
         self.reason_name = ""
@@ -290,7 +279,7 @@ class CandidateDecoder:
     def _collect_metadata(self, candidate: wire.Candidate) -> None:
         ratings, logprobs = candidate.safety_ratings, candidate.logprobs_result
         for key, value in (
-            ("safetyRatings", name_ratings(ratings) if ratings else ratings),
+            ("safetyRatings", decode_metadata.name_ratings(ratings) if ratings else ratings),
             ("finishMessage", candidate.finish_message),
             ("avgLogprobs", candidate.avg_logprobs),
             ("tokenCount", candidate.token_count),
@@ -299,9 +288,9 @@ class CandidateDecoder:
                 self.metadata[key] = value
         if logprobs:
             self.metadata["logprobsResult"] = _merge_logprobs(self.metadata.get("logprobsResult") or {}, logprobs)
-        name = enum_name(candidate.finish_reason)
+        name = decode_metadata.enum_name(candidate.finish_reason)
         if name:
-            self.reason_name, self.reason = name, to_reason(name)
+            self.reason_name, self.reason = name, decode_metadata.to_reason(name)
 
     def close(self) -> None:
         """Ends the open part and reports calls and sources that were held back."""

@@ -82,9 +82,6 @@ class InteractionDecoder:
 
     # ── the interaction ───────────────────────────────────────────────────────────────────────────
 
-    def _created(self, chunk: wire.Chunk) -> None:
-        self._begin(chunk.interaction or wire.Interaction())
-
     def _begin(self, interaction: wire.Interaction) -> None:
         model = interaction.model or interaction.agent or ""
         if self._ledger.start(interaction.id or "", model, parse_time(interaction.created)):
@@ -92,12 +89,6 @@ class InteractionDecoder:
             self._call_names.clear()
             self._streamed = False
             self._id = interaction.id or self._ledger.id_prefix
-
-    def _status_update(self, chunk: wire.Chunk) -> None:
-        self._report_usage(chunk.usage)
-
-    def _completed(self, chunk: wire.Chunk) -> None:
-        self._finish(chunk.interaction or wire.Interaction())
 
     def _finish(self, interaction: wire.Interaction) -> None:
         """Ends the turn. The end mark has the steps that were not streamed."""
@@ -131,9 +122,6 @@ class InteractionDecoder:
         report_fault(self._ledger, chunk.error if chunk.error is not None else "the provider reported an error")
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────
-
-    def _step_start(self, chunk: wire.Chunk) -> None:
-        self._open(chunk.index or 0, chunk.step or wire.Step())
 
     def _open(self, index: int, step: wire.Step) -> None:
         self._close(index)
@@ -182,9 +170,6 @@ class InteractionDecoder:
         else:
             self._keep_frame()
 
-    def _text_delta(self, current: OpenStep, delta: wire.StepDelta) -> None:
-        self._append_text(current, "text", delta.text or "")
-
     def _summary_delta(self, current: OpenStep, delta: wire.StepDelta) -> None:
         text = delta.content.text if delta.content is not None else None
         self._append_text(current, "reasoning", text or delta.text or "")
@@ -196,9 +181,6 @@ class InteractionDecoder:
         args = delta.arguments
         text = args if isinstance(args, str) else "" if args is None else as_json(args)
         self._ledger.append_call_input(current.key, text)
-
-    def _annotation_delta(self, current: OpenStep, delta: wire.StepDelta) -> None:
-        self._report_sources(current, delta.annotations or ())
 
     def _append_text(self, current: OpenStep, kind: str, text: str) -> None:
         key = (*current.key, kind)
@@ -261,17 +243,17 @@ class InteractionDecoder:
         self._ledger.close(key, gemini_extra(thoughtSignature=signature))
 
     deltas: ClassVar[Mapping[str, Callable[[Any, OpenStep, wire.StepDelta], None]]] = {
-        "text": _text_delta,
+        "text": lambda self, current, delta: self._append_text(current, "text", delta.text or ""),
         "thought_summary": _summary_delta,
         "thought_signature": _signature_delta,
         "arguments_delta": _arguments_delta,
-        "text_annotation_delta": _annotation_delta,
+        "text_annotation_delta": lambda self, current, delta: self._report_sources(current, delta.annotations or ()),
     }
     table: ClassVar[Mapping[str, Callable[[Any, wire.Chunk], None]]] = {
-        "interaction.created": _created,
-        "interaction.status_update": _status_update,
-        "interaction.completed": _completed,
-        "step.start": _step_start,
+        "interaction.created": lambda self, chunk: self._begin(chunk.interaction or wire.Interaction()),
+        "interaction.status_update": lambda self, chunk: self._report_usage(chunk.usage),
+        "interaction.completed": lambda self, chunk: self._finish(chunk.interaction or wire.Interaction()),
+        "step.start": lambda self, chunk: self._open(chunk.index or 0, chunk.step or wire.Step()),
         "step.delta": _step_delta,
         "step.stop": _step_stop,
         "error": _error,

@@ -18,19 +18,7 @@ from penstock.codec import Encoder, Losses, lost, nothing, verbatim
 from penstock.fold import sum_usage
 from penstock.framing import ERROR
 from penstock.lenient_fields import as_object
-from penstock.protocols.gemini.body import (
-    CandidateState,
-    OpenPart,
-    error_body,
-    finish_candidates,
-    format_time,
-    function_call_part,
-    payload_before_error,
-    program_output_part,
-    program_part,
-    provider_run_part,
-    usage_metadata,
-)
+from penstock.protocols.gemini import body
 from penstock.protocols.gemini.decode_metadata import FINISH_REASONS
 from penstock.protocols.gemini.wire import NAME, drop_none, gemini_fields
 from penstock.text_runs import NO_TEMPLATE, FrameTemplate
@@ -77,11 +65,11 @@ class GeminiEncoder(Encoder):
         self._reset()
 
     def _reset(self) -> None:
-        self._parts: dict[int, OpenPart] = {}
-        self._candidates: dict[int, CandidateState] = {}
+        self._parts: dict[int, body.OpenPart] = {}
+        self._candidates: dict[int, body.CandidateState] = {}
         self._choice_of: dict[int, int] = {}  # part → choice
         # Open texts and thoughts by choice. Only the first is written at once, because nothing marks a new part.
-        self._open_parts: dict[int, list[OpenPart]] = {}
+        self._open_parts: dict[int, list[body.OpenPart]] = {}
         self._open_calls: OrderedDict[int, bytes] = (
             OrderedDict()
         )  # a dict finds its first row slowly after many deletions
@@ -104,7 +92,7 @@ class GeminiEncoder(Encoder):
         self._turns += 1
         suffix = f"-{self._turns}" if self._turns > 1 else ""  # clients recognise another turn by its id
         names = {"modelVersion": event.model or self._model, "responseId": event.id or self._id + suffix}
-        head = {**drop_none(createTime=format_time(event.created)), **gemini_fields(event.extra), **names}
+        head = {**drop_none(createTime=body.format_time(event.created)), **gemini_fields(event.extra), **names}
         self._tail = b"," + _encode(head)[1:]
 
     def _usage_event(self, event: ev.Usage) -> None:
@@ -114,10 +102,12 @@ class GeminiEncoder(Encoder):
             return
         if event.written is not None:
             self.report_loss("written")
-        self._usage = usage_metadata(event)
+        self._usage = body.usage_metadata(event)
 
     def _total_usage(self) -> dict[str, Any] | None:
-        return usage_metadata(sum_usage(self._steps.values())) if self._usage is None and self._steps else self._usage
+        return (
+            body.usage_metadata(sum_usage(self._steps.values())) if self._usage is None and self._steps else self._usage
+        )
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason == "pause" and event.raw not in FINISH_REASONS:
@@ -132,7 +122,7 @@ class GeminiEncoder(Encoder):
         if "groundingMetadata" not in own and any(one.has_moved_sources for one in self._candidates.values()):
             self.report_loss("span")
         if not blocked:
-            payload["candidates"] = finish_candidates(event, self._candidates)
+            payload["candidates"] = body.finish_candidates(event, self._candidates)
         if "promptFeedback" in own:
             payload["promptFeedback"] = own["promptFeedback"]
         usage = self._total_usage()
@@ -144,31 +134,31 @@ class GeminiEncoder(Encoder):
         """Writes grounding and usage first, because clients stop reading at the error."""
         if any(self._open_calls.values()):
             self.report_loss("cut-call")
-        payload = payload_before_error(self._candidates, self._total_usage())
+        payload = body.payload_before_error(self._candidates, self._total_usage())
         if payload:
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
         elif self._is_empty:
             self.report_loss("nameless")
-        self.out.append((ERROR, _encode(error_body(event))))
+        self.out.append((ERROR, _encode(body.error_body(event))))
 
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
 
-    def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> OpenPart:
-        candidate = self._candidates.setdefault(event.choice, CandidateState())
-        part = self._parts[event.index] = OpenPart(event.choice, candidate)
+    def _open(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> body.OpenPart:
+        candidate = self._candidates.setdefault(event.choice, body.CandidateState())
+        part = self._parts[event.index] = body.OpenPart(event.choice, candidate)
         self._choice_of[event.index] = event.choice
         open_parts = self._open_parts.setdefault(event.choice, [])
         part.waiting = [] if open_parts else None
         open_parts.append(part)
         return part
 
-    def _write_part(self, part: OpenPart, data: bytes) -> None:
+    def _write_part(self, part: body.OpenPart, data: bytes) -> None:
         if part.waiting is None:
             self._send(part.choice, data)
         else:
             part.waiting.append(data)
 
-    def _close(self, part: OpenPart) -> None:
+    def _close(self, part: body.OpenPart) -> None:
         """Ends a part and writes the parts that waited for it."""
         part.done = True
         open_parts = self._open_parts[part.choice]
@@ -253,7 +243,7 @@ class GeminiEncoder(Encoder):
             return
         if event.form == "text" or not event.json.lstrip().startswith("{"):
             self.report_loss("text-call")
-        self._open_calls[event.index] = _encode(function_call_part(event))
+        self._open_calls[event.index] = _encode(body.function_call_part(event))
         self._write_ended_calls()
 
     def _write_ended_calls(self) -> None:
@@ -268,21 +258,21 @@ class GeminiEncoder(Encoder):
 
     def _provider_call(self, event: ev.CallEnd) -> None:
         choice, kind = self._choice_of[event.index], provider_tools.KINDS.get(event.name)
-        part = provider_run_part(event.id, event.json, gemini_fields(event.extra), "args")
+        part = body.provider_run_part(event.id, event.json, gemini_fields(event.extra), "args")
         if part is None and kind in ("search", "program"):
             self.report_loss("provider-run")
             self._foreign_runs[event.id] = kind
             if kind == "search":
-                candidate = self._candidates.setdefault(choice, CandidateState())
+                candidate = self._candidates.setdefault(choice, body.CandidateState())
                 candidate.queries += provider_tools.search_queries(event.json)
-            part = program_part(event) if kind == "program" else {}
+            part = body.program_part(event) if kind == "program" else {}
         self._write_provider_part(choice, part)
 
     def _result(self, event: ev.Result) -> None:
         own, kind = gemini_fields(event.extra), self._foreign_runs.get(event.call)
-        part = provider_run_part(event.call, event.json, own, "response")
+        part = body.provider_run_part(event.call, event.json, own, "response")
         if part is None and kind is not None:
-            part = program_output_part(event) if kind == "program" else {}
+            part = body.program_output_part(event) if kind == "program" else {}
         self._write_provider_part(own.get("choice", 0), part)
 
     def _write_provider_part(self, choice: int, part: dict[str, Any] | None) -> None:
@@ -300,7 +290,7 @@ class GeminiEncoder(Encoder):
     # ── files, sources, opaque parts ──────────────────────────────────────────────────────────────
 
     def _file_start(self, event: ev.FileStart) -> None:
-        self._parts[event.index] = OpenPart(event.choice, CandidateState(), event.media, event.url)
+        self._parts[event.index] = body.OpenPart(event.choice, body.CandidateState(), event.media, event.url)
 
     def _file_delta(self, event: ev.FileDelta) -> None:
         self._parts[event.index].data.append(event.data)
@@ -318,7 +308,7 @@ class GeminiEncoder(Encoder):
 
     def _source(self, event: ev.Source) -> None:
         choice = self._choice_of.get(event.of, 0) if event.of is not None else 0
-        self._candidates.setdefault(choice, CandidateState()).sources.append(event)
+        self._candidates.setdefault(choice, body.CandidateState()).sources.append(event)
 
     def _opaque(self, event: ev.Opaque) -> None:
         part = as_object(event.data) if event.protocol == NAME else {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
+from penstock import request_writer
 from penstock.jsontext import decode_or_keep_raw
 from penstock.markers import EMPTY, Holds, input_of, stowed
 from penstock.markers.marks import said_by_user
@@ -16,24 +17,13 @@ from penstock.protocols.gemini.request_interactions import write_interaction
 from penstock.protocols.gemini.request_settings import write_settings
 from penstock.protocols.gemini.request_tools import write_choice, write_response, write_tools
 from penstock.protocols.gemini.wire import NAME, SYSTEM_SEAL
-from penstock.request_writer import (
-    Losses,
-    RequestDraft,
-    add_missing,
-    collect_text,
-    describe_file,
-    insert_lists,
-    omit_with_loss,
-    split_extra,
-    write_foreign_state,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from penstock.lenient_fields import Object
 
-LOSSES: Losses = {
+LOSSES: request_writer.Losses = {
     "opaque": "state of another protocol is left out; what it says in words is sent as text",
     "reasoning-state": "signed or encrypted reasoning of another protocol is sent as its words alone",
     "form": "that reasoning is a summary is not said",
@@ -58,7 +48,7 @@ LOSSES: Losses = {
     "budget": "a budget of reasoning tokens beside an effort is left out",
     "setting": "a setting without a word here is left out: {}",
 }
-LACKS: Losses = {  # only with some `Quirks`
+LACKS: request_writer.Losses = {  # only with some `Quirks`
     "call-id": "ids of calls are left out: results answer calls by name and order",
     "mid-system": "a system message inside the conversation is said by the user, where parts have no metadata",
     "schema": "words of a schema that this API does not know are left out",
@@ -85,11 +75,11 @@ class Quirks(msgspec.Struct, frozen=True):
     unsigned: str = ""  # the signature of a call without a known one, if the API requires one
 
 
-class GeminiRequestWriter(RequestDraft):
+class GeminiRequestWriter(request_writer.RequestDraft):
     """State: name and position of each call, ids that we made up, and the content that collects results."""
 
     protocol = NAME
-    losses: ClassVar[Losses] = {**LOSSES, **LACKS}
+    losses: ClassVar[request_writer.Losses] = {**LOSSES, **LACKS}
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
@@ -124,7 +114,7 @@ class GeminiRequestWriter(RequestDraft):
             if key in own or config:
                 body[key] = {**own.get(key, {}), **config}
         body.update({key: value for key, value in own.items() if key not in ("toolConfig", "generationConfig")})
-        add_missing(body, marks.get("unsaid"))
+        request_writer.add_missing(body, marks.get("unsaid"))
         return _wrap(body, request.model, marks.get("outer"))
 
     def _learn_calls(self, messages: Iterable[rq.Message]) -> None:
@@ -135,7 +125,9 @@ class GeminiRequestWriter(RequestDraft):
                     if type(part) is rq.Call:
                         self._call_positions[part.id] = len(self._call_positions)
                         self._call_names[part.id] = part.name
-                        if part.extra is not None and any(one.get("minted") for one in split_extra(part.extra, NAME)):
+                        if part.extra is not None and any(
+                            one.get("minted") for one in request_writer.split_extra(part.extra, NAME)
+                        ):
                             self._minted.add(part.id)
 
     # ── contents ──────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +135,7 @@ class GeminiRequestWriter(RequestDraft):
     def _write_system(self, messages: list[rq.Message]) -> Any:
         if len(messages) > 1:
             self.report_loss("system-join")
-        own, marks = split_extra(messages[0].extra, NAME)
+        own, marks = request_writer.split_extra(messages[0].extra, NAME)
         parts = [written for message in messages for part in message.parts for written in self._write_part(part)]
         if marks.get("bare") and len(parts) == 1:
             return parts[0]["text"]
@@ -210,7 +202,7 @@ class GeminiRequestWriter(RequestDraft):
         """Writes a message into the content of the results that it came with."""
         parts = self._write_results(contents)
         places = marks.get("places") or range(len(parts), len(parts) + len(message.parts))
-        insert_lists(parts, places, [self._write_part(part) for part in message.parts])
+        request_writer.insert_lists(parts, places, [self._write_part(part) for part in message.parts])
         contents[-1]["parts"] = _unlist(parts, self._result_marks)
 
     def _write_message(self, message: rq.Message, own: Object, marks: Object, contents: list[Object]) -> None:
@@ -323,10 +315,10 @@ class GeminiRequestWriter(RequestDraft):
                 self.report_loss("source")
             elif isinstance(part, rq.Opaque) and part.protocol != NAME:
                 self.report_loss("opaque")
-                converted += [rq.Text(text) for text in (collect_text(part.data),) if text]
+                converted += [rq.Text(text) for text in (request_writer.collect_text(part.data),) if text]
             elif isinstance(part, rq.File) and not part.url and not part.data:
                 self.report_loss("file", part.media)
-                converted.append(rq.Text(describe_file(part)))
+                converted.append(rq.Text(request_writer.describe_file(part)))
             else:
                 converted.append(part)
                 if isinstance(part, rq.Text | rq.Json):
@@ -340,7 +332,7 @@ class GeminiRequestWriter(RequestDraft):
         own, marks = self.split_extra(part.extra)
         if not part.url and not part.data:
             self.report_loss("file", part.media)
-            return [{"text": describe_file(part)}]
+            return [{"text": request_writer.describe_file(part)}]
         kind = "fileData" if part.url else "inlineData"
         source = {"fileUri": part.url} if part.url else {"data": part.data}
         if marks.get("web") and not part.url:
@@ -364,9 +356,9 @@ class GeminiRequestWriter(RequestDraft):
         rq.Call: _call,
         rq.Result: _result,
         rq.File: _file,
-        rq.Opaque: write_foreign_state(),
-        rq.Source: omit_with_loss("source"),
-        rq.Ask: omit_with_loss("approval"),
+        rq.Opaque: request_writer.write_foreign_state(),
+        rq.Source: request_writer.omit_with_loss("source"),
+        rq.Ask: request_writer.omit_with_loss("approval"),
     }
 
 
@@ -392,7 +384,7 @@ def _wrap(body: Object, model: str, wrapper: Object | None) -> Object:
     return {**wrapper, **({"model": model} if "model" in wrapper else {}), "request": body}
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> request_writer.RequestDraft:
     """Writes a request as the body of a generateContent call."""
     writer = GeminiRequestWriter(quirks or Quirks())
     writer.body = writer.write(request)

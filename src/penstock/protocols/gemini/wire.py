@@ -33,7 +33,6 @@ class PartialArg(Struct, rename="camel", gc=False):
     string_value: str | None = None
     number_value: int | float | None = None
     bool_value: bool | None = None
-    null_value: Any = None
     will_continue: bool | None = None
 
 
@@ -160,7 +159,6 @@ class Usage(Struct, rename="camel", gc=False):
     thoughts_token_count: int | None = None
     tool_use_prompt_token_count: int | None = None
     cached_content_token_count: int | None = None
-    total_token_count: int | None = None
 
 
 # ── grounding ─────────────────────────────────────────────────────────────────────────────────────

@@ -7,25 +7,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import request as rq
+from penstock import request_writer
 from penstock.markers import Holds, input_of, stowed
 from penstock.media import sniff_media_type
 from penstock.protocols.ollama.request_read import NAME, OPTIONS, read_think
-from penstock.request_writer import (
-    Losses,
-    RequestDraft,
-    add_missing,
-    collect_text,
-    describe_file,
-    effort_for_budget,
-    write_function,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.lenient_fields import Object
 
-LOSSES: Losses = {
+LOSSES: request_writer.Losses = {
     "approval": "an approval is left out",
     "cache": "a cache point is left out",
     "choice": "which tools may or must be called is left out",
@@ -61,7 +53,7 @@ class Quirks(msgspec.Struct, frozen=True):
     levels: bool = False  # `think` may be an effort; otherwise it is true or false
 
 
-class OllamaRequestWriter(RequestDraft):
+class OllamaRequestWriter(request_writer.RequestDraft):
     """State: the names of calls by id."""
 
     protocol = NAME
@@ -87,7 +79,7 @@ class OllamaRequestWriter(RequestDraft):
             body["stream"] = request.stream
         self._write_settings(request.settings, marks, body)
         body.update(own)
-        add_missing(body, marks.get("also"))
+        request_writer.add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
@@ -102,7 +94,7 @@ class OllamaRequestWriter(RequestDraft):
             messages = [{"role": message.role, **self._write_parts(message.parts)}]
         for one in messages:
             one.update(own)
-            add_missing(one, marks.get("also"))
+            request_writer.add_missing(one, marks.get("also"))
         return messages
 
     def _write_result(self, result: rq.Result) -> Object:
@@ -150,7 +142,7 @@ class OllamaRequestWriter(RequestDraft):
             return self._write_file(part, message)
         elif type(part) is rq.Opaque:
             self.report_loss("opaque")
-            return [text for text in (collect_text(part.data),) if text]
+            return [text for text in (request_writer.collect_text(part.data),) if text]
         else:
             self.report_loss("approval" if type(part) is rq.Ask else "source")
         return []
@@ -176,7 +168,7 @@ class OllamaRequestWriter(RequestDraft):
             message.setdefault("images", []).append(image)
             return []
         self.report_loss("file", part.media)
-        return [describe_file(part)]
+        return [request_writer.describe_file(part)]
 
     def _write_call(self, call: rq.Call, message: Object) -> None:
         own, marks = self.split_extra(call.extra)
@@ -205,7 +197,7 @@ class OllamaRequestWriter(RequestDraft):
             self.report_loss("cache")
         if "tool" in own:
             return [own["tool"]]
-        function = write_function(self, tool, own, marks)
+        function = request_writer.write_function(self, tool, own, marks)
         if function is None:
             return []
         kind = {} if marks.get("untyped") else {"type": "function"}
@@ -220,7 +212,7 @@ class OllamaRequestWriter(RequestDraft):
             values["stop"] = settings.stop[0]
         options = {key: value for key, value in values.items() if value is not None and value != []}
         options.update(marks.get("options", {}))
-        add_missing(options, marks.get("unsaid"))
+        request_writer.add_missing(options, marks.get("unsaid"))
         if options:
             body["options"] = options
         if settings.format is not None:
@@ -249,7 +241,7 @@ class OllamaRequestWriter(RequestDraft):
                 self.report_loss("effort")
             return False
         has_levels = self._quirks.levels or settings.thinking == "effort"
-        level = _NEAREST_LEVELS.get(effort, effort) or effort_for_budget(budget or 0)
+        level = _NEAREST_LEVELS.get(effort, effort) or request_writer.effort_for_budget(budget or 0)
         if level != effort or not has_levels:
             self.report_loss("effort")
         return level if has_levels else True
@@ -268,7 +260,7 @@ def _write_prompt(messages: list[Object]) -> Object | None:
     return body
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> request_writer.RequestDraft:
     """Writes a request as the body of a chat call."""
     writer = OllamaRequestWriter(quirks or Quirks())
     writer.body = writer.write(request)
