@@ -74,7 +74,7 @@ def checked_out(revision: str) -> Iterator[Path]:
             subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=False, capture_output=True)
 
 
-def _pin(pid: int, core: int) -> None:
+def pin(pid: int, core: int) -> None:
     """One core for the gateways and another for the rest, where there are two."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
     if len(cores) > 1:
@@ -114,7 +114,7 @@ def gateways(old_tree: Path, *, counting: bool = False) -> Iterator[Gateways]:
             return made
 
         up = port()
-        _pin(started("-m", "benchmarks.against_traffic", str(up)).pid, 1)
+        pin(started("-m", "benchmarks.against_traffic", str(up)).pid, 1)
         sides: dict[str, tuple[Process, int]] = {}
         counts: dict[str, Path] = {}
         for side, tree in ((OLD, old_tree), (NEW, ROOT)):
@@ -129,7 +129,7 @@ def gateways(old_tree: Path, *, counting: bool = False) -> Iterator[Gateways]:
                 program = ["benchmarks.reading_cost", str(counts[side])]
             words = ("-m", *program, "serve", "--config", str(file), "--port", str(at))
             made = started(*words, said="listening", env=env)
-            _pin(made.pid, 0)
+            pin(made.pid, 0)
             sides[side] = (made, at)
         yield Gateways(sides, counts)
 
@@ -138,7 +138,7 @@ def gateways(old_tree: Path, *, counting: bool = False) -> Iterator[Gateways]:
 def own_core() -> Iterator[None]:
     """This process, which is the load, on the core that the gateways have not."""
     before = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else None
-    _pin(os.getpid(), 1)
+    pin(os.getpid(), 1)
     try:
         yield
     finally:

@@ -116,7 +116,7 @@ class Upstream(asyncio.Protocol):
 
 async def upstream(at: int) -> None:
     names = [f"{dialect}-{shape}" for dialect in ("chat", "anthropic", "responses", "gemini")
-             for shape in provider_streams.SHAPES]  # fmt: skip
+             for shape in (*provider_streams.SHAPES, provider_streams.GOLDEN)]  # fmt: skip
     made = {name.encode(): writes(name) for name in names}
     server = await asyncio.get_running_loop().create_server(lambda: Upstream(made), HOST, at, backlog=1024)
     print("ready", flush=True)

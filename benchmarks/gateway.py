@@ -291,8 +291,11 @@ def main() -> int:
     options.add_argument("--rivals", action="store_true", help="beside LiteLLM and Portkey, where they are installed")
     options.add_argument("--watched", action="store_true", help="with somebody at the inspector beside with nobody")
     options.add_argument("--asked", action="store_true", help="requests from one line to a coding agent's")
+    options.add_argument("--matrix", action="store_true", help="every client protocol with every upstream protocol")
+    options.add_argument("--clients", nargs="*", default=[], help="with --matrix: only these, such as chat messages")
+    options.add_argument("--sizes", nargs="*", default=[], help="with --matrix: only these: plain, agent, large agent")
     options.add_argument("--against", metavar="REV", help="this tree beside another revision: CPU per stream")
-    options.add_argument("--rounds", type=int, default=24, help="with --against: rounds (24)")
+    options.add_argument("--rounds", type=int, help="rounds: 24 with --against, 5 with --matrix")
     options.add_argument("--streams", type=int, default=100, help="with --against: streams in a round (100)")
     options.add_argument(
         "--pairs", nargs="*", default=[], help="with --against: only these, such as chat-chat:recorded"
@@ -314,8 +317,17 @@ def _section(chosen: argparse.Namespace) -> Section:
     if chosen.against:
         from benchmarks import against
 
-        more = {"rounds": chosen.rounds, "streams": chosen.streams, "pairs": chosen.pairs, "limit": chosen.limit}
+        more = {
+            "rounds": chosen.rounds or against.ROUNDS,
+            "streams": chosen.streams,
+            "pairs": chosen.pairs,
+            "limit": chosen.limit,
+        }
         return against.report(chosen.against, **more)
+    if chosen.matrix:
+        from benchmarks import matrix
+
+        return matrix.report(rounds=chosen.rounds or matrix.ROUNDS, clients=chosen.clients, sizes=chosen.sizes)
     if chosen.watched:
         from benchmarks.watched import report as watched
 

@@ -1,19 +1,28 @@
-"""Streams as providers send them, for benchmarks: frames of four dialects, in two shapes.
+"""Streams as providers send them, for benchmarks: frames of four dialects, in three shapes.
 
 `synthetic`: text deltas that differ in one word. `recorded`: as recordings look: reasoning, text of varied length with
-escapes and other scripts, a tool call, counters and padding that change with every frame.
+escapes and other scripts, a tool call, counters and padding that change with every frame. `golden`: a case of
+tests/streams.
 """
 
 from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SHAPES = ("synthetic", "recorded")
+GOLDEN = "golden"
+_CASES = {
+    "chat": "openai-chat/reasoning-content",
+    "anthropic": "anthropic/thinking-and-call",
+    "responses": "responses/reasoning-summary",
+    "gemini": "gemini/thoughts",
+}
 DELTAS = 200
 _WORDS = (
     " the",
@@ -205,5 +214,8 @@ _DIALECTS = {"chat": chat, "anthropic": anthropic, "responses": responses, "gemi
 
 
 def frames(dialect: str, shape: str, deltas: int = DELTAS) -> list[bytes]:
-    """The frames of a stream, the same ones every time."""
+    """The frames of a stream, the same ones every time. `golden`: those of a case of tests/streams."""
+    if shape == GOLDEN:
+        wire = Path(__file__).parents[1] / "tests" / "streams" / _CASES[dialect] / "wire.sse"
+        return [frame + b"\n\n" for frame in wire.read_bytes().replace(b"\r\n", b"\n").split(b"\n\n") if frame.strip()]
     return list(_DIALECTS[dialect](Content(shape, deltas)))
