@@ -1,7 +1,7 @@
-"""A stream traced as it comes: each frame, the events it means, what leaves because of them, and what was found.
+"""Traces a stream: each frame, its events, the output frames that they cause, and the diagnostics.
 
-Leans on `Pipe.trail`, which tells what caused what. Steps stand in the order in which they happened; nothing is cut,
-hidden or made JSON here: that is for whoever shows them.
+`Pipe.trail` says what caused what. Steps are in the order in which they happened. Nothing is cut, redacted or converted
+to JSON here; the code that shows the steps does that.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Finding(NamedTuple):
 
 
 class Verbatim(Protocol):
-    """Frames that go through as they are, in place of an encoder."""
+    """Passes frames through unchanged; replaces the encoder."""
 
     def frame(self, frame: Frame, events: Sequence[AnyEvent], /) -> list[Frame]:
-        """What leaves for a frame."""
+        """Returns the output frames for a frame."""
         ...
 
     def fail(self, fault: Fault, /) -> list[Frame]:
-        """What leaves in place of an end."""
+        """Returns the output frames for a fault."""
         ...
 
 
@@ -159,7 +159,7 @@ class Tracer:
     # ── as it goes ────────────────────────────────────────────────────────────────────────────────
 
     def say(self, frames: list[Frame]) -> None:
-        """What leaves without any cause that is traced."""
+        """Adds output frames without a traced cause."""
         self._leave(frames, None, None)
 
     def half(self) -> int | None:
@@ -206,7 +206,7 @@ class Tracer:
         return self._seen
 
     def _settle(self) -> None:
-        """All events of a frame are told: it may go through as it is."""
+        """Passes a frame through, after all its events."""
         self._note()
         if self._open is None:
             return
@@ -220,7 +220,7 @@ class Tracer:
             self._step("output", cause, frame, of)
 
     def _note(self) -> None:
-        """What was found since the last look belongs to the step that was looked at then."""
+        """Attaches new diagnostics to the step that was processed last."""
         count = 0
         for book in self._books:
             count += len(book)
@@ -232,9 +232,15 @@ class Tracer:
 
 
 def tracer(
-    source: str, target: str, *, framing: str = "auto", limit: int = LIMIT, shaping: tuple[Stage[Any, Any], ...] = (),
-    source_options: Mapping[str, Any] | None = None, target_options: Mapping[str, Any] | None = None,
-) -> Tracer:  # fmt: skip
+    source: str,
+    target: str,
+    *,
+    framing: str = "auto",
+    limit: int = LIMIT,
+    shaping: tuple[Stage[Any, Any], ...] = (),
+    source_options: Mapping[str, Any] | None = None,
+    target_options: Mapping[str, Any] | None = None,
+) -> Tracer:
     """A tracer of what `bridge` with the same arguments does, less the writing of bytes at its end."""
     decode = protocols.decoder(source, **(source_options or {}))
     parse = Whole() if framing == Whole.framing else parser(framing, limit)

@@ -1,7 +1,7 @@
 """`penstock.translate`: bytes of one protocol in, bytes of another out, for plain and async iterables alike.
 
-Leans on `bridge`, which does the work; here are only the loop, its two colours, and what happens when a source breaks.
-The module is not called `translate`, so that `penstock.translate` can only be the function.
+`bridge` does the work. This module has the loop, sync and async, and handles a source that breaks. It is not called
+`translate`, so that `penstock.translate` is always the function.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ Errors: TypeAlias = Literal["raise", "fault"]
 Report: TypeAlias = Callable[[Diagnostic], None]
 Clock: TypeAlias = Callable[[], float]
 OPTIONS: dict[str, Option] = {
-    **BRIDGE_OPTIONS, "clock": FUNCTION_OR_NONE, "errors": one_of(("raise", "fault")),
-    "on_diagnostic": FUNCTION_OR_NONE, "turns": COUNT_OR_NONE,
-}  # fmt: skip
+    **BRIDGE_OPTIONS,
+    "clock": FUNCTION_OR_NONE,
+    "errors": one_of(("raise", "fault")),
+    "on_diagnostic": FUNCTION_OR_NONE,
+    "turns": COUNT_OR_NONE,
+}
 DEFAULT_CLOCK: Clock = time.time
 _END: Any = object()  # in place of a chunk, where there are no more
 _TERMINALS = frozenset({Fault, Finish})
@@ -39,23 +42,43 @@ _TERMINALS = frozenset({Fault, Finish})
 
 @overload
 def translate(
-    chunks: Whole | Iterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
-    on_diagnostic: Report | None = ..., turns: int | None = ..., clock: Clock | None = ..., **options: Any,
-) -> Generator[bytes, None, None]: ...  # fmt: skip
+    chunks: Whole | Iterable[bytes],
+    source: str = ...,
+    target: str = ...,
+    *,
+    errors: Errors = ...,
+    on_diagnostic: Report | None = ...,
+    turns: int | None = ...,
+    clock: Clock | None = ...,
+    **options: Any,
+) -> Generator[bytes, None, None]: ...
 
 
 @overload
 def translate(
-    chunks: AsyncIterable[bytes], source: str = ..., target: str = ..., *, errors: Errors = ...,
-    on_diagnostic: Report | None = ..., turns: int | None = ..., clock: Clock | None = ..., **options: Any,
-) -> AsyncGenerator[bytes, None]: ...  # fmt: skip
+    chunks: AsyncIterable[bytes],
+    source: str = ...,
+    target: str = ...,
+    *,
+    errors: Errors = ...,
+    on_diagnostic: Report | None = ...,
+    turns: int | None = ...,
+    clock: Clock | None = ...,
+    **options: Any,
+) -> AsyncGenerator[bytes, None]: ...
 
 
 def translate(
-    chunks: Whole | Iterable[bytes] | AsyncIterable[bytes], source: str = "auto", target: str = "events", *,
-    errors: Errors = "raise", on_diagnostic: Report | None = None, turns: int | None = None,
-    clock: Clock | None = None, **options: Any,
-) -> Generator[bytes, None, None] | AsyncGenerator[bytes, None]:  # fmt: skip
+    chunks: Whole | Iterable[bytes] | AsyncIterable[bytes],
+    source: str = "auto",
+    target: str = "events",
+    *,
+    errors: Errors = "raise",
+    on_diagnostic: Report | None = None,
+    turns: int | None = None,
+    clock: Clock | None = None,
+    **options: Any,
+) -> Generator[bytes, None, None] | AsyncGenerator[bytes, None]:
     """Translate a stream: a generator of bytes, async if `chunks` is; at most one chunk out for each chunk in.
 
     `source="auto"` finds the protocol out. `options` are those of `bridge`: `framing`, `limit`, `shaping`,
@@ -74,7 +97,7 @@ def translate(
     given = {"errors": errors, "on_diagnostic": on_diagnostic, "turns": turns, "clock": clock, **options}
     check_options("translate", given, OPTIONS)
     options["target_options"] = _with_time(target, options.get("target_options") or {}, clock or DEFAULT_CLOCK)
-    run = _Run(source, target, options, errors, on_diagnostic, turns)
+    run = _Translation(source, target, options, errors, on_diagnostic, turns)
     if isinstance(chunks, AsyncIterable):
         return _translate_async(chunks, run)
     if isinstance(chunks, Whole):
@@ -90,7 +113,7 @@ def _with_time(target: str, options: Mapping[str, Any], clock: Clock) -> Mapping
     return {**options, "created": int(clock())}
 
 
-def _translate(chunks: Iterable[bytes], run: _Run) -> Generator[bytes, None, None]:
+def _translate(chunks: Iterable[bytes], run: _Translation) -> Generator[bytes, None, None]:
     feed = iter(chunks)
     try:
         while run.going:
@@ -107,7 +130,7 @@ def _translate(chunks: Iterable[bytes], run: _Run) -> Generator[bytes, None, Non
             feed.close()
 
 
-async def _translate_async(chunks: AsyncIterable[bytes], run: _Run) -> AsyncGenerator[bytes, None]:
+async def _translate_async(chunks: AsyncIterable[bytes], run: _Translation) -> AsyncGenerator[bytes, None]:
     feed = aiter(chunks)
     try:
         while run.going:
@@ -124,13 +147,18 @@ async def _translate_async(chunks: AsyncIterable[bytes], run: _Run) -> AsyncGene
             await feed.aclose()
 
 
-class _Run:
-    """One translation: its pipe, whether it goes on, and the error that ended it."""
+class _Translation:
+    """One translation: its pipe, whether it continues, and the error that ended it."""
 
     def __init__(
-        self, source: str, target: str, options: dict[str, Any], errors: Errors, on_diagnostic: Report | None,
+        self,
+        source: str,
+        target: str,
+        options: dict[str, Any],
+        errors: Errors,
+        on_diagnostic: Report | None,
         turns: int | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._limit = _TurnLimit(turns)
         shaping: tuple[Stage[Any, Any], ...] = (self._limit, *options.pop("shaping", ()))
         self._pipe = bridge(source, target, shaping=shaping, **options)
@@ -157,7 +185,7 @@ class _Run:
         return self._limit.over or getattr(self._pipe.stages[1], "pending", "") == "error"
 
     def broken(self, error: Exception) -> bytes:
-        """The bytes that end what was begun."""
+        """Returns the bytes that end the output after an error."""
         self.going, self._error = False, error
         if not self._begun and self._errors == "raise":
             return b""
@@ -166,7 +194,7 @@ class _Run:
         return b"".join([*after.feed(_ending(decode, _fault(error, ours=self._ours))), *after.finish()])
 
     def leave(self) -> None:
-        """Raise the error that ended the stream, if it is to be raised."""
+        """Raises the error that ended the stream, with `errors="raise"`."""
         if self._error is not None and self._errors == "raise":
             raise self._error
 

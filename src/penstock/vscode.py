@@ -1,7 +1,6 @@
 """`VSCodeStreamAdapter`: any model's stream → the parts of a VS Code reply, with msgspec as the only dependency.
 
-The adapter reads iterables, sync or async, into as many `VSCodeStream`s as are under way. docs/adapter.md shows how to
-use it.
+The adapter reads sync and async iterables; each stream has a `VSCodeStream`. docs/adapter.md shows how to use it.
 """
 
 from __future__ import annotations
@@ -19,9 +18,20 @@ from penstock.transforms.remote_files import Fetch, RemoteFiles
 from penstock.vscode_stream import AdapterOptions, Batch, Outcome, VSCodeStream, checked_options
 
 __all__ = [
-    "HOST", "AdapterOptions", "DataPart", "HostPart", "Outcome", "StreamUsage", "TextPart", "ThinkingPart",
-    "ToolCallPart", "Usage", "VSCodeStream", "VSCodeStreamAdapter", "usage_part",
-]  # fmt: skip
+    "HOST",
+    "AdapterOptions",
+    "DataPart",
+    "HostPart",
+    "Outcome",
+    "StreamUsage",
+    "TextPart",
+    "ThinkingPart",
+    "ToolCallPart",
+    "Usage",
+    "VSCodeStream",
+    "VSCodeStreamAdapter",
+    "usage_part",
+]
 
 
 class VSCodeStreamAdapter:
@@ -31,7 +41,7 @@ class VSCodeStreamAdapter:
         self._options = checked_options(options, more)
         self._fetch = _fetch_function(self._options.get("fetch"))
         self.last: Outcome | None = None
-        first = self.stream()  # also refuses a source that there is none of
+        first = self.stream()  # also rejects an unknown source
         self.restore = first.restore
         first.log.announce_content()
 
@@ -41,7 +51,7 @@ class VSCodeStreamAdapter:
 
     @property
     def usage(self) -> StreamUsage:
-        """What the stream that ended last has used."""
+        """The usage of the stream that ended last."""
         return StreamUsage() if self.last is None else self.last.stream_usage
 
     async def process_stream(self, stream: Any, report: Any) -> StreamUsage:
@@ -115,7 +125,7 @@ class _Source:
         return run.decode(item)
 
     async def close(self) -> None:
-        """Let go of a stream that was not read to its end."""
+        """Closes a stream that was not read to its end."""
         close = getattr(self._items, "aclose" if self._later else "close", None)
         if callable(close):
             closed = close()

@@ -1,4 +1,4 @@
-"""`VSCodeStream`: one stream as a state machine without IO. Items in, parts out; `penstock.vscode` adds the reading.
+"""`VSCodeStream`: one stream as a state machine without IO: items in, parts out. `penstock.vscode` reads the items.
 
 item → frames → events → (files fetched by the caller) → parts. Every step is logged at level trace, where the caller's
 logger wants that. Leans on the decoders, the guard, and the encoder of VS Code's parts.
@@ -69,11 +69,14 @@ def _may_fetch(value: Any) -> bool:
 OPTIONS: dict[str, Option] = options_of(
     AdapterOptions,
     {
-        **ENCODER_OPTIONS, "source": TEXT, "errors": one_of(("text", "raise")), "on_unknown": FUNCTION_OR_NONE,
+        **ENCODER_OPTIONS,
+        "source": TEXT,
+        "errors": one_of(("text", "raise")),
+        "on_unknown": FUNCTION_OR_NONE,
         "logger": LOGGER,
         "fetch": Option("True, False or a function of an address, such as penstock.fetch.Fetcher()", _may_fetch),
     },
-)  # fmt: skip
+)
 
 
 def checked_options(given: Any, more: Mapping[str, Any]) -> AdapterOptions:
@@ -107,9 +110,16 @@ class Outcome(msgspec.Struct):
         """The usage, with the turn that it belongs to."""
         used = self.usage
         return StreamUsage(
-            used.input, used.output, used.cached, used.written, used.reasoning, used.exact, used.step, used.extra,
+            used.input,
+            used.output,
+            used.cached,
+            used.written,
+            used.reasoning,
+            used.exact,
+            used.step,
+            used.extra,
             self.turn,
-        )  # fmt: skip
+        )
 
 
 class VSCodeStream:
@@ -129,16 +139,18 @@ class VSCodeStream:
         self._parser = AutoParser()
         self._guard = Guard()
         self._maker = PartMaker(
-            host=options.get("host", HOST), reasoning=options.get("reasoning"),
-            citations=options.get("citations", "both"), call_id_prefix=options.get("call_id_prefix", PREFIX),
-        )  # fmt: skip
+            host=options.get("host", HOST),
+            reasoning=options.get("reasoning"),
+            citations=options.get("citations", "both"),
+            call_id_prefix=options.get("call_id_prefix", PREFIX),
+        )
         self._fold = Fold()
         self._unfolded: list[Any] = []  # events that are folded when somebody asks for the turn
         self._frames_read = 0
         self._shown = False
         self._reported = False  # the fault
         self._closing = False
-        self.found: list[Diagnostic] = []  # of whoever fetches files
+        self.found: list[Diagnostic] = []  # diagnostics of the code that fetches files
         self.error: Exception | None = None  # what broke the source, if it was an exception
 
     def feed(self, item: Any) -> list[HostPart]:
@@ -199,7 +211,7 @@ class VSCodeStream:
         return [self._read([frame], None) for frame in frames]
 
     def _read(self, frames: list[Frame], item: Any) -> Batch:
-        """Decode one frame, and tell whoever wants to know if it was not understood."""
+        """Decodes one frame; calls `on_unknown` and logs if it was not understood."""
         if not self._watch:
             return "", self._decoder.feed(frames)
         before, cause = self._unread(), self._cause(frames[0])
@@ -260,15 +272,19 @@ class VSCodeStream:
         if fault is not None and not self._reported:
             self._reported = True
             self._log_fault(fault)
-            # an answer that somebody stopped is no error to show
+            # a cancelled answer is not shown as an error
             if self._errors == "text" and fault.kind != "cancelled":
                 parts += [TextPart("\n\n")] if self._shown else []
                 parts.append(TextPart(ERROR + fault.message))
         return parts
 
     def _log_fault(self, fault: ev.Fault) -> None:
-        known = {"status": fault.status, "code": fault.code, "request id": fault.request_id,
-                 "retry after": fault.retry_after}  # fmt: skip
+        known = {
+            "status": fault.status,
+            "code": fault.code,
+            "request id": fault.request_id,
+            "retry after": fault.retry_after,
+        }
         details = "".join(f", {name} {value}" for name, value in known.items() if value not in {None, ""})
         level: Level = "warning" if fault.kind == "cancelled" else "error"
         self.log.write(level, f"penstock: {self._source}: {fault.kind}: {fault.message}{details}")
@@ -282,7 +298,7 @@ class VSCodeStream:
         return StreamFault(fault) if fault is not None and self._errors == "raise" else None
 
     def outcome(self) -> Outcome:
-        """How it ended, or stands so far."""
+        """Returns how the stream ended, or its state so far."""
         events, self._unfolded = self._unfolded, []
         self._fold.feed(events)
         maker, turns = self._maker, self._fold.turns
@@ -292,17 +308,23 @@ class VSCodeStream:
         usage = used[0] if len(used) == 1 else sum_usage(used)
         found = [*self._decoder.diagnostics, *self.found, *maker.diagnostics]
         return Outcome(
-            usage, ending, fault, why, maker.cuts, found, [step for turn in turns for step in turn.steps],
+            usage,
+            ending,
+            fault,
+            why,
+            maker.cuts,
+            found,
+            [step for turn in turns for step in turn.steps],
             [part for turn in turns for part in turn.parts if isinstance(part, rq.Call) and _is_for_client(part)],
             turns[0] if len(turns) == 1 else None,
-        )  # fmt: skip
+        )
 
     def restore(self, call_id: str) -> str:
         """The provider's own id of a call, from the one the host gives back with a tool's result."""
         return self._maker.names.restore(call_id)
 
     def log_end(self) -> None:
-        """Leave a line in the log for each finding."""
+        """Logs each diagnostic."""
         if self.log:
             for found in self.outcome().diagnostics:
                 level: Level = "warning" if found.code == "call-cut" else "debug"
@@ -316,9 +338,11 @@ def _is_for_client(call: rq.Call) -> bool:
 Level: TypeAlias = Literal["trace", "debug", "warning", "error"]
 TRACE = 5  # below DEBUG (10) of the standard library
 METHODS: dict[Level, tuple[str, ...]] = {
-    "trace": ("trace",), "debug": ("debug",), "warning": ("warning", "warn", "error"),
+    "trace": ("trace",),
+    "debug": ("debug",),
+    "warning": ("warning", "warn", "error"),
     "error": ("error", "warning", "warn"),
-}  # fmt: skip
+}
 WRITES_CONTENT = "penstock: trace is on: the log holds the content of streams; secrets of known forms are removed"
 LINE = 2_000  # characters of a line
 

@@ -1,22 +1,20 @@
-"""The frame of AI SDK streams → events: turns, steps, usage, ends, errors, metadata. `decode` adds what is inside.
+"""Turns, steps, usage, ends, errors and metadata of AI SDK streams → events. `decode` adds the parts.
 
-A step ends all parts, since the next one may use their ids again. An `error` is held until the stream ends, because
-usage follows it; it is a fault even if the stream then ends as if nothing had happened.
+A step's end closes all parts, because the next step may use their ids again. An `error` chunk is held until the stream
+ends, because usage follows it. It is a fault even if the stream then ends normally.
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgspec
 
 from penstock import events as ev
-from penstock import lenient_fields as lenient
-from penstock.aisdk import READS, SDK, completed, decode, encoded, merge, read_metadata, read_usage, wire
-from penstock.aisdk import wire as tool
-from penstock.aisdk.decode_calls import Tools
+from penstock import lenient_fields
+from penstock.aisdk import FINISH_REASONS, SDK, add_metadata_counts, read_metadata, read_usage, to_json_text, wire
+from penstock.aisdk.decode_calls import CallReader
 from penstock.codec import Decoder
 from penstock.events import FaultKind
 from penstock.fold import sum_usage
@@ -30,343 +28,356 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from penstock.events import Extra
+    from penstock.lenient_fields import Object
 
-_HOUSED = frozenset(
-    {"model", "createdAt", "usage", "rawFinishReason", "finishReason"}
-)  # metadata that events have words for
-_COUNTS = frozenset({"usage", "cacheCreationInputTokens", "cacheReadInputTokens"})  # told as usage
-_SHAPES: dict[str, type] = {str(shape.__struct_config__.tag): shape for shape in get_args(tool.Payload)}
-_REFUSALS = frozenset({"AI_InvalidToolArgumentsError", "AI_InvalidToolInputError", "AI_NoSuchToolError"})
+_EVENT_METADATA = frozenset({"model", "createdAt", "usage", "rawFinishReason", "finishReason"})  # events have fields
+_COUNT_METADATA = frozenset({"usage", "cacheCreationInputTokens", "cacheReadInputTokens"})  # read as usage
+_REFUSED_CALL_ERRORS = frozenset({"AI_InvalidToolArgumentsError", "AI_InvalidToolInputError", "AI_NoSuchToolError"})
 
 
-class TurnDecoder(Decoder, ABC):
-    """State: the open part without an id, the calls, the step, the error that is held, what is said at the end."""
+def build_table(methods: Mapping[str, Callable[[Any, Any], None]]) -> dict[type, Callable[[Any, Any], None]]:
+    """Returns the table of a decoder: chunk class → method. A key holds the chunk types, separated by spaces."""
+    return {wire.CHUNK_TYPES[tag]: method for tags, method in methods.items() for tag in tags.split()}
 
-    shape = tool.Payload
-    read = staticmethod(msgspec.json.Decoder(tool.Payload).decode)
+
+class TurnDecoder(Decoder):
+    """State: the open part without an id, the calls, the step, the held error, the extra data of the finish."""
+
+    shape = wire.Payload
+    read = staticmethod(msgspec.json.Decoder(wire.Payload).decode)
     prune = False
 
     def __init__(self, *, version: str = "") -> None:
-        """Make one; spellings never clash, so every version is read whichever is named."""
+        """Ignores `version`: spellings never clash, so every version is read."""
         super().__init__()
         self._reset()
 
     def _reset(self) -> None:
-        self._loose: Hashable = None
-        self._tools = Tools(self.ledger)
+        self._unnamed_key: Hashable = None
+        self._calls = CallReader(self.ledger)
         self._step = 0
-        self._fault: dict[str, Any] | None = None
-        self._notes: dict[str, Any] = {}
-        self._raw = ""
-        self._places: dict[str, int] = {}
-        self._steps: dict[int, tuple[ev.Usage, ev.Usage]] = {}  # as said, and with what the metadata tells
-        self._step_over = False  # the step has ended, and no other has begun
+        self._step_ended = False  # and no other step has started
+        self._fault: Object | None = None
+        self._finish_extra: Object = {}
+        self._raw_reason = ""
+        self._text_indexes: dict[str, int] = {}
+        self._step_usages: dict[int, tuple[ev.Usage, ev.Usage]] = {}  # as sent, and with the counts of the metadata
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
-    def _begin(self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None) -> None:
-        """Open a turn; inside an unfinished one this only ends what was being said."""
+    def _begin_turn(
+        self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None
+    ) -> None:
+        """Starts a turn. Inside an unfinished turn this only closes the open parts."""
         if self.ledger.is_open:
-            self._hush()
+            self._close_parts()
         elif self.ledger.turns:
             self._reset()
         self.ledger.start(id, model, created, extra)
 
-    def _start(self, p: wire.Start) -> None:
-        metadata = lenient.as_object(p.message_metadata)
-        model, created = lenient.get_text(metadata, "model"), lenient.get_integer(metadata, "createdAt")
-        rest = {key: value for key, value in metadata.items() if key not in _HOUSED}
+    def _read_start(self, chunk: wire.StartChunk) -> None:
+        metadata = lenient_fields.as_object(chunk.message_metadata)
+        model, created = lenient_fields.get_text(metadata, "model"), lenient_fields.get_integer(metadata, "createdAt")
+        rest = {key: value for key, value in metadata.items() if key not in _EVENT_METADATA}
         extra = {SDK: {"messageMetadata": rest}} if rest else None
         if self.ledger.is_open:
-            self._break()  # another answer begins: an error that is held ended the one before
-        self._begin(p.message_id or "", model, None if created is None else created // 1000, extra)
+            self._release_fault()  # another answer starts: a held error ended the one before
+        self._begin_turn(chunk.message_id or "", model, None if created is None else created // 1000, extra)
 
-    def _stream_start(self, p: wire.StreamStart) -> None:
-        """`doStream` begins; who answers is said next, so the turn waits for that."""
+    def _read_stream_start(self, chunk: wire.StreamStartChunk) -> None:
+        """Starts `doStream`. The next chunk names id and model, so the turn waits for it."""
         if self.ledger.ended:
-            self._begin()
-        self._warn(p.warnings)
+            self._begin_turn()
+        self._report_warnings(chunk.warnings)
 
-    def _response(self, p: wire.ResponseMetadata) -> None:
+    def _read_response(self, chunk: wire.ResponseChunk) -> None:
         if not self.ledger.is_open and not self.ledger.ended:
-            self._begin(p.id or "", p.model_id or "", _seconds(p.timestamp))
+            self._begin_turn(chunk.id or "", chunk.model_id or "", _to_seconds(chunk.timestamp))
         else:
-            self._remember({"id": p.id, "modelId": p.model_id, "timestamp": p.timestamp})
+            self._remember_response({"id": chunk.id, "modelId": chunk.model_id, "timestamp": chunk.timestamp})
 
-    def _remember(self, response: Any) -> None:
-        said = {
-            key: word
-            for key in ("id", "modelId", "timestamp")
-            if (word := lenient.get_text(lenient.as_object(response), key))
-        }
-        if said:
-            self._notes["response"] = {**self._notes.get("response", {}), **said}
+    def _remember_response(self, response: Any) -> None:
+        fields = lenient_fields.as_object(response)
+        known = {key: text for key in ("id", "modelId", "timestamp") if (text := lenient_fields.get_text(fields, key))}
+        if known:
+            self._finish_extra["response"] = {**self._finish_extra.get("response", {}), **known}
 
-    def _warn(self, warnings: Any) -> None:
+    def _report_warnings(self, warnings: Any) -> None:
         for warning in warnings if isinstance(warnings, list) else ():  # pyright: ignore[reportUnknownVariableType]
-            self.diagnostics.add("upstream-warning", encoded(warning)[:200])
+            self.diagnostics.add("upstream-warning", to_json_text(warning)[:200])
 
-    def _start_step(self, p: wire.StepBegin) -> None:
-        if not self.ledger.is_open and (not self.ledger.ended or type(p) is wire.StepStart):
-            self._begin(p.message_id or "")
-        self._warn(p.warnings)
-        if self._step:  # what came before the first step's start belongs to it
-            self._hush()
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _read_step_start(self, chunk: wire.StepStartChunk, *, begins_turn: bool = False) -> None:
+        if not self.ledger.is_open and (begins_turn or not self.ledger.ended):
+            self._begin_turn(chunk.message_id or "")
+        self._report_warnings(chunk.warnings)
+        if self._step:  # parts before the start of the first step belong to it
+            self._close_parts()
         self._next_step()
 
+    def _read_step_start_v4(self, chunk: wire.StepStartChunk) -> None:
+        """Version 4 has no `start` chunk: a step after the end of a turn starts another turn."""
+        self._read_step_start(chunk, begins_turn=True)
+
     def _next_step(self) -> None:
-        """A step begins. Call ids of the steps before it may come again."""
+        """Starts a step. It may use the call ids of earlier steps again."""
         self._step += 1
-        self._step_over = False
+        self._step_ended = False
         if self._step > 1:
-            self._tools.next_step()
-            if self._step == 2 and self._steps:  # noqa: PLR2004 (a turn of one step is counted at its end)
-                self.ledger.usage(self._steps[1][1])
+            self._calls.next_step()
+            if self._step == 2 and self._step_usages:  # noqa: PLR2004 (the usage of a single step is the turn's)
+                self.ledger.usage(self._step_usages[1][1])
             self.ledger.step(self._step)
 
-    def _finish_step(self, p: wire.Ending) -> None:
+    def _read_step_end(self, chunk: wire.FinishChunk) -> None:
         if self.ledger.ended:
             return
-        reason = READS.get(_unified(p))
-        self._hush(whole=reason not in CUT_OFF)
-        if not self._step or self._step_over:
-            self._next_step()  # its start was not said: a `start-step` may be left out
-        self._step_over = True
-        self._remember(p.response)
-        self._note_metadata(p)
-        usage = read_usage(p.usage, self._step)
+        self._close_parts(complete=FINISH_REASONS.get(_finish_word(chunk)) not in CUT_OFF)
+        if not self._step or self._step_ended:
+            self._next_step()  # a `start-step` may be left out
+        self._step_ended = True
+        self._remember_response(chunk.response)
+        self._read_finish_metadata(chunk)
+        usage = read_usage(chunk.usage, self._step)
         if usage is not None:
-            self._steps[usage.step] = (usage, completed(usage, p.provider_metadata))
+            self._step_usages[usage.step] = (usage, add_metadata_counts(usage, chunk.provider_metadata))
             if usage.step > 1:
-                self.ledger.usage(self._steps[usage.step][1])
+                self.ledger.usage(self._step_usages[usage.step][1])
 
-    def _finish(self, p: wire.Finish) -> None:
-        self._remember(p.response)
-        self._note_metadata(p)
-        usage = read_usage(p.usage if p.total_usage is None else p.total_usage)
-        if usage is not None and not self.ledger.ended:  # a turn that has said nothing but an error has usage too
-            self.ledger.usage(self._total(usage, p.provider_metadata))
-        self._end(
-            _unified(p),
-            p.raw_finish_reason or lenient.get_text(lenient.as_object(p.finish_reason), "raw"),
-        )
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
-    def _total(self, usage: ev.Usage, metadata: Any) -> ev.Usage:
-        """The turn's usage, with what the metadata of its steps told beyond their own."""
-        if not self._steps:
-            return completed(usage, metadata)
-        said, more_said = (sum_usage(pair[place] for pair in self._steps.values()) for place in (0, 1))
-        more = (more_said.input or 0) - (said.input or 0)
-        counts = (more_said.cached, more_said.written, more_said.reasoning) if more or usage.cached is None else (
-            usage.cached, usage.written, usage.reasoning)  # fmt: skip
-        read = usage.input if usage.input is None else usage.input + more
-        return ev.Usage(read, usage.output, *counts, extra=usage.extra)
+    def _read_finish(self, chunk: wire.FinishChunk) -> None:
+        self._remember_response(chunk.response)
+        self._read_finish_metadata(chunk)
+        usage = read_usage(chunk.usage if chunk.total_usage is None else chunk.total_usage)
+        if usage is not None and not self.ledger.ended:  # a turn with nothing but an error has usage too
+            self.ledger.usage(self._turn_usage(usage, chunk.provider_metadata))
+        raw = chunk.raw_finish_reason or lenient_fields.get_text(lenient_fields.as_object(chunk.finish_reason), "raw")
+        self._end_turn(_finish_word(chunk), raw)
 
-    def _end(self, word: str, raw: str) -> None:
-        """The end mark: a fault if there was an error, whatever word came with it."""
+    def _turn_usage(self, usage: ev.Usage, metadata: Any) -> ev.Usage:
+        """Returns the turn's usage with the counts that the metadata of its steps adds."""
+        if not self._step_usages:
+            return add_metadata_counts(usage, metadata)
+        sent, complete = (sum_usage(pair[i] for pair in self._step_usages.values()) for i in (0, 1))
+        more = (complete.input or 0) - (sent.input or 0)
+        counts = complete if more or usage.cached is None else usage
+        prompt = usage.input if usage.input is None else usage.input + more
+        return ev.Usage(prompt, usage.output, counts.cached, counts.written, counts.reasoning, extra=usage.extra)
+
+    def _end_turn(self, word: str, raw: str) -> None:
+        """Ends the turn: with a fault if there was an error, whatever the finish reason says."""
         if word == "error" and self._fault is None:
             self._fault = {"kind": "other", "message": "the answer ended with an error"}
         if word == "interrupted":
             self._fault = {"kind": "truncated", "message": "the provider's stream ended without a finish"}
-        if self._break():
+        if self._release_fault():
             return
-        reason = READS.get(word, "stop")
-        if word not in READS:
+        if word not in FINISH_REASONS:
             code = "unknown-reason" if word else "no-reason"
             self.diagnostics.add(code, f"finish reason {word!r} is read as a normal stop")
-        self.ledger.finish(reason, raw or self._raw or word, extra={SDK: self._notes} if self._notes else None)
+        extra = {SDK: self._finish_extra} if self._finish_extra else None
+        self.ledger.finish(FINISH_REASONS.get(word, "stop"), raw or self._raw_reason or word, extra=extra)
         self.ledger.end()
 
-    def _break(self) -> bool:
-        """Let the error out that was held."""
-        self._tools.release()
-        if self._step == 1 and self._steps and not self.ledger.ended and self.ledger.known_usage() is None:
-            self.ledger.usage(msgspec.structs.replace(self._steps[1][1], step=0))
+    def _release_fault(self) -> bool:
+        """Sends the held error, if any; also held calls and the usage of a single step."""
+        self._calls.release_all()
+        if self._step == 1 and self._step_usages and not self.ledger.ended and self.ledger.known_usage() is None:
+            self.ledger.usage(msgspec.structs.replace(self._step_usages[1][1], step=0))
         if self._fault is None:
             return False
         fault, self._fault = self._fault, None
         self.ledger.fault(**fault)
         return True
 
-    def _error(self, p: wire.Error) -> None:
-        said = lenient.as_object(p.error)
-        if lenient.get_text(said, "name") in _REFUSALS and "toolName" in said:
-            self._tools.cut(said, f"call_refused_{self.ledger.truncated_calls}")
+    def _read_error(self, chunk: wire.ErrorChunk) -> None:
+        error = lenient_fields.as_object(chunk.error)
+        if lenient_fields.get_text(error, "name") in _REFUSED_CALL_ERRORS and "toolName" in error:
+            self._calls.refuse(error, f"call_refused_{self.ledger.truncated_calls}")
         elif self._fault is None and not self.ledger.ended:
-            self._fault = read_error(p.error_text if p.error is None and p.error_text is not None else p.error)
+            text_only = chunk.error is None and chunk.error_text is not None
+            self._fault = read_error(chunk.error_text if text_only else chunk.error)
 
-    def _abort(self, p: wire.Abort) -> None:
-        said = p.reason if isinstance(p.reason, str) and p.reason else "the answer was stopped"
-        if not self._break():
-            self.ledger.fault("cancelled", said)
+    def _read_abort(self, chunk: wire.AbortChunk) -> None:
+        reason = chunk.reason if isinstance(chunk.reason, str) and chunk.reason else "the answer was stopped"
+        if not self._release_fault():
+            self.ledger.fault("cancelled", reason)
+
+    def _close_parts(self, *, complete: bool = True) -> None:
+        self._calls.release_all()
+        self.ledger.breaking = self._fault is not None
+        self.ledger.close_all(whole=complete and self._fault is None)
+        self.ledger.breaking = False
+        self._unnamed_key = None
 
     def shape_of(self, value: Any) -> Any:
-        return _SHAPES.get(lenient.get_text(lenient.as_object(value), "type"), self.shape)
+        return wire.CHUNK_TYPES.get(lenient_fields.get_text(lenient_fields.as_object(value), "type"), self.shape)
 
     def finish(self) -> list[ev.AnyEvent]:
-        self._break()
+        self._release_fault()
         return super().finish()
 
     @property
     def pending(self) -> str:
-        """Only the usage and the end of the step follow an error."""
+        """`error` once an error is held: only the usage and the end of the step follow it."""
         return "error" if self._fault is not None else super().pending
 
     # ── metadata ──────────────────────────────────────────────────────────────────────────────────
 
-    def _note_metadata(self, p: wire.Ending) -> None:
-        said = lenient.get_object(read_metadata(p.provider_metadata).get(SDK, {}), "metadata")
-        rest = {name: {key: value for key, value in said[name].items() if key not in _COUNTS} for name in said}
+    def _read_finish_metadata(self, chunk: wire.FinishChunk) -> None:
+        metadata = lenient_fields.get_object(read_metadata(chunk.provider_metadata).get(SDK, {}), "metadata")
+        rest = {
+            provider: {key: value for key, value in fields.items() if key not in _COUNT_METADATA}
+            for provider, fields in metadata.items()
+        }
         if any(rest.values()):
-            self._notes["metadata"] = {name: fields for name, fields in rest.items() if fields}
-        self._message_metadata(p)
+            self._finish_extra["metadata"] = {provider: fields for provider, fields in rest.items() if fields}
+        self._read_message_metadata(chunk)
 
-    def _message_metadata(self, p: wire.MessageMetadata | wire.Ending) -> None:
-        """An application's own words: no content. Those that tell usage are read."""
-        said = lenient.as_object(p.message_metadata)
-        usage = read_usage(said.get("totalUsage") or said.get("usage"))
+    def _read_message_metadata(self, chunk: wire.MetadataChunk | wire.FinishChunk) -> None:
+        """Reads usage and raw finish reason out of the application's metadata; keeps the rest."""
+        metadata = lenient_fields.as_object(chunk.message_metadata)
+        usage = read_usage(metadata.get("totalUsage") or metadata.get("usage"))
         if usage is not None and not self.ledger.ended:
             self.ledger.usage(usage)
-        self._raw = lenient.get_text(said, "rawFinishReason") or self._raw
-        rest = {key: value for key, value in said.items() if key not in _HOUSED}
+        self._raw_reason = lenient_fields.get_text(metadata, "rawFinishReason") or self._raw_reason
+        rest = {key: value for key, value in metadata.items() if key not in _EVENT_METADATA}
         if rest:
-            self._notes["messageMetadata"] = {**self._notes.get("messageMetadata", {}), **rest}
+            self._finish_extra["messageMetadata"] = {**self._finish_extra.get("messageMetadata", {}), **rest}
 
-    def _note(self, key: Hashable, metadata: Any, *, reasoning: bool = False) -> None:
-        part = self.ledger.find(key)
-        if part is not None and metadata is not None:
-            part.extra = merge(part.extra, read_metadata(metadata, reasoning=reasoning))
-
-    # ── what both this file and the next one end ──────────────────────────────────────────────────
-
-    def _hush(self, *, whole: bool = True) -> None:
-        """End all that is being said."""
-        self._tools.release()
-        self.ledger.breaking = self._fault is not None
-        self.ledger.close_all(whole=decode and self._fault is None)
-        self.ledger.breaking = False
-        self._loose = None
-
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        wire.Start: _start, wire.StreamStart: _stream_start, wire.ResponseMetadata: _response,
-        wire.MessageMetadata: _message_metadata, wire.StartStep: _start_step, wire.StepStart: _start_step,
-        wire.FinishStep: _finish_step, wire.StepFinish: _finish_step, wire.Finish: _finish, wire.Error: _error,
-        wire.Abort: _abort,
-    }  # fmt: skip
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = build_table(
+        {
+            "start": _read_start,
+            "stream-start": _read_stream_start,
+            "response-metadata": _read_response,
+            "message-metadata": _read_message_metadata,
+            "start-step": _read_step_start,
+            "step-start": _read_step_start_v4,
+            "finish-step step-finish": _read_step_end,
+            "finish": _read_finish,
+            "error": _read_error,
+            "abort": _read_abort,
+        }
+    )
 
 
-def _unified(p: wire.Ending) -> str:
-    """The finish reason as one word: `doStream` since 6 says it beside the provider's own."""
-    said: Any = p.finish_reason
-    return said if isinstance(said, str) else lenient.get_text(lenient.as_object(said), "unified")
+def _finish_word(chunk: wire.FinishChunk) -> str:
+    """Returns the unified finish reason. `doStream` since version 6 sends it beside the provider's reason."""
+    reason: Any = chunk.finish_reason
+    return reason if isinstance(reason, str) else lenient_fields.get_text(lenient_fields.as_object(reason), "unified")
 
 
-def _seconds(timestamp: Any) -> int | None:
-    """A JavaScript date in JSON as seconds."""
+def _to_seconds(timestamp: Any) -> int | None:
+    """Returns a JavaScript date in JSON as seconds."""
     try:
         return int(datetime.fromisoformat(timestamp).timestamp())
     except (TypeError, ValueError):
         return None
 
 
-KINDS: dict[str, FaultKind] = {kind: kind for kind in get_args(FaultKind)}
-_VAGUE = frozenset({"invalid", "server", "other"})  # kinds that the words of a body may know better
-_CAUSES = 3  # errors inside each other that are kept
-_HEADERS = 100  # that are kept
-_PARSED = 2**20  # characters of a body that is read as JSON
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────
+#
+# An `APICallError` (https://ai-sdk.dev/docs/reference/ai-sdk-errors/ai-api-call-error) has the response's status,
+# headers and body. They are read like an HTTP error and kept in `extra`, without secrets. `requestBodyValues` hold the
+# prompt and are dropped. An `AI_RetryError` stands for the last of its errors.
+
+_KINDS: dict[str, FaultKind] = {kind: kind for kind in get_args(FaultKind)}
+_VAGUE_KINDS = frozenset({"invalid", "server", "other"})  # the text of the body may say more
+_MAX_CAUSES = 3  # nested causes that are kept
+_MAX_HEADERS = 100
+_MAX_PARSED_BODY = 2**20  # characters
 
 
-def read_error(value: Any, fallback: str = "the stream reported an error") -> dict[str, Any]:
-    """The fields of a fault."""
+def read_error(value: Any, fallback: str = "the stream reported an error") -> Object:
+    """Reads an error (text, an Error as JSON, a provider's object) into the fields of a fault."""
     if isinstance(value, str):
         return {"kind": "other", "message": value or fallback}
-    outer = lenient.as_object(value)
-    said = _last_try(outer)
-    headers, body = _headers(said), lenient.get_text(said, "responseBody")
-    inner = _inner(said, body)
-    status = lenient.get_integer(said, "statusCode") or lenient.get_integer(said, "status")
-    code = lenient.get_text(inner, "code", "type") or lenient.get_text(said, "code", "type", "name")
+    outer = lenient_fields.as_object(value)
+    attempts = lenient_fields.as_objects(outer.get("errors"))
+    error = lenient_fields.get_object(outer, "lastError") or (attempts[-1] if attempts else outer)
+    rows = list(lenient_fields.get_object(error, "responseHeaders").items())[:_MAX_HEADERS]
+    headers = {name.lower(): header for name, header in rows if isinstance(header, str)}
+    inner = _provider_error(error)
+    status = lenient_fields.get_integer(error, "statusCode") or lenient_fields.get_integer(error, "status")
+    code = lenient_fields.get_text(inner, "code", "type") or lenient_fields.get_text(error, "code", "type", "name")
     message = (
-        lenient.get_text(outer, "message", "$js")
-        or lenient.get_text(inner, "message")
-        or (encoded(value) if value else "")
+        lenient_fields.get_text(outer, "message", "$js")
+        or lenient_fields.get_text(inner, "message")
+        or (to_json_text(value) if value else "")
     )
+    wait = error.get("retryAfter")
     return {
-        "kind": _kind(said, inner, code, status, message), "message": message or fallback, "status": status,
-        "code": code, "request_id": lenient.get_text(said, "requestId") or _first_header(headers, REQUEST_ID_HEADERS),
-        "retry_after": _wait(said, headers), "extra": _details(outer, said, headers, body),
-    }  # fmt: skip
+        "kind": _classify_error(error, inner, code, status, message),
+        "message": message or fallback,
+        "status": status,
+        "code": code,
+        "request_id": lenient_fields.get_text(error, "requestId")
+        or next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), ""),
+        "retry_after": float(wait) if isinstance(wait, int | float) and wait >= 0 else retry_after(headers),
+        "extra": _error_details(outer, error, headers),
+    }
 
 
-def _last_try(outer: lenient.Object) -> lenient.Object:
-    """The error of the last try, where the SDK has tried several times."""
-    tries = lenient.as_objects(outer.get("errors"))
-    return lenient.get_object(outer, "lastError") or (tries[-1] if tries else outer)
+def _provider_error(error: Object) -> Object:
+    """Returns the provider's error object: `data`, `error`, or the parsed body."""
+    found, body = (
+        lenient_fields.get_object(error, "data") or lenient_fields.get_object(error, "error"),
+        lenient_fields.get_text(error, "responseBody"),
+    )
+    if not found and 0 < len(body) <= _MAX_PARSED_BODY:
+        found = lenient_fields.as_object(parse_lenient(body.encode("utf-8", "surrogatepass")))
+    return lenient_fields.get_object(found, "error") or found
 
 
-def _inner(said: lenient.Object, body: str) -> lenient.Object:
-    """The provider's own error object."""
-    found = lenient.get_object(said, "data") or lenient.get_object(said, "error")
-    if not found and 0 < len(body) <= _PARSED:
-        found = lenient.as_object(parse_lenient(body.encode("utf-8", "surrogatepass")))
-    return lenient.get_object(found, "error") or found
-
-
-def _kind(said: lenient.Object, inner: lenient.Object, code: str, status: int | None, message: str) -> FaultKind:
-    if code in KINDS:
-        return KINDS[code]  # one of our own words
-    words = [lenient.get_text(source, key) for source in (inner, said) for key in ("type", "code", "name")]
+def _classify_error(error: Object, inner: Object, code: str, status: int | None, message: str) -> FaultKind:
+    if code in _KINDS:
+        return _KINDS[code]  # an error that we wrote
+    words = [lenient_fields.get_text(source, key) for source in (inner, error) for key in ("type", "code", "name")]
     kind = fault_kind(*words, status=status)
-    if kind not in _VAGUE:
+    if kind not in _VAGUE_KINDS:
         return kind
-    return classify_fault([word for word in words if word], f"{message} {lenient.get_text(inner, 'message')}", status)
+    return classify_fault(
+        [word for word in words if word], f"{message} {lenient_fields.get_text(inner, 'message')}", status
+    )
 
 
-def _headers(said: lenient.Object) -> dict[str, str]:
-    rows = list(lenient.get_object(said, "responseHeaders").items())[:_HEADERS]
-    return {name.lower(): value for name, value in rows if isinstance(value, str)}
+def _error_details(outer: Object, error: Object, headers: dict[str, str]) -> Object | None:
+    """Returns further fields of the error, bounded and without secrets."""
+    fields = {
+        "name": lenient_fields.get_text(outer, "name"),
+        "url": redact(lenient_fields.get_text(error, "url")[:MESSAGE_CHARACTERS]),
+        "responseHeaders": redact_headers(headers),
+        "responseBody": redact_cut(lenient_fields.get_text(error, "responseBody"), MESSAGE_CHARACTERS),
+        "data": _bound_value(error.get("data")),
+        "cause": _read_cause(error.get("cause")),
+        "isRetryable": error.get("isRetryable"),
+        "reason": lenient_fields.get_text(outer, "reason"),
+    }
+    known = {key: value for key, value in fields.items() if value not in ("", None, {})}
+    return {SDK: {"error": known}} if known.keys() - {"name"} else None
 
 
-def _first_header(headers: dict[str, str], names: tuple[str, ...]) -> str:
-    return next((headers[name] for name in names if headers.get(name)), "")
-
-
-def _wait(said: lenient.Object, headers: dict[str, str]) -> float | None:
-    given = said.get("retryAfter")
-    return float(given) if isinstance(given, int | float) and given >= 0 else retry_after(headers)
-
-
-def _details(outer: lenient.Object, said: lenient.Object, headers: dict[str, str], body: str) -> dict[str, Any] | None:
-    """What else is known of the error, bounded and without secrets."""
-    found = {
-        "name": lenient.get_text(outer, "name"), "url": redact(lenient.get_text(said, "url")[:MESSAGE_CHARACTERS]),
-        "responseHeaders": redact_headers(headers), "responseBody": redact_cut(body, MESSAGE_CHARACTERS),
-        "data": _bounded(said.get("data")), "cause": _cause(said.get("cause")), "isRetryable": said.get("isRetryable"),
-        "reason": lenient.get_text(outer, "reason"),
-    }  # fmt: skip
-    kept = {key: value for key, value in found.items() if value not in ("", None, {})}
-    return {SDK: {"error": kept}} if kept.keys() - {"name"} else None
-
-
-def _bounded(value: Any) -> Any:
-    """A value without secrets; a large one as text, cut."""
+def _bound_value(value: Any) -> Any:
+    """Returns a value without secrets; a large one as truncated text."""
     if not isinstance(value, dict | list):
         return None
-    shown = encoded(redact_json(value))
-    return redact_json(value) if len(shown) <= MESSAGE_CHARACTERS else redact_cut(shown, MESSAGE_CHARACTERS)
+    text = to_json_text(redact_json(value))
+    return redact_json(value) if len(text) <= MESSAGE_CHARACTERS else redact_cut(text, MESSAGE_CHARACTERS)
 
 
-def _cause(value: Any, left: int = _CAUSES) -> Any:
-    """An error's cause: its words, and its own cause."""
+def _read_cause(value: Any, depth: int = _MAX_CAUSES) -> Any:
+    """Returns an error's cause: name, code, message and its cause."""
     if isinstance(value, str):
         return redact_cut(value, MESSAGE_CHARACTERS)
-    said = lenient.as_object(value)
-    if not said or not left:
+    error = lenient_fields.as_object(value)
+    if not error or not depth:
         return None
-    words = {
+    fields = {
         key: redact_cut(text, MESSAGE_CHARACTERS)
         for key in ("name", "code", "message")
-        if (text := lenient.get_text(said, key))
+        if (text := lenient_fields.get_text(error, key))
     }
-    inner = _cause(said.get("cause"), left - 1)
-    return {**words, "cause": inner} if inner else words
+    inner = _read_cause(error.get("cause"), depth - 1)
+    return {**fields, "cause": inner} if inner else fields

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from penstock import lenient_fields as lenient
+from penstock import lenient_fields, strict_fields
 from penstock import request as rq
-from penstock import strict_fields as strict
-from penstock.aisdk import OURS, SDK, read_metadata, write_metadata
+from penstock.aisdk import PENSTOCK, SDK, read_metadata, write_metadata
 from penstock.errors import BadRequest
 from penstock.request_writer import FOREIGN_FIELDS, drop_empty, split_extra
 
@@ -25,63 +24,69 @@ if TYPE_CHECKING:
     from penstock.request_writer import RequestDraft
 
 OPTIONS, METADATA = "providerOptions", "providerMetadata"
-WORDS = (OPTIONS, METADATA, "experimental_providerMetadata")  # today's, and those of version 4
+OPTION_KEYS = (OPTIONS, METADATA, "experimental_providerMetadata")  # today's, and those of version 4
 # our field → theirs, today's and that of version 4
 FIELDS: dict[str, tuple[str, ...]] = {
-    "max_output": ("maxOutputTokens", "maxTokens"), "temperature": ("temperature",), "top_p": ("topP",),
-    "top_k": ("topK",), "stop": ("stopSequences",), "seed": ("seed",), "frequency_penalty": ("frequencyPenalty",),
-    "presence_penalty": ("presencePenalty",), "effort": ("reasoning",), "format": ("responseFormat",),
-}  # fmt: skip
-KNOWN = frozenset({
-    "model", "messages", "tools", "toolChoice", "activeTools", "stream", *WORDS,
-    *(word for words in FIELDS.values() for word in words),
-})  # fmt: skip
+    "max_output": ("maxOutputTokens", "maxTokens"),
+    "temperature": ("temperature",),
+    "top_p": ("topP",),
+    "top_k": ("topK",),
+    "stop": ("stopSequences",),
+    "seed": ("seed",),
+    "frequency_penalty": ("frequencyPenalty",),
+    "presence_penalty": ("presencePenalty",),
+    "effort": ("reasoning",),
+    "format": ("responseFormat",),
+}
+_COMMON_FIELDS = "model messages tools toolChoice activeTools stream"
+KNOWN_FIELDS = {*_COMMON_FIELDS.split(), *OPTION_KEYS, *(key for keys in FIELDS.values() for key in keys)}
 MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "none": "none", "required": "required", "tool": "tool"}
 CUSTOM = "openai.custom"  # the SDK's id of a tool that takes free text
-UNSAID = "provider-default"  # an effort that asks for none
-_WHOLE, _NUMBERS = ("max_output", "top_k", "seed"), ("temperature", "top_p", "frequency_penalty", "presence_penalty")
+_DEFAULT_EFFORT = "provider-default"  # an effort that asks for none
+_INTEGER_FIELDS = ("max_output", "top_k", "seed")
+_NUMBER_FIELDS = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
 
 
 def read_settings(body: Object) -> tuple[rq.Settings, Object]:
-    """The settings, and how they were spelled."""
+    """Reads the settings; also returns how they were spelled."""
     words = {field: next((word for word in row if word in body), row[0]) for field, row in FIELDS.items()}
-    asked = _carried(body)
-    for field in _WHOLE:
-        setattr(asked, field, strict.get_integer(body, words[field]))
-    for field in _NUMBERS:
-        setattr(asked, field, strict.get_number(body, words[field]))
-    asked.stop = strict.get_strings(body, words["stop"])
-    effort = strict.get_text(body, words["effort"])
-    asked.effort = "" if effort == UNSAID else effort
-    is_strict = asked.format.strict if asked.format else None
-    form = strict.get_object(body, "responseFormat")
-    asked.format = strict.read_object(body, "responseFormat", _format) if form else None
+    asked = _read_our_settings(body)
+    for field in _INTEGER_FIELDS:
+        setattr(asked, field, strict_fields.get_integer(body, words[field]))
+    for field in _NUMBER_FIELDS:
+        setattr(asked, field, strict_fields.get_number(body, words[field]))
+    asked.stop = strict_fields.get_strings(body, words["stop"])
+    effort = strict_fields.get_text(body, words["effort"])
+    asked.effort = "" if effort == _DEFAULT_EFFORT else effort
+    strict = asked.format.strict if asked.format else None
+    form = strict_fields.get_object(body, "responseFormat")
+    asked.format = strict_fields.read_object(body, "responseFormat", _format) if form else None
     if asked.format is not None:
-        asked.format.strict = is_strict
+        asked.format.strict = strict
     old = {field: word for field, word in words.items() if word != FIELDS[field][0]}
-    odd = strict.unknown_fields(form, {"type", "schema", "name", "description"})
-    return asked, drop_empty(words=old, effort=UNSAID if effort == UNSAID else "", format=odd)
+    odd = strict_fields.unknown_fields(form, {"type", "schema", "name", "description"})
+    return asked, drop_empty(words=old, effort=_DEFAULT_EFFORT if effort == _DEFAULT_EFFORT else "", format=odd)
 
 
-def _carried(body: Object) -> rq.Settings:
-    """Settings that have no word of the SDK's."""
-    options = lenient.get_object(body, next((word for word in WORDS if word in body), ""))
-    held = lenient.get_object(lenient.get_object(options, OURS), "settings")
+def _read_our_settings(body: Object) -> rq.Settings:
+    """Reads the settings under our key, which the SDK has no field for."""
+    options = lenient_fields.get_object(body, next((word for word in OPTION_KEYS if word in body), ""))
+    held = lenient_fields.get_object(lenient_fields.get_object(options, PENSTOCK), "settings")
     try:
         return msgspec.convert(held, rq.Settings)
     except msgspec.ValidationError:
-        raise BadRequest("settings of ours", held, f"{WORDS[0]}.{OURS}.settings") from None
+        raise BadRequest("settings of ours", held, f"{OPTION_KEYS[0]}.{PENSTOCK}.settings") from None
 
 
 def _format(given: Object) -> rq.Format:
-    schema = strict.get_object(given, "schema") or None
+    schema = strict_fields.get_object(given, "schema") or None
     kind: rq.FormatKind = "text" if given.get("type") != "json" else "schema" if schema else "json"
-    name, description = strict.get_text(given, "name"), strict.get_text(given, "description")
+    name, description = strict_fields.get_text(given, "name"), strict_fields.get_text(given, "description")
     return rq.Format(kind, name, schema, description)
 
 
 def write_settings(asked: rq.Settings, marks: Object) -> tuple[Object, Object]:
-    """The settings, and those without a word of the SDK's."""
+    """Writes the settings; also returns those that the SDK has no field for."""
     words: Object = marks.get("words", {})
     left: Object = msgspec.to_builtins(asked)
     body = {words.get(field) or row[0]: left.pop(field) for field, row in FIELDS.items() if field in left}
@@ -103,12 +108,12 @@ def _write_format(form: rq.Format) -> Object:
 
 
 def read_request_options(body: Object) -> tuple[dict[str, Any], Object, Object]:
-    """Everybody's options, untouched; what we put among them; and how they were spelled."""
-    word = next((word for word in WORDS if word in body), "")
-    given = strict.get_object(body, word) if word else {}
-    ours = lenient.get_object(given, OURS)
-    options = {key: value for key, value in given.items() if key != OURS}
-    return options, ours, drop_empty(word="" if word == WORDS[0] else word)
+    """Returns all providers' options unchanged, our own, and how they were spelled."""
+    word = next((word for word in OPTION_KEYS if word in body), "")
+    given = strict_fields.get_object(body, word) if word else {}
+    ours = lenient_fields.get_object(given, PENSTOCK)
+    options = {key: value for key, value in given.items() if key != PENSTOCK}
+    return options, ours, drop_empty(word="" if word == OPTION_KEYS[0] else word)
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -117,58 +122,65 @@ _TOOL = frozenset({"type", "name", "description", "inputSchema", "parameters", "
 
 
 def read_tools(body: Object) -> list[rq.Tool]:
-    """Tools by name, as the SDK has them, or in a list, as its providers do."""
+    """Reads tools: an object by name (the SDK's form), or a list (its providers' form)."""
     given = body.get("tools")
     if not isinstance(given, dict):
-        return strict.read_objects(body, "tools", read_tool)
+        return strict_fields.read_objects(body, "tools", read_tool)
     made: list[rq.Tool] = []
-    for name, tool in strict.get_object(body, "tools").items():
+    for name, tool in strict_fields.get_object(body, "tools").items():
         try:
-            made.append(read_tool({**strict.as_object(tool), "name": name}))
+            made.append(read_tool({**strict_fields.as_object(tool), "name": name}))
         except BadRequest as error:
             raise error.at(name).at("tools") from None
     return made
 
 
 def read_tool(tool: Object) -> rq.Tool:
-    """A tool of any type; those of a provider are kept whole, but for those of free text."""
+    """A tool of any type; those of a provider are build_part_extra whole, but for those of free text."""
     kind = tool.get("type")
     if kind in ("provider", "provider-defined"):
         return _provider_tool(tool)
     if kind not in (None, "function", "dynamic"):
-        return rq.Tool(strict.require_text(tool, "name"), kind="unknown", extra={SDK: {"tool": tool}})
+        return rq.Tool(strict_fields.require_text(tool, "name"), kind="unknown", extra={SDK: {"tool": tool}})
     word = "parameters" if "inputSchema" not in tool and "parameters" in tool else "inputSchema"
-    schema = strict.get_object(tool, word)
+    schema = strict_fields.get_object(tool, word)
     wrapped = "jsonSchema" in schema and "type" not in schema
     if wrapped:
-        schema = strict.get_object(schema, "jsonSchema")
+        schema = strict_fields.get_object(schema, "jsonSchema")
     made = rq.Tool(
-        strict.require_text(tool, "name"), strict.get_text(tool, "description"), schema if word in tool else None,
-        strict=strict.get_flag(tool, "strict"),
-    )  # fmt: skip
+        strict_fields.require_text(tool, "name"),
+        strict_fields.get_text(tool, "description"),
+        schema if word in tool else None,
+        strict=strict_fields.get_flag(tool, "strict"),
+    )
     blank = tool.get("description") == ""
-    ours = dress(
-        made, tool, _TOOL, kind="" if kind == "function" else kind or "-", old=word == "parameters",
-        wrapped=wrapped, blank=blank,
-    )  # fmt: skip
-    made.namespace = lenient.get_text(ours, "namespace")
+    ours = read_extra_fields(
+        made,
+        tool,
+        _TOOL,
+        kind="" if kind == "function" else kind or "-",
+        old=word == "parameters",
+        wrapped=wrapped,
+        blank=blank,
+    )
+    made.namespace = lenient_fields.get_text(ours, "namespace")
     return made
 
 
 def _provider_tool(tool: Object) -> rq.Tool:
-    name, args = strict.require_text(tool, "name"), strict.get_object(tool, "args")
+    name, args = strict_fields.require_text(tool, "name"), strict_fields.get_object(tool, "args")
     if tool.get("id") != CUSTOM:
         return rq.Tool(name, kind="provider", extra={SDK: {"tool": tool}})
-    form = strict.get_object(args, "format") or None
+    form = strict_fields.get_object(args, "format") or None
     schema = None if form is None or form.get("type") == "text" else form
-    made = rq.Tool(name, strict.get_text(args, "description"), schema, "custom")
-    dress(
+    made = rq.Tool(name, strict_fields.get_text(args, "description"), schema, "custom")
+    read_extra_fields(
         made,
         tool,
         {"type", "id", "name", "args"},
         kind=tool["type"] if tool["type"] != "provider" else "",
         args={
-            **strict.unknown_fields(args, {"description", "format"}),
+            **strict_fields.unknown_fields(args, {"description", "format"}),
             **({"format": form} if form is not schema else {}),
         },
     )
@@ -176,7 +188,7 @@ def _provider_tool(tool: Object) -> rq.Tool:
 
 
 def write_tools(request: rq.Request, draft: RequestDraft, *, named: bool) -> Object:
-    """The field of tools, if there are any."""
+    """Returns the field of tools, if there are any."""
     tools = [made for tool in request.tools for made in _write_tool(tool, draft)]
     if not named:
         return {"tools": tools} if tools else {}
@@ -184,8 +196,8 @@ def write_tools(request: rq.Request, draft: RequestDraft, *, named: bool) -> Obj
 
 
 def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
-    report(draft, tool.extra)
-    rest, own, marks = undressed(tool, namespace=tool.namespace)
+    report_foreign_fields(draft, tool.extra)
+    rest, own, marks = write_extra_fields(tool, namespace=tool.namespace)
     if tool.kind in ("provider", "unknown") and "tool" in own:
         return [own["tool"]]
     if tool.kind in ("provider", "unknown"):
@@ -212,17 +224,17 @@ def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
 
 
 def read_choice(body: Object) -> rq.ToolChoice | None:
-    """Which tools must be called, and which may."""
-    given, active = body.get("toolChoice"), strict.get_strings(body, "activeTools")
+    """Reads which tools must be called, and which may be."""
+    given, active = body.get("toolChoice"), strict_fields.get_strings(body, "activeTools")
     if given is None:
         return rq.ToolChoice("auto", active, {SDK: {"_": {"unsaid": True}}}) if active else None
     if isinstance(given, str):
-        mode = strict.get_choice(body, "toolChoice", MODES)
+        mode = strict_fields.get_choice(body, "toolChoice", MODES)
         return rq.ToolChoice(mode, active)
-    choice = strict.get_object(body, "toolChoice")
+    choice = strict_fields.get_object(body, "toolChoice")
     try:
-        mode = strict.get_choice(choice, "type", MODES)
-        names = [strict.require_text(choice, "toolName")] if mode == "tool" else active
+        mode = strict_fields.get_choice(choice, "type", MODES)
+        names = [strict_fields.require_text(choice, "toolName")] if mode == "tool" else active
     except BadRequest as error:
         raise error.at("toolChoice") from None
     marks: Object = {**({"active": active} if active and mode == "tool" else {}), "object": mode != "tool"}
@@ -230,7 +242,7 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
 
 
 def write_choice(choice: rq.ToolChoice | None) -> Object:
-    """The fields of tool choice."""
+    """Returns the fields of tool choice."""
     if choice is None:
         return {}
     _, marks = split_extra(choice.extra, SDK)
@@ -243,29 +255,27 @@ def write_choice(choice: rq.ToolChoice | None) -> Object:
     return {"toolChoice": {"type": choice.mode} if marks.get("object") else choice.mode, **active}
 
 
-CACHE = ("cacheControl", "cache_control")
-CACHER = "anthropic"  # under whose name every version's cache hints stand
-# words of our own that become something else than extra data
-TAKEN = frozenset({
-    "content", "detail", "extra", "failed", "form", "id", "item", "json", "name", "namespace", "opaque", "opaques",
-    "partial", "ran", "refusal", "settings", "sizes", "usage",
-})  # fmt: skip
+_CACHE_KEYS = ("cacheControl", "cache_control")
+_CACHE_PROVIDER = "anthropic"  # under whose name every version's cache hints stand
+# fields under our key that become something else than extra data
+_KEYS = "content detail extra failed form id item json name"
+_OWN_KEYS = frozenset(f"{_KEYS} namespace opaque opaques partial ran refusal settings sizes usage".split())
 
 
-class Noting(Protocol):
-    """What has extra data: a part, a message, a tool."""
+class HasExtra(Protocol):
+    """A part, message or tool with extra data."""
 
     extra: Extra | None
 
 
-class Dressed(Noting, Protocol):
-    """What has a cache hint too."""
+class HasCache(HasExtra, Protocol):
+    """One that also has a cache hint."""
 
     cache: str
 
 
-class Noted(NamedTuple):
-    """What provider options say: state of protocols, our own words, how long to cache, how it was spelled."""
+class OptionFields(NamedTuple):
+    """The contents of provider options: state of protocols, our fields, the cache lifetime, the spelling."""
 
     extra: Extra
     ours: Object
@@ -273,110 +283,115 @@ class Noted(NamedTuple):
     marks: Object
 
 
-NOTHING = Noted({}, {}, "", {})
+_NO_OPTIONS = OptionFields({}, {}, "", {})
 
 
-def read_options(source: Object, words: tuple[str, ...] = WORDS) -> Noted:
-    """The provider options of a message, a part or a tool. The first of the words is the usual one."""
+def read_options(source: Object, words: tuple[str, ...] = OPTION_KEYS) -> OptionFields:
+    """Reads the provider options of a message, part or tool. The first of the keys is the usual one."""
     word = next((word for word in words if source.get(word) is not None), "")
     if not word:
-        return NOTHING
-    given = strict.get_object(source, word)
+        return _NO_OPTIONS
+    given = strict_fields.get_object(source, word)
     for provider, value in given.items():
         if not isinstance(value, dict):
             raise BadRequest("an object", value, provider).at(word)
-    cache, hint, left = _cached(given)
-    ours = lenient.get_object(left, OURS)
-    state = strict.pick_provider_state(lenient.get_object(ours, "extra"))
-    extra = read_metadata({**left, OURS: {"extra": state}} if ours else left, reasoning=True)
+    cache, hint, left = _read_cache_hint(given)
+    ours = lenient_fields.get_object(left, PENSTOCK)
+    state = strict_fields.pick_provider_state(lenient_fields.get_object(ours, "extra"))
+    extra = read_metadata({**left, PENSTOCK: {"extra": state}} if ours else left, reasoning=True)
     for provider in [name for name, value in left.items() if not value]:
         extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = {}
-    odd = {key: value for key, value in ours.items() if key not in TAKEN}
+    odd = {key: value for key, value in ours.items() if key not in _OWN_KEYS}
     if "extra" in ours and ours["extra"] != state:
         odd["extra"] = ours["extra"]
     spelled = {"options": "" if word == words[0] else word, "hint": hint, "no_options": not given, "ours": odd}
-    return Noted(extra, ours, cache, {key: value for key, value in spelled.items() if value})
+    return OptionFields(extra, ours, cache, {key: value for key, value in spelled.items() if value})
 
 
-def _cached(given: Object) -> tuple[str, str, Object]:
-    """A cache hint, how it was spelled if oddly, and the options without it."""
-    own = lenient.get_object(given, CACHER)
-    word = next((word for word in CACHE if word in own), "")
-    hint = lenient.get_object(own, word)
+def _read_cache_hint(given: Object) -> tuple[str, str, Object]:
+    """Returns the cache lifetime, its spelling if unusual, and the options without the hint."""
+    own = lenient_fields.get_object(given, _CACHE_PROVIDER)
+    word = next((word for word in _CACHE_KEYS if word in own), "")
+    hint = lenient_fields.get_object(own, word)
     ttl = hint.get("ttl", "5m")
     if not word or hint.get("type") != "ephemeral" or not isinstance(ttl, str) or hint.keys() - {"type", "ttl"}:
         return "", "", given
-    left = {**given, CACHER: {key: value for key, value in own.items() if key != word}}
-    if not left[CACHER]:
-        del left[CACHER]
-    odd = word if word != CACHE[0] else "ttl" if hint.get("ttl") == "5m" else ""
+    left = {**given, _CACHE_PROVIDER: {key: value for key, value in own.items() if key != word}}
+    if not left[_CACHE_PROVIDER]:
+        del left[_CACHE_PROVIDER]
+    odd = word if word != _CACHE_KEYS[0] else "ttl" if hint.get("ttl") == "5m" else ""
     return ttl, odd, left
 
 
 def write_options(
     extra: Extra | None, marks: Object, *, cache: str = "", word: str = OPTIONS, own: str = SDK, **ours: Any
 ) -> Object:
-    """The field of provider options, if there is anything to say. `own` is the protocol that writes."""
+    """Returns the field of provider options, if there are any. `own` is the protocol that writes."""
     found: Object = {}
     ours = {**marks.get("ours", {}), **{key: value for key, value in ours.items() if value}}
     if extra:
-        others = strict.pick_provider_state({key: fields for key, fields in extra.items() if key not in (SDK, own)})
+        others = strict_fields.pick_provider_state(
+            {key: fields for key, fields in extra.items() if key not in (SDK, own)}
+        )
         if SDK in extra:
             others[SDK] = extra[SDK]
         found = write_metadata(others, reasoning=True)
     if ours:
-        found[OURS] = {**found.get(OURS, {}), **ours}
+        found[PENSTOCK] = {**found.get(PENSTOCK, {}), **ours}
     if cache:
         odd = marks.get("hint", "")
         hint = {"type": "ephemeral", **({} if cache == "5m" and odd != "ttl" else {"ttl": cache})}
-        found[CACHER] = {**found.get(CACHER, {}), odd if odd in CACHE else CACHE[0]: hint}
+        found[_CACHE_PROVIDER] = {**found.get(_CACHE_PROVIDER, {}), odd if odd in _CACHE_KEYS else _CACHE_KEYS[0]: hint}
     return {marks.get("options") or word: found} if found or marks.get("no_options") else {}
 
 
-def report(draft: RequestDraft, extra: Extra | None) -> None:
-    """Say which fields of others are neither said nor carried: all but a provider's state."""
+def report_foreign_fields(draft: RequestDraft, extra: Extra | None) -> None:
+    """Reports fields of other protocols that are not written: all but provider state."""
     for protocol, fields in (extra or {}).items():
-        names = [key for key in fields if key != "_" and key not in strict.PROVIDER_STATE]
+        names = [key for key in fields if key != "_" and key not in strict_fields.PROVIDER_STATE]
         if names and protocol not in (SDK, draft.protocol):
             draft.diagnostics.add(
                 "loss-extra", f"{draft.protocol}: {FOREIGN_FIELDS.format(protocol, ', '.join(names))}"
             )
 
 
-def kept(protocol: str, noted: Noted, rest: Object, **marks: Any) -> Extra | None:
-    """The extra data of a part: its state, and under the protocol's name its unknown fields and how it was spelled."""
-    spelled = {**noted.marks, **{key: value for key, value in marks.items() if value}}
+def build_part_extra(protocol: str, options_read: OptionFields, rest: Object, **marks: Any) -> Extra | None:
+    """Builds a part's extra data: its state, and under the protocol's name unknown fields and spelling."""
+    spelled = {**options_read.marks, **{key: value for key, value in marks.items() if value}}
     own = {**({"rest": rest} if rest else {}), **({"_": spelled} if spelled else {})}
     if own:
-        return {**noted.extra, protocol: {**noted.extra.get(protocol, {}), **own}}
-    return noted.extra or None
+        return {**options_read.extra, protocol: {**options_read.extra.get(protocol, {}), **own}}
+    return options_read.extra or None
 
 
-def dress(
-    made: Dressed, source: Object, known: AbstractSet[str], words: tuple[str, ...] = WORDS, protocol: str = SDK,
+def read_extra_fields(
+    made: HasCache,
+    source: Object,
+    known: AbstractSet[str],
+    words: tuple[str, ...] = OPTION_KEYS,
+    protocol: str = SDK,
     **marks: Any,
-) -> Object:  # fmt: skip
-    """Give a part everything that its known fields do not say: options, unknown fields, nulls, spelling.
-
-    What comes back are words of our own among the options.
-    """
+) -> Object:
+    """Sets a part's extra data and cache hint from options, unknown fields, nulls and spelling. Returns our fields."""
     if source.keys() <= known and None not in source.values() and not any(marks.values()):
         return {}
-    noted = read_options(source, words)
+    options_read = read_options(source, words)
     rest = {key: value for key, value in source.items() if value is None or (key not in known and key not in words)}
-    made.extra = kept(protocol, noted, rest, **marks)
-    made.cache = noted.cache
-    return noted.ours
+    made.extra = build_part_extra(protocol, options_read, rest, **marks)
+    made.cache = options_read.cache
+    return options_read.ours
 
 
-def note(made: Noting, protocol: str = SDK, **fields: Any) -> None:
-    """Add to a part's extra data of a protocol."""
+def add_extra(made: HasExtra, protocol: str = SDK, **fields: Any) -> None:
+    """Adds fields to a part's extra data of a protocol."""
     extra = made.extra or {}
     made.extra = {**extra, protocol: {**extra.get(protocol, {}), **fields}}
 
 
-def undressed(part: Dressed, *, word: str = OPTIONS, protocol: str = SDK, **ours: Any) -> tuple[Object, Object, Object]:
-    """A part's further fields, its own extra data, and its marks."""
+def write_extra_fields(
+    part: HasCache, *, word: str = OPTIONS, protocol: str = SDK, **ours: Any
+) -> tuple[Object, Object, Object]:
+    """Returns a part's further fields, the protocol's extra data, and its marks."""
     if part.extra is None and not part.cache and not any(ours.values()):
         return {}, {}, {}
     own, marks = split_extra(part.extra, protocol)

@@ -1,19 +1,19 @@
-"""The chunks of the AI SDK as sent, but for those about tools: text, reasoning, sources, files, the frame around them.
+"""The chunks of the AI SDK as sent by all versions, and the ways in which JSON spells the data of a file.
 
-One shape per meaning, with every spelling as a field of its own; a chunk's type says what it means. Only what is read
-is declared. Metadata is `Any` on purpose: text must not be lost because something beside it is odd.
+There is one Struct for each meaning; every version's spelling is a field. `CHUNK_TYPES` maps each `type` on the wire to
+a Struct. Only fields that are read are declared. Metadata is `Any`: an odd value beside a text must not cost the text.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union, cast
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from penstock import lenient_fields as lenient
+from penstock import lenient_fields
 from penstock.errors import BadRequest
 from penstock.media import decode_byte_list, encode_byte_list, parse_data_url, sniff_media_type
 
@@ -25,14 +25,11 @@ Id: TypeAlias = str | int | None
 
 
 class Chunk(Struct, tag_field="type", rename="camel"):
-    """The root of all chunks: snake_case here, camelCase on the wire."""
+    """The base of all chunks: snake_case here, camelCase on the wire."""
 
 
-# ── text and reasoning ────────────────────────────────────────────────────────────────────────────
-
-
-class Say(Chunk, gc=False):
-    """A piece: `text` in a full stream, `delta` in a UI stream and in `doStream`, `textDelta` in version 4."""
+class TextPiece(Chunk, gc=False):
+    """A delta: `text` in a full stream, `delta` in a UI stream and in `doStream`, `textDelta` in version 4."""
 
     id: Id = None
     text: str | None = None
@@ -41,58 +38,22 @@ class Say(Chunk, gc=False):
     provider_metadata: Any = None
 
 
-class TextDelta(Say, tag="text-delta", gc=False):
-    """All versions."""
-
-
-class Text(Say, tag="text", gc=False):
-    """An alpha of version 5."""
-
-
-class ReasoningDelta(Say, tag="reasoning-delta", gc=False):
-    """Since 5."""
-
-
-class Reasoning(Say, tag="reasoning", gc=False):
-    """Version 4."""
-
-
-class Border(Chunk):
-    """Where a part begins or ends."""
+class PartBoundary(Chunk):
+    """The start or end of a part. Citations since version 7."""
 
     id: Id = None
     provider_metadata: Any = None
     citations: Any = None
 
 
-class TextStart(Border, tag="text-start"):
-    """Since 5."""
-
-
-class TextEnd(Border, tag="text-end"):
-    """Since 5; with citations since 7."""
-
-
-class ReasoningStart(Border, tag="reasoning-start"):
-    """Since 5."""
-
-
-class ReasoningEnd(Border, tag="reasoning-end"):
-    """Since 5."""
-
-
-class ReasoningPartFinish(Border, tag="reasoning-part-finish"):
-    """An alpha of version 5."""
-
-
-class ReasoningSignature(Chunk, tag="reasoning-signature"):
-    """Version 4: ends a block of reasoning."""
+class SignatureChunk(Chunk):
+    """Version 4: ends a reasoning block."""
 
     signature: str = ""
 
 
-class RedactedReasoning(Chunk, tag="redacted-reasoning"):
-    """Version 4."""
+class RedactedChunk(Chunk):
+    """Version 4: a redacted reasoning block."""
 
     data: str = ""
 
@@ -101,7 +62,7 @@ class RedactedReasoning(Chunk, tag="redacted-reasoning"):
 
 
 class SourceChunk(Chunk):
-    """A source in itself, or in version 4 under `source`."""
+    """A source; version 4 nests it under `source`."""
 
     id: Id = None
     source_id: Id = None
@@ -113,20 +74,8 @@ class SourceChunk(Chunk):
     provider_metadata: Any = None
 
 
-class Source(SourceChunk, tag="source"):
-    """In full streams."""
-
-
-class SourceUrl(SourceChunk, tag="source-url"):
-    """In UI streams."""
-
-
-class SourceDocument(SourceChunk, tag="source-document"):
-    """In UI streams."""
-
-
 class FileChunk(Chunk):
-    """A file by its address, its bytes (which `penstock.aisdk.wire` finds), or all of it under `file`."""
+    """A file by its URL or its bytes (`read_file_chunk` finds them); some versions nest it under `file`."""
 
     file: Any = None
     url: str | None = None
@@ -140,55 +89,52 @@ class FileChunk(Chunk):
     provider_metadata: Any = None
 
 
-class File(FileChunk, tag="file"):
-    """All versions."""
+class DataChunk(Struct):
+    """A `data-*` chunk. Its name is part of its type, so it is not in `CHUNK_TYPES`. The data stays as written."""
+
+    type: str
+    data: msgspec.Raw
+    id: str | None = None
+    transient: bool | None = None
 
 
-class ReasoningFile(FileChunk, tag="reasoning-file"):
-    """Since 7."""
+# ── turns and steps ───────────────────────────────────────────────────────────────────────────────
 
 
-# ── the frame ─────────────────────────────────────────────────────────────────────────────────────
+class MetadataChunk(Chunk):
+    """The application's metadata of a message."""
 
-
-class Start(Chunk, tag="start"):
-    """A turn begins."""
-
-    message_id: str | None = None
     message_metadata: Any = None
 
 
-class StreamStart(Chunk, tag="stream-start"):
-    """The first part of `doStream`."""
+class StartChunk(MetadataChunk):
+    """The start of a turn."""
+
+    message_id: str | None = None
+
+
+class StreamStartChunk(Chunk):
+    """The first chunk of `doStream`."""
 
     warnings: Any = None
 
 
-class ResponseMetadata(Chunk, tag="response-metadata"):
-    """Only in `doStream`."""
+class ResponseChunk(Chunk):
+    """The response's metadata in `doStream`."""
 
     id: str | None = None
     model_id: str | None = None
     timestamp: Any = None
 
 
-class StepBegin(Chunk):
-    """A model call inside the turn begins."""
+class StepStartChunk(StreamStartChunk):
+    """A model call inside the turn starts."""
 
     message_id: str | None = None
-    warnings: Any = None
 
 
-class StartStep(StepBegin, tag="start-step"):
-    """Since 5."""
-
-
-class StepStart(StepBegin, tag="step-start"):
-    """Version 4, whose streams have no `start`."""
-
-
-class Ending(Chunk):
-    """What the end of a step and the end of all may say."""
+class FinishChunk(Chunk):
+    """The end of a step or of the turn."""
 
     finish_reason: Any = None
     raw_finish_reason: str | None = None
@@ -199,71 +145,31 @@ class Ending(Chunk):
     message_metadata: Any = None
 
 
-class FinishStep(Ending, tag="finish-step"):
-    """Since 5."""
-
-
-class StepFinish(Ending, tag="step-finish"):
-    """Version 4."""
-
-
-class Finish(Ending, tag="finish"):
-    """The end of all."""
-
-
-class MessageMetadata(Chunk, tag="message-metadata"):
-    """An application's own words about the message; UI streams."""
-
-    message_metadata: Any = None
-
-
-class Error(Chunk, tag="error"):
-    """`error` is anything in a full stream; a UI stream has text only."""
+class ErrorChunk(Chunk):
+    """`error` is any value in a full stream; a UI stream has text only."""
 
     error: Any = None
     error_text: str | None = None
 
 
-class Abort(Chunk, tag="abort"):
-    """The caller stopped it."""
+class AbortChunk(Chunk):
+    """The caller aborted."""
 
     reason: Any = None
 
 
-class Custom(Chunk, tag="custom"):
-    """A provider's own part, since 7."""
+class CustomChunk(Chunk):
+    """A provider-specific part, since version 7."""
 
     kind: str = ""
     provider_metadata: Any = None
 
 
-class SteeringMessage(Chunk, tag="steering-message"):
-    """A user's word in the midst of a run, since 7."""
-
-
-class Raw(Chunk, tag="raw"):
-    """A provider's own chunk, for whoever asked to see it."""
-
-
-class Ping(Chunk, tag="ping"):
-    """A sign of life."""
-
-
-class ResetStep(Chunk, tag="reset-step"):
-    """What the step said so far is taken back, since 7."""
-
-
-class Data(Struct):
-    """`data-*`: its name is part of its type, so it cannot be one of the tagged chunks. The data stays as written."""
-
-    type: str
-    data: msgspec.Raw
-    id: str | None = None
-    transient: bool | None = None
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 class CallChunk(Chunk):
-    """What every chunk about a call may say."""
+    """The fields of all chunks about a call. A full stream names a call by `id` while it streams."""
 
     tool_call_id: str | None = None
     id: str | None = None
@@ -276,46 +182,26 @@ class CallChunk(Chunk):
 
     @property
     def call(self) -> str:
-        """The call's own id."""
+        """The call's id."""
         return self.tool_call_id or self.id or ""
 
 
-class OpenCall(CallChunk):
-    """A call begins."""
+class CallStartChunk(CallChunk):
+    """A call starts."""
 
     input_encoding: str | None = None
 
 
-class ToolInputStart(OpenCall, tag="tool-input-start"):
-    """Since 5."""
-
-
-class ToolCallStreamingStart(OpenCall, tag="tool-call-streaming-start"):
-    """Version 4."""
-
-
 class CallPiece(CallChunk):
-    """A fragment of its input: `delta` in a full stream, `inputTextDelta` in a UI stream, `argsTextDelta` in 4."""
+    """An input delta: `delta` in a full stream, `inputTextDelta` in a UI stream, `argsTextDelta` in version 4."""
 
     delta: str | None = None
     input_text_delta: str | None = None
     args_text_delta: str | None = None
 
 
-class ToolInputDelta(CallPiece, tag="tool-input-delta"):
-    """Since 5."""
-
-
-class ToolCallDelta(CallPiece, tag="tool-call-delta"):
-    """Version 4."""
-
-
-class ToolInputEnd(CallChunk, tag="tool-input-end"):
-    """No more fragments; the whole call follows."""
-
-
-class WholeCall(CallChunk):
-    """`input` (a value, or in `doStream` its JSON text); `args` in version 4."""
+class CompleteCallChunk(CallChunk):
+    """A complete call. `input` is a value, or its JSON text in `doStream`; `args` in version 4."""
 
     input: Any = UNSET
     args: Any = UNSET
@@ -324,20 +210,8 @@ class WholeCall(CallChunk):
     error_text: str | None = None
 
 
-class ToolCall(WholeCall, tag="tool-call"):
-    """In full streams."""
-
-
-class ToolInputAvailable(WholeCall, tag="tool-input-available"):
-    """In UI streams."""
-
-
-class ToolInputError(WholeCall, tag="tool-input-error"):
-    """In UI streams: a call that cannot be run."""
-
-
-class Answer(WholeCall):
-    """`output`, or `result` in `doStream` and in version 4; `error` or `errorText` where it failed."""
+class CallResultChunk(CompleteCallChunk):
+    """`output`, or `result` in `doStream` and in version 4; `error` or `errorText` if the tool failed."""
 
     output: Any = UNSET
     result: Any = UNSET
@@ -345,28 +219,8 @@ class Answer(WholeCall):
     preliminary: bool | None = None
 
 
-class ToolResult(Answer, tag="tool-result"):
-    """In full streams."""
-
-
-class ToolError(Answer, tag="tool-error"):
-    """In full streams since 5."""
-
-
-class ToolOutputAvailable(Answer, tag="tool-output-available"):
-    """In UI streams."""
-
-
-class ToolOutputError(Answer, tag="tool-output-error"):
-    """In UI streams."""
-
-
-class ToolOutputDenied(Answer, tag="tool-output-denied"):
-    """Since 6: someone said no."""
-
-
-class ToolApprovalRequest(CallChunk, tag="tool-approval-request"):
-    """Since 6: with the whole call in a full stream, its id elsewhere."""
+class ApprovalChunk(CallChunk):
+    """A request for approval, since version 6: with the complete call in a full stream, its id elsewhere."""
 
     approval_id: str = ""
     tool_call: Any = None
@@ -375,148 +229,172 @@ class ToolApprovalRequest(CallChunk, tag="tool-approval-request"):
     signature: str | None = None
 
 
-class ToolApprovalResponse(Chunk, tag="tool-approval-response"):
-    """Since 7: what was said to a request."""
+# Alpha of version 5: text, reasoning-part-finish. Version 4: reasoning, step-start, step-finish, tool-call-*.
+# UI streams: source-*, message-metadata, tool-*-available, tool-*-error. `doStream`: stream-start, response-metadata.
+_TYPES_BY_SHAPE: dict[type[Chunk], str] = {
+    TextPiece: "text-delta text reasoning-delta reasoning",
+    PartBoundary: "text-start text-end reasoning-start reasoning-end reasoning-part-finish",
+    SignatureChunk: "reasoning-signature",
+    RedactedChunk: "redacted-reasoning",
+    SourceChunk: "source source-url source-document",
+    FileChunk: "file reasoning-file",
+    StartChunk: "start",
+    StreamStartChunk: "stream-start",
+    ResponseChunk: "response-metadata",
+    StepStartChunk: "start-step step-start",
+    MetadataChunk: "message-metadata",
+    FinishChunk: "finish-step step-finish finish",
+    ErrorChunk: "error",
+    AbortChunk: "abort",
+    CustomChunk: "custom",
+    CallStartChunk: "tool-input-start tool-call-streaming-start",
+    CallPiece: "tool-input-delta tool-call-delta",
+    CallChunk: "tool-input-end",
+    CompleteCallChunk: "tool-call tool-input-available tool-input-error",
+    CallResultChunk: "tool-result tool-error tool-output-available tool-output-error tool-output-denied",
+    ApprovalChunk: "tool-approval-request",
+    Chunk: "tool-approval-response steering-message raw ping reset-step",
+}
 
 
-Payload: TypeAlias = (
-    TextDelta | Text | ReasoningDelta | Reasoning | TextStart | TextEnd
-    | ReasoningStart | ReasoningEnd | ReasoningPartFinish | ReasoningSignature
-    | RedactedReasoning | Source | SourceUrl | SourceDocument | File | ReasoningFile
-    | Start | StreamStart | ResponseMetadata | StartStep | StepStart | FinishStep
-    | StepFinish | Finish | MessageMetadata | Error | Abort | Custom
-    | SteeringMessage | Raw | Ping | ResetStep
-    | ToolInputStart | ToolCallStreamingStart | ToolInputDelta | ToolCallDelta | ToolInputEnd | ToolCall
-    | ToolInputAvailable | ToolInputError | ToolResult | ToolError | ToolOutputAvailable | ToolOutputError
-    | ToolOutputDenied | ToolApprovalRequest | ToolApprovalResponse
-)  # fmt: skip
+def _define_chunk(shape: type[Chunk], tag: str) -> type[Chunk]:
+    name, gc = tag.title().replace("-", ""), shape.__struct_config__.gc
+    return cast("type[Chunk]", msgspec.defstruct(name, [], bases=(shape,), module=__name__, tag=tag, gc=gc))
 
+
+CHUNK_TYPES: dict[str, type[Chunk]] = {
+    tag: _define_chunk(shape, tag) for shape, tags in _TYPES_BY_SHAPE.items() for tag in tags.split()
+}
+Payload: Any = Union[tuple(CHUNK_TYPES.values())]  # noqa: UP007 — built from a table
+
+
+# ── file data ─────────────────────────────────────────────────────────────────────────────────────
 
 _DATA_URL = re.compile(r"data:([^;,]*+)([^,]*?);base64,", re.IGNORECASE)
+_BASE64_KEYS = ("base64", "base64Data", "data", "uint8Array", "uint8ArrayData")
 _BYTE = 256
+_TAGS = ("data", "url", "reference", "text")  # {"type": tag, tag: value}, since version 7
+_TAGGED, _URL_HEAD = "tagged ", "head "
 
 
-def split_data_url(url: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL; nothing of any other address."""
+def _split_data_url(url: str) -> tuple[str, str]:
+    """Returns media type and base64 of a data URL; empty strings for any other URL."""
     head = _DATA_URL.match(url)
     return (head[1] + head[2], url[head.end() :]) if head else ("", "")
 
 
-def read_file_chunk(said: dict[str, Any]) -> tuple[str, str, str]:
-    """Media type, address and base64 of a file chunk given as a plain object; the latter two empty if it has none."""
-    held = {**said, **lenient.get_object(said, "file")}
-    data: Any = held.get("data")
+def read_file_chunk(chunk: Object) -> tuple[str, str, str]:
+    """Returns media type, URL and base64 of a file chunk; URL and base64 are empty if it has none."""
+    fields = {**chunk, **lenient_fields.get_object(chunk, "file")}
+    data: Any = fields.get("data")
     if isinstance(data, dict):
-        held = {**held, **lenient.as_object(data)}  # {type: "data", data} or {type: "url", url}, since 7
-    media, url = lenient.get_text(held, "mediaType", "mimeType"), lenient.get_text(held, "url")
-    inline, found = split_data_url(url)
-    if found:
-        return (media or inline, "", found)
-    keys = ("base64", "base64Data", "data", "uint8Array", "uint8ArrayData")
-    return (media, url, next((text for key in keys if (text := _base64(held.get(key)))), ""))
+        fields = {
+            **fields,
+            **lenient_fields.as_object(data),
+        }  # {type: "data", data} or {type: "url", url}, since version 7
+    media, url = lenient_fields.get_text(fields, "mediaType", "mimeType"), lenient_fields.get_text(fields, "url")
+    url_media, url_data = _split_data_url(url)
+    if url_data:
+        return (media or url_media, "", url_data)
+    return (media, url, next((text for key in _BASE64_KEYS if (text := _to_base64(fields.get(key)))), ""))
 
 
-def _base64(value: Any) -> str:
-    """Base64 of text that is base64 already, or of bytes in any JSON form."""
+def _to_base64(value: Any) -> str:
+    """Returns the base64 of text that is base64 already, or of bytes in any JSON form."""
     if isinstance(value, str):
-        return split_data_url(value)[1] or value
+        return _split_data_url(value)[1] or value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        value = list(lenient.as_object(value).values())
+        value = list(lenient_fields.as_object(value).values())
     if not isinstance(value, list) or not value:
         return ""
-    numbers = lenient.get_list({"": value}, "")
-    whole = all(isinstance(number, int) and 0 <= number < _BYTE for number in numbers)
-    return base64.b64encode(bytes(numbers)).decode() if whole else ""
+    numbers = lenient_fields.get_list({"": value}, "")
+    is_bytes = all(isinstance(number, int) and 0 <= number < _BYTE for number in numbers)
+    return base64.b64encode(bytes(numbers)).decode() if is_bytes else ""
 
 
-TAGS = ("data", "url", "reference", "text")  # {"type": tag, tag: value}, since version 7
-TAGGED, HEAD = "tagged ", "head "
-EXPECTED = "base64, an address, bytes or a reference"
+class FileData(NamedTuple):
+    """The data of a file in a request.
 
-
-class Held(NamedTuple):
-    """What a file's data says. `form` is empty for plain base64 and for plain addresses."""
+    `form` says how it was spelled; it is empty for plain base64 and plain URLs. Writers spell the current data in it.
+    """
 
     media: str
     url: str = ""
     data: str = ""
-    reference: Object | None = None
+    reference: Object | None = None  # ids in providers' file stores
     form: str = ""
 
 
-def read_data(value: Any, said: str = "", default: str = "") -> Held:
-    """Data in any form. Its type: as `said`, as its address has it, as its bytes show it, or the default."""
+def read_file_data(value: Any, label: str = "", default: str = "") -> FileData:
+    """Reads data in any form. The media type is the label's, the URL's, the one the bytes show, or the default."""
     if isinstance(value, str):
-        return _of_text(value, said, default)
+        return _read_data_text(value, label, default)
     if isinstance(value, dict):
-        return _of_object(cast("Object", value), said, default)
-    return _bytes(value, said, default)
+        return _read_data_object(cast("Object", value), label, default)
+    return _read_bytes(value, label, default)
 
 
-def _of_text(value: str, said: str, default: str) -> Held:
-    if ":" not in value[:64]:  # base64 has no colon, and no address is without
-        return Held(_media(said, "", value, default), data=value)
-    inside, url, data = parse_data_url(value, "")
-    media = _media(said, inside, data, default)
+def _read_data_text(value: str, label: str, default: str) -> FileData:
+    if ":" not in value[:64]:  # base64 has no colon, every URL has one
+        return FileData(_media_type(label, "", value, default), data=value)
+    url_media, url, data = parse_data_url(value, "")
+    media = _media_type(label, url_media, data, default)
     if url:
-        return Held(media, url)
+        return FileData(media, url)
     head = value.partition(",")[0]
-    plain = head == f"data:{media};base64" or not head.endswith(";base64")
-    return Held(media, data=data, form="data-url" if plain else HEAD + head)
+    is_usual = head == f"data:{media};base64" or not head.endswith(";base64")
+    return FileData(media, data=data, form="data-url" if is_usual else _URL_HEAD + head)
 
 
-def _of_object(value: Object, said: str, default: str) -> Held:
+def _read_data_object(value: Object, label: str, default: str) -> FileData:
     tag = value.get("type")
     if tag == "text" and isinstance(value.get(tag), str):
         data = base64.b64encode(value[tag].encode("utf-8", "replace")).decode()
-        return Held(said or "text/plain", data=data, form="text")
-    if tag in TAGS and tag in value and len(value) == 2:  # noqa: PLR2004 — the tag and what it announces
-        inner = read_data(value[tag], said, default)
-        return inner._replace(form=TAGGED + inner.form)
+        return FileData(label or "text/plain", data=data, form="text")
+    if tag in _TAGS and tag in value and len(value) == 2:  # noqa: PLR2004 — the tag and its value
+        inner = read_file_data(value[tag], label, default)
+        return inner._replace(form=_TAGGED + inner.form)
     if tag != "Buffer" and value and all(isinstance(name, str) for name in value.values()):
-        return Held(_media(said, "", "", default), reference=value)
-    return _bytes(value, said, default)
+        return FileData(_media_type(label, "", "", default), reference=value)
+    return _read_bytes(value, label, default)
 
 
-def _media(said: str, inside: str, data: str, default: str) -> str:
-    """A type without its second half (`image`, `image/*`) is completed if it can be."""
-    if "/" in said and "*" not in said:
-        return said
-    found = inside or (sniff_media_type(data) if data else "")
-    return found or (f"{said}/*" if said and "/" not in said else said or default)
+def _media_type(label: str, url_media: str, data: str, default: str) -> str:
+    """Returns the label; completes a label without a subtype (`image`, `image/*`) if the URL or the data shows it."""
+    if "/" in label and "*" not in label:
+        return label
+    found = url_media or (sniff_media_type(data) if data else "")
+    return found or (f"{label}/*" if label and "/" not in label else label or default)
 
 
-def _bytes(value: Any, said: str, default: str) -> Held:
+def _read_bytes(value: Any, label: str, default: str) -> FileData:
     try:
         data, form = encode_byte_list(value)
     except ValueError:
-        raise BadRequest(EXPECTED, value) from None
-    return Held(_media(said, "", data, default), data=data, form=form)
+        raise BadRequest("base64, a URL, bytes or a reference", value) from None
+    return FileData(_media_type(label, "", data, default), data=data, form=form)
 
 
-def write_data(file: rq.File, form: str = "", reference: Object | None = None) -> Any:
-    """A file's data; in another form than it was said in if that no longer fits."""
+def write_file_data(file: rq.File, form: str = "", reference: Object | None = None) -> Any:
+    """Writes a file's data in the form that it was read in, if that form still fits."""
     if form == "text" and file.data:
         return {"type": "text", "text": base64.b64decode(file.data).decode("utf-8", "replace")}
     stored = reference if not file.data and not file.url else None
-    if form.startswith(TAGGED):
+    if form.startswith(_TAGGED):
         tag = "reference" if stored else "url" if file.url else "data"
-        return {"type": tag, tag: write_data(file, form.removeprefix(TAGGED), reference)}
+        return {"type": tag, tag: write_file_data(file, form.removeprefix(_TAGGED), reference)}
     if stored:
         return stored
     if file.url or not file.data:
         return file.url
-    return _spelled(file, form)
-
-
-def _spelled(file: rq.File, form: str) -> Any:
-    if form.startswith(HEAD) or form == "data-url":
-        return f"{form.removeprefix(HEAD) if form.startswith(HEAD) else f'data:{file.media};base64'},{file.data}"
+    if form.startswith(_URL_HEAD) or form == "data-url":
+        head = form.removeprefix(_URL_HEAD) if form.startswith(_URL_HEAD) else f"data:{file.media};base64"
+        return f"{head},{file.data}"
     return decode_byte_list(file.data, form)
 
 
-def first_id(reference: Object | None) -> str:
-    """The provider's own id of a file, if there is just one."""
+def single_reference_id(reference: Object | None) -> str:
+    """Returns the provider's id of a file if there is exactly one."""
     return str(next(iter(reference.values()))) if reference and len(reference) == 1 else ""

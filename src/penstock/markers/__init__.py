@@ -1,27 +1,37 @@
-"""Carriers: what a protocol has no field for travels in one it has, marked so that our own readers put it back.
+"""Markers: what a protocol has no field for travels in a field it has, with a mark that our own readers recognise.
 
-Canonical messages in, canonical messages out: writers call `stowed` before they write, readers call `restored` after
-they have read. Text never becomes structure: a mark in a text says what a part is or where it belongs, but no part, no
-address and no voice ever comes out of a text, because texts are written by users, tools and models: whoever speaks for
-the system is believed by a seal beside the text (`systems`).
+Writers call `embed_markers` before they write; readers call `extract_markers` after they have read. Both take and
+return canonical messages. Security: users, tools and models write text, so a mark in a text may only say what a part is
+or where it belongs. It never creates a part, an address or a system message; those need a seal, a field beside the
+text (see `wrap_system_parts`).
 """
 
-from penstock.markers.embed import stowed
-from penstock.markers.extract import restored
+from penstock.markers.embed import embed_markers
+from penstock.markers.extract import extract_markers
 from penstock.markers.marks import (
-    CARRIERS,
-    EMPTY,
-    RAW,
-    Holds,
-    grammar_of,
-    input_of,
-    json_of,
-    schema_of,
-    text_of,
-    without_raw,
+    CARRIED_FEATURES,
+    EMPTY_MARK,
+    RAW_INPUT_KEY,
+    NativeSupport,
+    free_text_schema,
+    input_as_object,
+    input_json,
+    parse_free_text_schema,
+    replace_deep_inputs,
+    restore_input_text,
 )
 
 __all__ = [
-    "CARRIERS", "EMPTY", "RAW", "Holds", "grammar_of", "input_of", "json_of", "restored", "schema_of",
-    "stowed", "text_of", "without_raw",
-]  # fmt: skip
+    "CARRIED_FEATURES",
+    "EMPTY_MARK",
+    "RAW_INPUT_KEY",
+    "NativeSupport",
+    "embed_markers",
+    "extract_markers",
+    "free_text_schema",
+    "input_as_object",
+    "input_json",
+    "parse_free_text_schema",
+    "replace_deep_inputs",
+    "restore_input_text",
+]

@@ -1,4 +1,4 @@
-"""The way back: what a mark speaks of into its own place. Only what readers have just made is changed in place."""
+"""Restores what marks stand for, after a request was read. Changes in place only what readers have just created."""
 
 from __future__ import annotations
 
@@ -9,159 +9,152 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.jsontext import decode_or_keep_raw, is_json
-from penstock.markers.marks import (
-    ALONE,
-    EMPTY,
-    ENDS,
-    FAILED,
-    FILE,
-    INPUT,
-    MADE,
-    OPEN,
-    RAN,
-    REFUSED,
-    RUN,
-    SILENT,
-    lasting,
-)
+from penstock.markers import marks
+from penstock.markers.marks import FREE_TEXT_KEY, MARK_START, PROVIDER_CALL_PREFIX, PROVIDER_CALL_PREFIXES, is_countable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def restored(messages: list[rq.Message]) -> list[rq.Message]:
-    """The messages with everything that a mark speaks of in its own place; the same list where there is no mark."""
-    text, result, size = rq.Text, rq.Result, len(OPEN)  # every request passes here, part by part
+def extract_markers(messages: list[rq.Message]) -> list[rq.Message]:
+    """Returns the messages with everything that a mark stands for restored; the same list if there is no mark."""
+    text, result, size = rq.Text, rq.Result, len(MARK_START)  # local names: every part of every request passes here
     for message in messages:
         for part in message.parts:
             if type(part) is text:
-                if part.text[:size] == OPEN:
-                    return _Restoring().run(messages)
+                if part.text[:size] == MARK_START:
+                    return _Extractor().extract(messages)
             elif type(part) is result:
                 first = part.content[0] if part.content else None
-                if part.call.startswith(RUN) or (type(first) is text and first.text[:size] == OPEN):
-                    return _Restoring().run(messages)
+                has_mark = type(first) is text and first.text[:size] == MARK_START
+                if has_mark or part.call.startswith(PROVIDER_CALL_PREFIXES):
+                    return _Extractor().extract(messages)
     return messages
 
 
-class _Restoring:
-    """One conversation being put right.
+class _Extractor:
+    """Restores one conversation.
 
-    State: whether the last message went into the turn before it; the last turn that has its files.
+    State: whether the next assistant message continues the last turn; the last turn that got its files back.
     """
 
     def __init__(self) -> None:
-        self._made: list[rq.Message] = []
-        self._inside = False
-        self._drawn: rq.Message | None = None
+        self._messages: list[rq.Message] = []
+        self._continues = False
+        self._turn_with_files: rq.Message | None = None
 
-    def run(self, messages: Iterable[rq.Message]) -> list[rq.Message]:
+    def extract(self, messages: Iterable[rq.Message]) -> list[rq.Message]:
         for message in messages:
             if message.role == "tool":
-                self._results(message)
+                self._add_results(message)
             elif message.role == "assistant":
-                self._turn(message)
-            elif message.role != "user" or not self._files(message):
-                self._made.append(_emptied(message) if message.role == "user" else message)
-                self._inside = False
-        return self._made
+                self._add_turn(message)
+            elif message.role != "user" or not self._restore_files(message):
+                self._messages.append(_restore_empty(message) if message.role == "user" else message)
+                self._continues = False
+        return self._messages
 
-    def _turn(self, message: rq.Message) -> None:
-        mark = f"{REFUSED}\n"
+    def _add_turn(self, message: rq.Message) -> None:
+        mark = f"{marks.REFUSAL_MARK}\n"
         parts: list[rq.AnyPart] = [
             replace(part, text=part.text.removeprefix(mark), refusal=True)
             if type(part) is rq.Text and part.text.startswith(mark)
             else part
             for part in message.parts
         ]
-        if self._inside:
-            self._made[-1].parts += parts
+        if self._continues:
+            self._messages[-1].parts += parts
         else:
-            self._made.append(replace(message, parts=parts))
-        self._inside = False
+            self._messages.append(replace(message, parts=parts))
+        self._continues = False
 
-    def _results(self, message: rq.Message) -> None:
-        """A provider's results go into the turn that holds their calls, all others stay."""
-        results = [_unfailed(part) if type(part) is rq.Result else part for part in message.parts]
-        ran = [part for part in results if type(part) is rq.Result and part.call.startswith(RUN)]
+    def _add_results(self, message: rq.Message) -> None:
+        """Moves a provider's results into the turn that holds their calls; all others stay."""
+        results = [_restore_failed(part) if type(part) is rq.Result else part for part in message.parts]
+        moved = [part for part in results if _is_provider_result(part) and type(part) is rq.Result]
         turn = self._last_turn()
-        if turn is None or not ran:
-            self._made.append(replace(message, parts=results))
-            self._inside = False
+        if turn is None or not moved:
+            self._messages.append(replace(message, parts=results))
+            self._continues = False
             return
-        _take(turn, ran)
-        left = [part for part in results if type(part) is not rq.Result or not part.call.startswith(RUN)]
-        if left:
-            self._made.append(replace(message, parts=left))
-        self._inside = not left and self._made[-1] is turn and not any(part.call.startswith(ENDS) for part in ran)
+        _move_results(turn, moved)
+        remaining = [part for part in results if not _is_provider_result(part)]
+        if remaining:
+            self._messages.append(replace(message, parts=remaining))
+        ends_turn = any(part.call.startswith(marks.LAST_PROVIDER_CALL_PREFIX) for part in moved)
+        self._continues = not remaining and self._messages[-1] is turn and not ends_turn
 
     def _last_turn(self) -> rq.Message | None:
-        last = next((message for message in reversed(self._made) if message.role != "tool"), None)
+        last = next((message for message in reversed(self._messages) if message.role != "tool"), None)
         return last if last is not None and last.role == "assistant" else None
 
-    def _files(self, message: rq.Message) -> bool:
-        """Put files back to where they came from. False if the message is anything but marks with their files."""
-        results = _numbered(message, FILE)
-        if results:
-            return self._lay_results(results)
-        alone = _numbered(message, ALONE)
-        if alone:
-            self._alone([file for _, file in alone], own=alone[0][0] == 1)
+    def _restore_files(self, message: rq.Message) -> bool:
+        """Moves files back to where they came from. False if the message holds anything but marks and their files."""
+        result_files = _numbered_files(message, marks.RESULT_FILE_MARK)
+        if result_files:
+            return self._restore_result_files(dict(result_files))
+        turn_files = _numbered_files(message, marks.ASSISTANT_TURN_MARK)
+        if turn_files:
+            self._restore_turn_files([file for _, file in turn_files], own_turn=turn_files[0][0] == 1)
             return True
-        made, turn = _numbered(message, MADE), self._last_turn()
-        if not made or turn is None:
+        files, turn = _numbered_files(message, marks.ASSISTANT_FILE_MARK), self._last_turn()
+        if not files or turn is None:
             return False
-        for count, file in reversed(made):
-            turn.parts.insert(_behind(turn.parts, count), file)
+        for count, file in reversed(files):
+            turn.parts.insert(_position_after(turn.parts, count), file)
         return True
 
-    def _alone(self, files: list[rq.File], *, own: bool) -> None:
-        """Files that were a turn of their own, or all of it that lasts."""
-        last = self._made[-1] if self._made else None
-        if own or last is None or last is self._drawn or last.role != "assistant" or any(map(lasting, last.parts)):
-            self._made.append(rq.Message("assistant", [*files]))
+    def _restore_turn_files(self, files: list[rq.File], *, own_turn: bool) -> None:
+        """Restores files that were a whole turn (`own_turn`), or its only countable parts."""
+        last = self._messages[-1] if self._messages else None
+        is_new = own_turn or last is None or last is self._turn_with_files or last.role != "assistant"
+        if is_new or last is None or any(map(is_countable, last.parts)):
+            self._messages.append(rq.Message("assistant", [*files]))
         else:
             last.parts += files
-        self._drawn = self._made[-1]
+        self._turn_with_files = self._messages[-1]
 
-    def _lay_results(self, numbered: list[tuple[int, rq.File]]) -> bool:
-        files = dict(numbered)
-        marks = {FILE.format(number): number for number in files}
-        spots: dict[int, tuple[rq.Result, int]] = {}
-        for message in reversed(self._made):
+    def _restore_result_files(self, files: dict[int, rq.File]) -> bool:
+        numbers = {marks.RESULT_FILE_MARK.format(number): number for number in files}
+        positions: dict[int, tuple[rq.Result, int]] = {}
+        for message in reversed(self._messages):
             if message.role != "tool":
                 break
             for result in message.parts:
-                for place, part in enumerate(result.content if type(result) is rq.Result else ()):
-                    if type(part) is rq.Text and part.text in marks and type(result) is rq.Result:
-                        spots[marks[part.text]] = result, place
-        if spots.keys() != files.keys():
+                for position, part in enumerate(result.content if type(result) is rq.Result else ()):
+                    if type(part) is rq.Text and part.text in numbers and type(result) is rq.Result:
+                        positions[numbers[part.text]] = result, position
+        if positions.keys() != files.keys():
             return False
-        for number, (result, place) in spots.items():
-            result.content[place] = files[number]
+        for number, (result, position) in positions.items():
+            result.content[position] = files[number]
         return True
 
 
-def _emptied(message: rq.Message) -> rq.Message:
+def _is_provider_result(part: rq.AnyPart) -> bool:
+    return type(part) is rq.Result and part.call.startswith(PROVIDER_CALL_PREFIXES)
+
+
+def _restore_empty(message: rq.Message) -> rq.Message:
     only = message.parts[0] if len(message.parts) == 1 else None
-    return replace(message, parts=[]) if type(only) is rq.Text and only.text == EMPTY else message
+    return replace(message, parts=[]) if type(only) is rq.Text and only.text == marks.EMPTY_MARK else message
 
 
-def _behind(parts: list[rq.AnyPart], count: int) -> int:
-    """The place behind so many parts that last."""
-    for place, part in enumerate(parts):
+def _position_after(parts: list[rq.AnyPart], count: int) -> int:
+    """Returns the position after so many countable parts."""
+    for position, part in enumerate(parts):
         if not count:
-            return place
-        count -= lasting(part)
+            return position
+        count -= is_countable(part)
     return len(parts)
 
 
-def _numbered(message: rq.Message, form: str) -> list[tuple[int, rq.File]]:
-    """The files of a message with the numbers in their marks; none if it holds anything else."""
-    head, _, tail = form.partition("{}")
-    marks, files = message.parts[::2], message.parts[1::2]
+def _numbered_files(message: rq.Message, mark_format: str) -> list[tuple[int, rq.File]]:
+    """Returns the files of a message with the numbers in their marks; nothing if it holds anything else."""
+    head, _, tail = mark_format.partition("{}")
+    texts, files = message.parts[::2], message.parts[1::2]
     found: list[tuple[int, rq.File]] = []
-    for mark, file in zip(marks, [*files, None], strict=False):
+    for mark, file in zip(texts, [*files, None], strict=False):
         if type(file) is not rq.File or type(mark) is not rq.Text or not mark.text.startswith(head):
             return []
         number = mark.text[len(head) :].removesuffix(tail)
@@ -171,31 +164,32 @@ def _numbered(message: rq.Message, form: str) -> list[tuple[int, rq.File]]:
     return found
 
 
-def _unfailed(result: rq.Result) -> rq.Result:
+def _restore_failed(result: rq.Result) -> rq.Result:
     first = result.content[0] if result.content else None
-    if type(first) is not rq.Text or not first.text.startswith(FAILED):
+    if type(first) is not rq.Text or not first.text.startswith(marks.FAILED_MARK):
         return result
-    left = first.text[len(FAILED) :].removeprefix("\n")
-    content = [replace(first, text=left), *result.content[1:]] if left else result.content[1:]
+    text = first.text[len(marks.FAILED_MARK) :].removeprefix("\n")
+    content = [replace(first, text=text), *result.content[1:]] if text else result.content[1:]
     return replace(result, content=content, failed=True)
 
 
-def _take(turn: rq.Message, ran: list[rq.Result]) -> None:
-    calls = {result.call for result in ran}
-    for place, part in enumerate(turn.parts):
+def _move_results(turn: rq.Message, results: list[rq.Result]) -> None:
+    """Makes calls and results the provider's again, inside the turn."""
+    calls, size = {result.call for result in results}, len(PROVIDER_CALL_PREFIX)
+    for position, part in enumerate(turn.parts):
         if type(part) is rq.Call and part.id in calls:
-            turn.parts[place] = replace(part, id=part.id[len(RAN) :], by="provider", extra=None)
-    for result in ran:
+            turn.parts[position] = replace(part, id=part.id[size:], by="provider", extra=None)
+    for result in results:
         only = result.content[0] if len(result.content) == 1 else None
-        words = only.text if type(only) is rq.Text else ""
-        if words != SILENT:
-            # what a provider's tool gave is a JSON value, whichever way it went
-            content: list[rq.ResultPart] = [rq.Json(words)] if is_json(words) else result.content
-            turn.parts.append(replace(result, call=result.call[len(RAN) :], by="provider", content=content, extra=None))
+        text = only.text if type(only) is rq.Text else ""
+        if text != marks.NO_RESULT_MARK:
+            # the result of a provider's tool is a JSON value, even if it was sent as text
+            content: list[rq.ResultPart] = [rq.Json(text)] if is_json(text) else result.content
+            turn.parts.append(replace(result, call=result.call[size:], by="provider", content=content, extra=None))
 
 
-def free_calls(messages: Iterable[rq.Message], tools: Iterable[rq.Tool]) -> None:
-    """Give such calls their text again, in messages that the reader has just made."""
+def restore_free_text_calls(messages: Iterable[rq.Message], tools: Iterable[rq.Tool]) -> None:
+    """Gives calls of free-text tools their text back, in place. On the wire it is an object with one string."""
     names = {tool.name for tool in tools if tool.kind == "custom"}
     if not names:
         return
@@ -203,13 +197,13 @@ def free_calls(messages: Iterable[rq.Message], tools: Iterable[rq.Tool]) -> None
         if message.role == "assistant":
             for part in message.parts:
                 if type(part) is rq.Call and part.name in names and part.by == "client":
-                    _free(part)
+                    _restore_free_text(part)
 
 
-def _free(call: rq.Call) -> None:
+def _restore_free_text(call: rq.Call) -> None:
     try:
-        given: Any = decode_or_keep_raw(call.json)
+        value: Any = decode_or_keep_raw(call.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return
-    if isinstance(given, dict) and given.keys() == {INPUT} and isinstance(given[INPUT], str):
-        call.json, call.form = given[INPUT], "text"
+    if isinstance(value, dict) and value.keys() == {FREE_TEXT_KEY} and isinstance(value[FREE_TEXT_KEY], str):
+        call.json, call.form = value[FREE_TEXT_KEY], "text"

@@ -1,4 +1,4 @@
-"""The marks, and which of them a protocol needs."""
+"""The marks, which of them a protocol needs, tool inputs that are not JSON objects, and system messages of users."""
 
 from __future__ import annotations
 
@@ -17,38 +17,44 @@ if TYPE_CHECKING:
     from penstock.events import Extra
     from penstock.lenient_fields import Object
 
-CARRIERS: Final = {
-    "failed": "that a tool failed is said in its text",
-    "result-file": "a file in a tool result is moved into a user message behind it",
-    "assistant-file": "a file that the model made is moved into a user message behind it",
-    "refusal": "that a text is a refusal is said in the text",
-    "provider-call": "a tool that another provider ran is told as a call with its result, less what is encrypted",
-    "free-text": "a tool of free text is offered as a function of one string",
-    "empty": "a user who says nothing says that in a mark",
-    "mid-system": "a system message inside the conversation is said by the user, between two sealed marks",
-    "odd-input": "an input that is no JSON object is sent as a string inside of one",
+CARRIED_FEATURES: Final = {
+    "failed": "a mark in the result's text says that the tool failed",
+    "result-file": "a file in a tool result is moved into a user message after it",
+    "assistant-file": "a file that the model made is moved into a user message after it",
+    "refusal": "a mark in the text says that it is a refusal",
+    "provider-call": "a tool run of another provider is written as a call and its result, without encrypted fields",
+    "free-text": "a free-text tool is offered as a function with one string parameter",
+    "empty": "a mark stands for an empty user message",
+    "mid-system": "a system message inside the conversation is written as a user message between two sealed marks",
+    "odd-input": "an input that is not a JSON object is sent as a string inside an object",
 }
-OPEN: Final = "<ps:"  # how every mark in a text begins
-FAILED: Final = "<ps:tool-failed/>"
-REFUSED: Final = "<ps:refused/>"
-SILENT: Final = "<ps:no-result/>"
-EMPTY: Final = "<ps:empty/>"
-FILE: Final = '<ps:tool-file n="{}"/>'
-MADE: Final = '<ps:made-file at="{}"/>'
-ALONE: Final = '<ps:made-turn n="{}"/>'  # the same, where the model said nothing that lasts (0), or nothing else (1)
-SYSTEM: Final = ("<ps:system>", "</ps:system>")  # parts of their own, before and behind those of the message
-RAN: Final = "ran_"  # begins the id of a call that a provider ran
-ENDS: Final = "ran-"  # the same, where the turn ends with its result: what the model says next is another turn
-RUN: Final = (RAN, ENDS)
+MARK_START: Final = "<ps:"  # the start of every mark in a text
+FAILED_MARK: Final = "<ps:tool-failed/>"
+REFUSAL_MARK: Final = "<ps:refused/>"
+NO_RESULT_MARK: Final = "<ps:no-result/>"
+EMPTY_MARK: Final = "<ps:empty/>"
+RESULT_FILE_MARK: Final = '<ps:tool-file n="{}"/>'
+ASSISTANT_FILE_MARK: Final = '<ps:made-file at="{}"/>'
+# the same, for a turn with no other countable part (0) or with nothing but files (1)
+ASSISTANT_TURN_MARK: Final = '<ps:made-turn n="{}"/>'
+SYSTEM_MARKS: Final = ("<ps:system>", "</ps:system>")  # separate parts before and after those of the message
+PROVIDER_CALL_PREFIX: Final = "ran_"  # starts the id of a call that a provider ran
+LAST_PROVIDER_CALL_PREFIX: Final = "ran-"  # the same, if the call's result ends the turn
+PROVIDER_CALL_PREFIXES: Final = (PROVIDER_CALL_PREFIX, LAST_PROVIDER_CALL_PREFIX)
+FREE_TEXT_KEY = "input"  # the one parameter of the function that replaces a free-text tool
+RAW_INPUT_KEY = "ps:json"  # the text of an input that is not an object
+_FREE = "The whole input, as free text."
+_GRAMMAR = "The whole input, as free text that follows this {} grammar:\n{}"
+_HEAD, _MIDDLE = _GRAMMAR.split("{}")[:2]
 
 
-def lasting(part: rq.AnyPart) -> bool:
-    """Whether a part of a turn is of a kind that every protocol carries, and can be counted by."""
+def is_countable(part: rq.AnyPart) -> bool:
+    """True if every protocol carries this kind of part, so that positions can be counted by it."""
     return isinstance(part, rq.Call | rq.Result) or (type(part) is rq.Text and bool(part.text))
 
 
-class Holds(msgspec.Struct, frozen=True):
-    """What a protocol has a place for itself. What its own extra data describes, it can always say."""
+class NativeSupport(msgspec.Struct, frozen=True):
+    """What a protocol can express without markers. It can always express what its own extra data describes."""
 
     protocol: str
     failed: bool = True
@@ -59,92 +65,88 @@ class Holds(msgspec.Struct, frozen=True):
     file_urls: bool = True  # files other than images may be sent by their address
 
 
-INPUT = "input"  # the one string that a free-text tool is given
-RAW = "ps:json"  # the text of an input that is not an object
-_FREE = "The whole input, as free text."
-_GRAMMAR = "The whole input, as free text that follows this {} grammar:\n{}"
-_HEAD, _MIDDLE = _GRAMMAR.split("{}")[:2]
-
-
-def schema_of(tool: rq.Tool) -> Object:
-    """The schema of a function that takes what a free-text tool takes."""
+def free_text_schema(tool: rq.Tool) -> Object:
+    """Returns the schema of the function that replaces a free-text tool. Its description holds the tool's grammar."""
     grammar = tool.schema or {}
     syntax, definition = get_text(grammar, "syntax"), get_text(grammar, "definition")
-    said = _GRAMMAR.format(syntax, definition) if definition else _FREE
-    return {
-        "type": "object", "properties": {INPUT: {"type": "string", "description": said}}, "required": [INPUT],
-        "additionalProperties": False,
-    }  # fmt: skip
+    description = _GRAMMAR.format(syntax, definition) if definition else _FREE
+    properties = {FREE_TEXT_KEY: {"type": "string", "description": description}}
+    return {"type": "object", "properties": properties, "required": [FREE_TEXT_KEY], "additionalProperties": False}
 
 
-def grammar_of(schema: Object) -> Object | None:
-    """What the free-text tool takes that became this schema: its grammar, or nothing; None for all other schemas."""
+def parse_free_text_schema(schema: Object) -> Object | None:
+    """Returns the grammar of the free-text tool behind a schema, {} if it has none; None for all other schemas."""
     properties = schema.get("properties")
-    if not isinstance(properties, dict) or len(cast("Object", properties)) != 1 or INPUT not in properties:
+    if not isinstance(properties, dict) or len(cast("Object", properties)) != 1 or FREE_TEXT_KEY not in properties:
         return None
-    said = get_text(as_object(cast("Object", properties)[INPUT]), "description")
-    if said == _FREE:
+    description = get_text(as_object(cast("Object", properties)[FREE_TEXT_KEY]), "description")
+    if description == _FREE:
         return {}
-    syntax, middle, definition = said.removeprefix(_HEAD).partition(_MIDDLE)
-    if not said.startswith(_HEAD) or not middle:
+    syntax, middle, definition = description.removeprefix(_HEAD).partition(_MIDDLE)
+    if not description.startswith(_HEAD) or not middle:
         return None
     return {"type": "grammar", "syntax": syntax, "definition": definition}
 
 
-def input_of(call: rq.Call) -> tuple[Any, str]:
-    """A call's input as an object, and the name of the carrier that this took, if any.
+def input_as_object(call: rq.Call) -> tuple[Any, str]:
+    """Returns a call's input as an object, and the carried feature that this needed, if any.
 
-    An object deeper than decoded values may be is a `msgspec.Raw`: the provider gets the text as the model wrote it.
+    An object that is too deep to decode is a `msgspec.Raw`: the provider gets the text as the model wrote it.
     """
     if call.form == "text":
-        return {INPUT: call.json}, "free-text"
+        return {FREE_TEXT_KEY: call.json}, "free-text"
     try:
-        given: Any = decode_or_keep_raw(call.json or "{}")
+        value: Any = decode_or_keep_raw(call.json or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return {RAW: call.json}, "odd-input"
-    return (given, "") if is_object(given) else ({RAW: call.json}, "odd-input")
+        return {RAW_INPUT_KEY: call.json}, "odd-input"
+    return (value, "") if is_object(value) else ({RAW_INPUT_KEY: call.json}, "odd-input")
 
 
-def without_raw(body: Object) -> Object:
-    """The body for programs that take plain objects only: inputs that are too deep for these are carried as text."""
-    return replace_raw(body, lambda json: {RAW: json}) if holds_raw(body) else body
+def replace_deep_inputs(body: Object) -> Object:
+    """Returns the body for SDKs that take plain objects only: inputs that are too deep become text."""
+    return replace_raw(body, lambda json: {RAW_INPUT_KEY: json}) if holds_raw(body) else body
 
 
-def json_of(given: Any) -> str:
-    """An input's JSON text, as it was before `input_of`."""
-    if RAW in given and len(given) == 1 and isinstance(given[RAW], str):
-        return cast("str", given[RAW])
-    return as_json(given)
+def input_json(value: Any) -> str:
+    """Returns the JSON text of an input: the inverse of `input_as_object`."""
+    if RAW_INPUT_KEY in value and len(value) == 1 and isinstance(value[RAW_INPUT_KEY], str):
+        return cast("str", value[RAW_INPUT_KEY])
+    return as_json(value)
 
 
-def text_of(json: str) -> str:
-    """The same, of an input whose object is JSON text itself."""
-    if RAW not in json:
+def restore_input_text(json: str) -> str:
+    """Does the same for an input that is JSON text."""
+    if RAW_INPUT_KEY not in json:
         return json
     try:
-        given: Any = decode_or_keep_raw(json)
+        value: Any = decode_or_keep_raw(json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return json
-    return json_of(given) if isinstance(given, dict) and given.keys() == {RAW} else json
+    return input_json(value) if isinstance(value, dict) and value.keys() == {RAW_INPUT_KEY} else json
 
 
-def said_by_user(parts: Sequence[rq.AnyPart], seal: Extra | None = None) -> list[rq.AnyPart]:
-    """The parts of a system message, between its marks."""
-    return [rq.Text(SYSTEM[0], extra=seal), *parts, rq.Text(SYSTEM[1], extra=seal)]
+def wrap_system_parts(parts: Sequence[rq.AnyPart], seal: Extra | None = None) -> list[rq.AnyPart]:
+    """Returns the parts of a system message between its marks, for protocols where only user and model may speak.
+
+    The marks are for the model to see. They give no authority: anybody who can write text can write marks. `seal` is
+    extra data of the marks, if the protocol has such a field. Only sealed marks are read as a system message again;
+    a client that can set the field could have set the system prompt too.
+    """
+    return [rq.Text(SYSTEM_MARKS[0], extra=seal), *parts, rq.Text(SYSTEM_MARKS[1], extra=seal)]
 
 
-def told_apart(parts: list[rq.AnyPart], seal: Extra) -> list[tuple[rq.Role, list[rq.AnyPart]]]:
-    """What the user says, and what the system said between sealed marks; all of it the user's where there are none."""
+def split_system_parts(parts: list[rq.AnyPart], seal: Extra) -> list[tuple[rq.Role, list[rq.AnyPart]]]:
+    """Splits the parts of a user message into what the user said and the system messages between sealed marks."""
     rows: list[tuple[rq.Role, list[rq.AnyPart]]] = []
     start = 0
     opened: int | None = None
-    for place, part in enumerate(parts):
+    for position, part in enumerate(parts):
         mark = part.text if type(part) is rq.Text and part.extra == seal else ""
-        if mark == SYSTEM[0] and opened is None:
-            opened = place
-        elif mark == SYSTEM[1] and opened is not None:
+        if mark == SYSTEM_MARKS[0] and opened is None:
+            opened = position
+        elif mark == SYSTEM_MARKS[1] and opened is not None:
             if start < opened:
                 rows.append(("user", parts[start:opened]))
-            rows.append(("system", parts[opened + 1 : place]))
-            start, opened = place + 1, None
+            rows.append(("system", parts[opened + 1 : position]))
+            start, opened = position + 1, None
     return [*rows, ("user", parts[start:])] if start < len(parts) or not rows else rows

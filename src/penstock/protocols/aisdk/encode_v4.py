@@ -1,108 +1,73 @@
-"""Events → `fullStream` parts of version 4: no ids on text, no borders, no metadata on parts.
+"""Events → `fullStream` parts of version 4: text has no ids, no start and end, and no metadata.
 
-What is said runs on until something else is said. Only Claude's signatures have parts of their own.
+A text goes on until another kind of part comes. Only Claude's reasoning state has parts of its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock.aisdk import PartEncoder, cite, encode_json, own, value, write_usage
-from penstock.protocols.aisdk import encode
+from penstock.aisdk import INCOMPLETE_CALL, citation_fields, encode_json, raw_json, sdk_extra, write_usage
+from penstock.protocols.aisdk.encode import FullStreamEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from penstock.events import Extra
 
-NAME = "aisdk"
-VERSION = 4
-_SAYS = b'{"type":"text-delta","textDelta":'
-_THINKS = b'{"type":"reasoning","textDelta":'
+_TEXT_HEAD = b'{"type":"text-delta","textDelta":'
+_REASONING_HEAD = b'{"type":"reasoning","textDelta":'
 
 
-class Aisdk4Encoder(PartEncoder):
-    """State: the calls, usage by step, who answered."""
+class Aisdk4Encoder(FullStreamEncoder):
+    """Version 4."""
 
-    protocol = NAME
-    losses = encode.LOSSES
-
-    def __init__(self, *, id: str = "response", model: str = "unknown", created: int = 0) -> None:
-        super().__init__()
-        self._named = (id, model, created)
-        self._start(ev.Start(), silent=True)
+    version = 4
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, event: ev.Start, *, silent: bool = False) -> None:
-        self._clear()
-        self._calls: dict[str, Any] = {}
-        self._usage: dict[int, ev.Usage] = {}
-        self._step, self._called = 1, False
-        self._response = encode.response_fields(event, *self._named)
-        if not silent:
-            self._step_start()
-
-    def _step_start(self) -> None:
+    def _start_step(self) -> None:
         self._send("step-start", messageId=self._response["id"], request={}, warnings=[])
 
-    def _next_step(self, event: ev.Step) -> None:
-        if event.number <= self._step:
-            return  # begun with the turn
-        self._step_finish("tool-calls" if self._called else "stop")
-        self._step, self._called = event.number, False
-        self._step_start()
+    def _finish_step(self, reason: str, raw: str = "", extra: Extra | None = None) -> None:
+        self._response.update(sdk_extra(extra).get("response", {}))
+        fields = {"messageId": self._response["id"], "finishReason": reason, "usage": self._step_usage()}
+        self._send("step-finish", **fields, request={}, response=self._response, warnings=[], isContinued=False)
 
-    def _step_finish(self, reason: str) -> None:
-        usage = self._usage.get(self._step) or (self._usage.get(0) if len(self._usage) == 1 else None)
-        self._send(
-            "step-finish", messageId=self._response["id"], finishReason=reason, usage=write_usage(usage, VERSION),
-            request={}, response=self._response, warnings=[], isContinued=False,
-        )  # fmt: skip
-
-    def _usage_event(self, event: ev.Usage) -> None:
-        if event.step > self._step:
-            self._next_step(ev.Step(event.step))  # a step that nobody announced
-        self._usage[event.step] = event
+    def _write_usage(self, event: ev.Usage) -> None:
+        super()._write_usage(event)
         if (event.cached, event.written, event.reasoning) != (None, None, None):
             self.report_loss("usage")
 
-    def _finish(self, event: ev.Finish) -> None:
-        self._response.update(own(event.extra).get("response", {}))
-        self._end(encode.finish_word(self, event))
-
-    def _end(self, reason: str) -> None:
-        self._step_finish(reason)
-        usage = write_usage(self._usage.get(0), VERSION)
+    def _finish_turn(self, reason: str, raw: str) -> None:
+        usage = write_usage(self._usage.get(0), self.version)
         self._send("finish", finishReason=reason, usage=usage, response=self._response)
-
-    def _fault(self, event: ev.Fault) -> None:
-        self._send("error", error=encode.error_object(event))
-        if self._usage:
-            self.report_loss("fault-usage")
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
-    def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
-        if self._first(event):
-            self._open[event.index] = _SAYS
-        if event.extra:
-            self.report_loss("text-state")
-        if type(event) is ev.RefusalStart:
-            self.report_loss("refusal")
-
-    def _reasoning_start(self, event: ev.ReasoningStart) -> None:
-        if self._first(event):
-            self._open[event.index] = _THINKS
-
-    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
-        self._open.pop(event.index, None)
+    def _write_text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        if self._is_first_choice(event):
+            self._delta_heads[event.index] = _TEXT_HEAD
         if event.extra:
             self.report_loss("text-state")
 
-    def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
-        if self._open.pop(event.index, None) is None or event.broken:
+    def _write_refusal_start(self, event: ev.RefusalStart) -> None:
+        self._write_text_start(event)
+        self.report_loss("refusal")
+
+    def _write_reasoning_start(self, event: ev.ReasoningStart) -> None:
+        if self._is_first_choice(event):
+            self._delta_heads[event.index] = _REASONING_HEAD
+
+    def _write_text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        self._delta_heads.pop(event.index, None)
+        if event.extra:
+            self.report_loss("text-state")
+
+    def _write_refusal_end(self, event: ev.RefusalEnd) -> None:
+        self._write_text_end(event)
+
+    def _write_reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        if self._delta_heads.pop(event.index, None) is None or event.broken:
             return
         state = (event.extra or {}).get("anthropic", {})
         if state.get("redacted"):
@@ -114,83 +79,72 @@ class Aisdk4Encoder(PartEncoder):
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _call_start(self, event: ev.CallStart) -> None:
+    def _write_call_start(self, event: ev.CallStart) -> None:
         if event.by == "provider":
             self.report_loss("provider-call")
-        elif self._first(event):
+        elif self._is_first_choice(event):
             names = b'"toolCallId":%b,"toolName":%b' % (encode_json(event.id), encode_json(event.name))
             self.out.append((b"", b'{"type":"tool-call-streaming-start",%b}' % names))
-            self._open[event.index] = b'{"type":"tool-call-delta",%b,"argsTextDelta":' % names
+            self._delta_heads[event.index] = b'{"type":"tool-call-delta",%b,"argsTextDelta":' % names
             if event.form == "text":
                 self.report_loss("free-text")
 
-    def _call_end(self, event: ev.CallEnd) -> None:
+    def _write_call_end(self, event: ev.CallEnd) -> None:
         if event.broken:
-            self._call_cut(event)
+            self._write_call_cut(event)
             return
-        if self._open.pop(event.index, None) is None:
+        if self._delta_heads.pop(event.index, None) is None:
             return
         if event.by == "provider":
             self.report_loss("provider-call")
             return
-        self._called = True
-        args = event.json if event.form == "text" else value(event.json)
+        self._has_calls = True
+        args = event.json if event.form == "text" else raw_json(event.json)
         self._calls[event.id] = args
         self._send("tool-call", toolCallId=event.id, toolName=event.name, args=args)
 
-    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
-        """As version 4 does it: an error names the tool, and there is no tool-call. A fault says enough by itself."""
-        if self._open.pop(event.index, None) is not None:
+    def _write_call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
+        """Writes an error that names the tool, as version 4 does. If a fault follows, it is enough."""
+        if self._delta_heads.pop(event.index, None) is not None:
             self.report_loss("cut-call")
             if event.broken:
                 return
             names = {"toolName": event.name, "toolArgs": event.json, "toolCallId": event.id}
-            message = "the call never became whole"
-            self._send("error", error={"name": "AI_InvalidToolArgumentsError", "message": message, **names})
+            self._send("error", error={"name": "AI_InvalidToolArgumentsError", "message": INCOMPLETE_CALL, **names})
 
-    def _result(self, event: ev.Result) -> None:
+    def _write_result(self, event: ev.Result) -> None:
         if event.call not in self._calls or event.partial:
             self.report_loss("provider-call")
             return
         self.report_loss("answered")
-        args = self._calls[event.call]
-        self._send("tool-result", toolCallId=event.call, toolName=event.name, args=args, result=value(event.json))
+        fields = {"toolCallId": event.call, "toolName": event.name, "args": self._calls[event.call]}
+        self._send("tool-result", **fields, result=raw_json(event.json))
 
-    # ── sources, files, the rest ──────────────────────────────────────────────────────────────────
+    def _write_ask(self, _: ev.Ask) -> None:
+        self.report_loss("approval")
 
-    def _source(self, event: ev.Source) -> None:
+    # ── sources, files, opaque state ──────────────────────────────────────────────────────────────
+
+    def _write_source(self, event: ev.Source) -> None:
         if not event.url:
             self.report_loss("source")
             return
-        if cite(event):
+        if citation_fields(event):
             self.report_loss("span")
-        source = {"sourceType": "url", "id": event.id or f"source-{event.index}", "url": event.url}
-        self._send("source", source={**source, **({"title": event.title} if event.title else {})})
+        title = {"title": event.title} if event.title else {}
+        self._send_source("url", id=event.id or f"source-{event.index}", url=event.url, **title)
 
-    def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+    def _send_source(self, kind: str, **fields: Any) -> None:
+        self._send("source", source={"sourceType": kind, **fields})
+
+    def _write_file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
         if extra:
             self.report_loss("file-state")
         if start.url and not data:
             self.report_loss("file")
-            self._source(ev.Source(start.index, start.url))
+            self._write_source(ev.Source(start.index, start.url))
         else:
             self._send("file", mimeType=start.media, base64=data)
 
-    def _opaque(self, _: ev.Opaque) -> None:
+    def _write_opaque(self, _: ev.Opaque) -> None:
         self.report_loss("opaque")
-
-    def _ask(self, _: ev.Ask) -> None:
-        self.report_loss("approval")
-
-    def _data(self, _: ev.Data) -> None:
-        self.report_loss("data")
-
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        **PartEncoder.table,
-        ev.Start: _start, ev.Step: _next_step, ev.TextStart: _text_start, ev.TextEnd: _text_end,
-        ev.RefusalStart: _text_start, ev.RefusalEnd: _text_end,
-        ev.ReasoningStart: _reasoning_start, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallEnd: _call_end, ev.CallCut: _call_cut, ev.Result: _result, ev.Ask: _ask,
-        ev.Source: _source, ev.Opaque: _opaque, ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish,
-        ev.Fault: _fault,
-    }  # fmt: skip

@@ -1,7 +1,7 @@
-"""AI SDK calls with model messages (`ModelMessage[]`, version 4's `CoreMessage[]`) → canonical. `write.py` goes back.
+"""AI SDK calls with model messages (`ModelMessage[]`, version 4's `CoreMessage[]`) → canonical.
 
-Tool results have messages of their own; answers to requests for approval, which stand among them, follow as a user's
-message that is marked as joined, with the places they stood at. What a provider ran stays in the assistant's message.
+Tool results have their own messages. Answers to requests for approval stand among them; here they follow as a user's
+message, marked as joined with their positions. Provider-run calls and results stay in the assistant's message.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import lenient_fields as lenient
+from penstock import lenient_fields, strict_fields
 from penstock import request as rq
-from penstock import strict_fields as strict
-from penstock.aisdk import OURS, SDK, request_settings
+from penstock.aisdk import PENSTOCK, SDK, request_settings
 from penstock.aisdk.request_parts import (
-    Output,
-    give_input,
-    plain,
+    ToolOutput,
     read_content,
     read_custom,
     read_file,
     read_output,
     read_reasoning,
     read_text,
+    set_call_input,
+    value_as_content,
 )
-from penstock.aisdk.request_settings import OPTIONS, WORDS, dress, kept, note, read_options
+from penstock.aisdk.request_settings import (
+    OPTION_KEYS,
+    OPTIONS,
+    add_extra,
+    build_part_extra,
+    read_extra_fields,
+    read_options,
+)
 from penstock.errors import BadRequest
 from penstock.request_writer import split_extra
 
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
 NAME = SDK
 ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 SYSTEM = ("system", "instructions")  # the prompt's field, before version 7 and since
-_KNOWN = request_settings.KNOWN | {"prompt", *SYSTEM}
+_KNOWN = request_settings.KNOWN_FIELDS | {"prompt", *SYSTEM}
 _TEXT = frozenset({"type", "text"})
 _SIGNED = frozenset({"type", "text", "signature"})
 _CALL = frozenset({"type", "toolCallId", "toolName", "input", "args", "providerExecuted"})
@@ -45,31 +51,38 @@ _RESULT = frozenset({"type", "toolCallId", "toolName", "output", "result", "expe
 
 
 def read_request(body: Object) -> rq.Request:
-    """A request from its parsed body."""
-    tools = request_settings.read_tools(strict.as_object(body))
-    reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
+    """Reads a request from its parsed body."""
+    tools = request_settings.read_tools(strict_fields.as_object(body))
+    reader = _RequestReader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
     messages, marks = reader.read(body)
     asked, spelled = request_settings.read_settings(body)
     options, ours, word = request_settings.read_request_options(body)
     unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
     return rq.Request(
-        strict.get_text(body, "model"),
+        strict_fields.get_text(body, "model"),
         messages,
         tools,
         request_settings.read_choice(body),
         asked,
-        stream=strict.get_flag(body, "stream") or False,
-        usage=strict.get_flag(ours, "usage"),
+        stream=strict_fields.get_flag(body, "stream") or False,
+        usage=strict_fields.get_flag(ours, "usage"),
         options=options,
-        extra=kept(
-            NAME, read_options({OPTIONS: {OURS: ours}} if ours else {}), unknown, read=True, **marks, **spelled, **word,
-            named=isinstance(body.get("tools"), dict), still=body.get("stream") is False,
+        extra=build_part_extra(
+            NAME,
+            read_options({OPTIONS: {PENSTOCK: ours}} if ours else {}),
+            unknown,
+            read=True,
+            **marks,
+            **spelled,
+            **word,
+            named=isinstance(body.get("tools"), dict),
+            still=body.get("stream") is False,
         ),
-    )  # fmt: skip
+    )
 
 
-class _Reader:
-    """One request being read. State: tools of free text, calls that a provider ran, which call an approval is about."""
+class _RequestReader:
+    """Reads one request. State: free-text tools, provider-run calls, the call of each approval."""
 
     def __init__(self, custom: frozenset[str]) -> None:
         self._custom = custom
@@ -77,7 +90,7 @@ class _Reader:
         self._asks: dict[str, str] = {}
 
     def read(self, body: Object) -> tuple[list[rq.Message], Object]:
-        """All messages, and how they were spelled."""
+        """Reads all messages; also returns how they were spelled."""
         messages, marks = self._prompt(body)
         prompt = body.get("prompt")
         word = "messages" if prompt is None or isinstance(prompt, str) else "prompt"
@@ -85,12 +98,12 @@ class _Reader:
             messages.append(rq.Message("user", [rq.Text(prompt)]))
         if prompt is not None:
             marks["prompt"] = "text" if isinstance(prompt, str) else "list"
-        for row in strict.read_objects(body, word, self._message, need=prompt is None):
+        for row in strict_fields.read_objects(body, word, self._message, need=prompt is None):
             messages += row
         return messages, marks
 
     def _prompt(self, body: Object) -> tuple[list[rq.Message], Object]:
-        """The system prompt beside the messages: text, a message, or some."""
+        """Reads the system prompt: text, a message, or a list of messages."""
         word = next((word for word in SYSTEM if body.get(word) is not None), "")
         given = body.get(word)
         if given is None:
@@ -98,31 +111,31 @@ class _Reader:
         if isinstance(given, str):
             return [rq.Message("system", _text(given))], {"system": [word, "text", 1]}
         if isinstance(given, dict):
-            return strict.read_object(body, word, self._message), {"system": [word, "message", 1]}
-        rows = [message for row in strict.read_objects(body, word, self._message) for message in row]
+            return strict_fields.read_object(body, word, self._message), {"system": [word, "message", 1]}
+        rows = [message for row in strict_fields.read_objects(body, word, self._message) for message in row]
         return rows, {"system": [word, "list", len(rows)]}
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _message(self, message: Object) -> list[rq.Message]:
-        role = strict.get_choice(message, "role", ROLES)
+        role = strict_fields.get_choice(message, "role", ROLES)
         content = message.get("content")
         parts = self._content(content)
-        # a list of one text, or of nothing, could be taken for a string
+        # a list with one text, or none, must not become a string
         listed = isinstance(content, list) and (not parts or (len(parts) == 1 and type(parts[0]) is rq.Text))
-        # results leave the messages of others, and everything else leaves those of tools
+        # results move out of other messages, and everything else moves out of tool messages
         away = [place for place, part in enumerate(parts) if (type(part) is rq.Result) is not (role == "tool")]
         away = [place for place in away if getattr(parts[place], "by", "client") == "client"]
         made = rq.Message(role, [part for place, part in enumerate(parts) if place not in away])
-        _note_message(made, message, listed=listed)
+        _read_message_fields(made, message, listed=listed)
         if not away:
             return [made]
         apart = rq.Message("user" if role == "tool" else "tool", [parts[place] for place in away])
         if made.parts:
-            note(apart, NAME, _={"joined": away})
+            add_extra(apart, NAME, _={"joined": away})
             return [made, apart]
         apart.extra = made.extra
-        note(apart, NAME, _={**split_extra(made.extra, NAME)[1], "role": role})
+        add_extra(apart, NAME, _={**split_extra(made.extra, NAME)[1], "role": role})
         return [apart]
 
     def _content(self, content: Any) -> list[rq.AnyPart]:
@@ -130,26 +143,26 @@ class _Reader:
             return _text(content)
         if not isinstance(content, list):
             raise BadRequest("a string or a list of parts", content, "content")
-        return strict.read_each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
+        return strict_fields.read_each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
     def _part(self, part: Object) -> rq.AnyPart:
-        read = self.kinds.get(strict.require_text(part, "type"))
+        read = self.kinds.get(strict_fields.require_text(part, "type"))
         return rq.Opaque(NAME, part["type"], part) if read is None else read(self, part)
 
-    def _said(self, part: Object) -> rq.Text:
+    def _read_text(self, part: Object) -> rq.Text:
         return read_text(part, _TEXT, NAME)
 
-    def _thought(self, part: Object) -> rq.Reasoning:
-        signature = strict.get_text(part, "signature")  # version 4's place for it
+    def _read_reasoning(self, part: Object) -> rq.Reasoning:
+        signature = strict_fields.get_text(part, "signature")  # version 4
         made = read_reasoning(part, _SIGNED, NAME, signed=bool(signature))
         if signature:
-            note(made, "anthropic", signature=signature)
+            add_extra(made, "anthropic", signature=signature)
         return made
 
     def _redacted(self, part: Object) -> rq.Reasoning:
         made = rq.Reasoning(form="redacted")
-        dress(made, part, {"type", "data"}, kind="redacted-reasoning")
-        note(made, "anthropic", redacted=strict.require_text(part, "data"))
+        read_extra_fields(made, part, {"type", "data"}, kind="redacted-reasoning")
+        add_extra(made, "anthropic", redacted=strict_fields.require_text(part, "data"))
         return made
 
     def _image(self, part: Object) -> rq.File:
@@ -164,102 +177,114 @@ class _Reader:
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call(self, part: Object) -> rq.Call:
-        made = rq.Call(strict.require_text(part, "toolCallId"), strict.require_text(part, "toolName"))
+        made = rq.Call(strict_fields.require_text(part, "toolCallId"), strict_fields.require_text(part, "toolName"))
         old = "input" not in part and "args" in part
         word = "args" if old else "input"
-        ran = strict.get_flag(part, "providerExecuted")
-        ours = dress(made, part, _CALL, old=old, silent=word not in part, unrun=ran is False)
+        ran = strict_fields.get_flag(part, "providerExecuted")
+        ours = read_extra_fields(made, part, _CALL, old=old, silent=word not in part, unrun=ran is False)
         if ran:
             self._ran.add(made.id)
             made.by = "provider"
-            note(made, NAME, ran=True)
+            add_extra(made, NAME, ran=True)
         if word in part:
-            give_input(made, part[word], free=made.name in self._custom or ours.get("form") == "text", protocol=NAME)
+            set_call_input(
+                made, part[word], free=made.name in self._custom or ours.get("form") == "text", protocol=NAME
+            )
         return made
 
     def _result(self, part: Object) -> rq.Result:
-        made = rq.Result(strict.require_text(part, "toolCallId"), strict.get_text(part, "toolName"))
-        output = strict.read_object(part, "output", read_output) if "output" in part else _old_output(part)
-        ours = dress(made, part, _RESULT, **(output.marks or {}))
+        made = rq.Result(strict_fields.require_text(part, "toolCallId"), strict_fields.get_text(part, "toolName"))
+        output = strict_fields.read_object(part, "output", read_output) if "output" in part else _read_v4_output(part)
+        ours = read_extra_fields(made, part, _RESULT, **(output.marks or {}))
         made.content, made.failed = output.content, output.failed or bool(ours.get("failed"))
         made.by = "provider" if made.call in self._ran or ours.get("ran") else "client"
         made.partial = bool(ours.get("partial"))
         if output.denied or made.by == "provider":
-            note(made, NAME, **({"denied": True} if output.denied else {"ran": True}))
+            add_extra(made, NAME, **({"denied": True} if output.denied else {"ran": True}))
         return made
 
     def _ask(self, part: Object) -> rq.Ask:
-        made = rq.Ask(strict.get_text(part, "toolCallId"), strict.require_text(part, "approvalId"))
+        made = rq.Ask(strict_fields.get_text(part, "toolCallId"), strict_fields.require_text(part, "approvalId"))
         self._asks[made.id] = made.call
-        dress(made, part, {"type", "toolCallId", "approvalId"})
+        read_extra_fields(made, part, {"type", "toolCallId", "approvalId"})
         return made
 
     def _answer(self, part: Object) -> rq.Ask:
-        made = rq.Ask("", strict.require_text(part, "approvalId"), strict.get_flag(part, "approved") or False)
+        made = rq.Ask(
+            "", strict_fields.require_text(part, "approvalId"), strict_fields.get_flag(part, "approved") or False
+        )
         made.call = self._asks.get(made.id, "")
-        dress(made, part, {"type", "approvalId", "approved"})
+        read_extra_fields(made, part, {"type", "approvalId", "approved"})
         return made
 
     kinds: dict[str, Callable[[Any, Object], rq.AnyPart]] = {  # noqa: RUF012 — a table
-        "text": _said, "reasoning": _thought, "redacted-reasoning": _redacted, "image": _image, "file": _file,
-        "reasoning-file": _file, "custom": _state, "tool-call": _call, "tool-result": _result,
-        "tool-approval-request": _ask, "tool-approval-response": _answer,
-    }  # fmt: skip
+        "text": _read_text,
+        "reasoning": _read_reasoning,
+        "redacted-reasoning": _redacted,
+        "image": _image,
+        "file": _file,
+        "reasoning-file": _file,
+        "custom": _state,
+        "tool-call": _call,
+        "tool-result": _result,
+        "tool-approval-request": _ask,
+        "tool-approval-response": _answer,
+    }
 
 
 def _text(content: str) -> list[rq.AnyPart]:
     return [rq.Text(content)] if content else []
 
 
-def _note_message(made: rq.Message, message: Object, *, listed: bool) -> None:
-    """What a message says beside its content. A cache hint of the whole message is one of its last part."""
+def _read_message_fields(made: rq.Message, message: Object, *, listed: bool) -> None:
+    """Reads the other fields of a message. A cache hint of the message belongs to its last part."""
     if message.keys() <= {"role", "content"} and not listed:
         return
-    noted = read_options(message)
-    made.name = lenient.get_text(noted.ours, "name")
-    cached = bool(noted.cache and made.parts and not made.parts[-1].cache)
+    options_read = read_options(message)
+    made.name = lenient_fields.get_text(options_read.ours, "name")
+    cached = bool(options_read.cache and made.parts and not made.parts[-1].cache)
     if cached:
-        made.parts[-1].cache = noted.cache
-    rest = {key: value for key, value in message.items() if key not in ("role", "content", *WORDS)}
-    made.extra = kept(NAME, noted, rest, listed=listed, cached=cached)
-    sizes = lenient.get_list(noted.ours, "sizes")
+        made.parts[-1].cache = options_read.cache
+    rest = {key: value for key, value in message.items() if key not in ("role", "content", *OPTION_KEYS)}
+    made.extra = build_part_extra(NAME, options_read, rest, listed=listed, cached=cached)
+    sizes = lenient_fields.get_list(options_read.ours, "sizes")
     only = made.parts[0] if sizes and len(made.parts) == 1 else None
     if type(only) is rq.Text:
-        made.parts = _cut(only, sizes)
-    for held in lenient.get_list(noted.ours, "opaques"):
+        made.parts = _split_text(only, sizes)
+    for held in lenient_fields.get_list(options_read.ours, "opaques"):
         try:
             place, part = msgspec.convert(held, tuple[int, rq.Opaque])
         except msgspec.ValidationError:
-            raise BadRequest("a place and a part", held, f"{OPTIONS}.{OURS}.opaques") from None
+            raise BadRequest("a place and a part", held, f"{OPTIONS}.{PENSTOCK}.opaques") from None
         made.parts.insert(place, part)
 
 
-def _cut(text: rq.Text, sizes: list[Any]) -> list[rq.AnyPart]:
-    """A system prompt of several texts, which were joined because the SDK has one."""
+def _split_text(text: rq.Text, sizes: list[Any]) -> list[rq.AnyPart]:
+    """Splits a system prompt that was joined from several texts, because the SDK has only one."""
     pieces: list[rq.AnyPart] = []
     at = 0
     for size in sizes:
         if not isinstance(size, int) or not 0 <= size <= len(text.text) - at:
             return [text]
         pieces.append(rq.Text(text.text[at : at + size]))
-        at += size + len(BETWEEN)
-    if not pieces or at - len(BETWEEN) != len(text.text):
+        at += size + len(SYSTEM_SEPARATOR)
+    if not pieces or at - len(SYSTEM_SEPARATOR) != len(text.text):
         return [text]
     pieces[-1].cache = text.cache
     return pieces
 
 
-BETWEEN = "\n\n"
+SYSTEM_SEPARATOR = "\n\n"
 
 
-def _old_output(part: Object) -> Output:
-    """Version 4's: a bare value, and perhaps the content that it stands for."""
+def _read_v4_output(part: Object) -> ToolOutput:
+    """Reads version 4's result: a bare value, and perhaps the content that it stands for."""
     if "result" not in part:
         raise BadRequest("an output", None, "output")
-    failed = strict.get_flag(part, "isError")
+    failed = strict_fields.get_flag(part, "isError")
     marks: Object = {"old": True, "unfailed": failed is False}
-    content = plain(part["result"])
+    content = value_as_content(part["result"])
     if part.get("experimental_content") is not None:
-        content = strict.read_objects(part, "experimental_content", read_content)
+        content = strict_fields.read_objects(part, "experimental_content", read_content)
         marks["result"] = {"value": part["result"]}
-    return Output(content, failed or False, marks=marks)
+    return ToolOutput(content, failed or False, marks=marks)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock import lenient_fields as lenient
-from penstock.aisdk import OURS
+from penstock import lenient_fields
+from penstock.aisdk import PENSTOCK
 from penstock.aisdk.decode import ChunkDecoder
 from penstock.codec import Protocol
 from penstock.jsontext import decode_trusted
@@ -17,142 +17,154 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.framing import Frame
+    from penstock.lenient_fields import Object
 
-KINDS = frozenset({
-    "tool-input-available", "tool-input-error", "tool-output-available", "tool-output-error", "source-url",
-    "source-document", "message-metadata", "reset-step",
-})  # fmt: skip
-SPELLED = {"text-delta": "delta", "reasoning-delta": "delta", "error": "errorText", "start": "messageId",
-           "tool-input-start": "toolCallId", "tool-input-delta": "inputTextDelta"}  # fmt: skip
-FULL = frozenset({"request", "warnings", "usage", "totalUsage", "response", "messageId", "rawFinishReason"})
-
-
-def looks(_: str, payload: dict[str, Any]) -> bool:
-    """What only a UI stream says, or only in its own spelling; the frame around it tells by what it lacks."""
-    kind = str(payload.get("type"))
-    if kind in KINDS or kind.startswith("data-"):
-        return True
-    if kind in ("start-step", "finish-step", "finish"):
-        return not (FULL | {"reason"}) & set(payload)  # a canonical finish has a reason
-    return SPELLED.get(kind) in payload and "index" not in payload
+_TOOL_TYPES = "tool-input-available tool-input-error tool-output-available tool-output-error"
+_TYPES = frozenset(f"{_TOOL_TYPES} source-url source-document message-metadata reset-step".split())
+# chunk type → a field that only UI streams have
+_FIELDS = {
+    "text-delta": "delta",
+    "reasoning-delta": "delta",
+    "error": "errorText",
+    "start": "messageId",
+    "tool-input-start": "toolCallId",
+    "tool-input-delta": "inputTextDelta",
+}
+# fields of the same chunk types that only full streams and canonical events have
+_FOREIGN_FIELDS = {"request", "warnings", "usage", "totalUsage", "response", "messageId", "rawFinishReason", "reason"}
 
 
 class UiDecoder(ChunkDecoder):
-    """Ends with `finish`; a stream that has none ends with `[DONE]`."""
+    """The decoder. A stream ends with `finish`; one without it ends with `[DONE]`."""
 
     protocol = "uistream"
 
 
-_PLAIN = ("file", "source-url", "source-document", "custom")
+def is_ui_chunk(_: str, payload: Object) -> bool:
+    """True for a chunk type, or the spelling of one, that only UI streams have."""
+    kind = str(payload.get("type"))
+    if kind in _TYPES or kind.startswith("data-"):
+        return True
+    if kind in ("start-step", "finish-step", "finish"):
+        return not _FOREIGN_FIELDS & set(payload)
+    return _FIELDS.get(kind) in payload and "index" not in payload
+
+
+# ── the non-stream body: the UI message that a page builds from the chunks ────────────────────────────
+
+_PART_TYPES = ("file", "source-url", "source-document", "custom")
 _STATES = {
-    "tool-input-available": "input-available", "tool-input-error": "output-error",
-    "tool-approval-request": "approval-requested", "tool-output-available": "output-available",
+    "tool-input-available": "input-available",
+    "tool-input-error": "output-error",
+    "tool-approval-request": "approval-requested",
+    "tool-output-available": "output-available",
     "tool-output-error": "output-error",
-}  # fmt: skip
+}
+_TOOL_FIELDS = ("providerExecuted", "title", "errorText", "preliminary")
 
 
-def body(frames: Sequence[Frame]) -> bytes:
-    """Fold the encoder's own frames, so that stream and body cannot disagree."""
-    message: dict[str, Any] = {"id": "", "role": "assistant", "metadata": {}}
-    book = _Book()
+def build_body(frames: Sequence[Frame]) -> bytes:
+    """Builds the body from the encoder's frames, so that stream and body cannot disagree."""
+    message: Object = {"id": "", "role": "assistant", "metadata": {}}
+    builder = _MessageBuilder()
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = lenient.as_object(decode_trusted(data))  # a chunk that nobody knew is let through as it came
-        kind = lenient.get_text(chunk, "type")
+        chunk = lenient_fields.as_object(decode_trusted(data))  # unknown chunks were passed through as they came
+        kind = lenient_fields.get_text(chunk, "type")
         if kind in ("error", "abort"):
             return msgspec.json.encode({"error": chunk.get("errorText", chunk.get("reason", "aborted"))})
         message["id"] = chunk.get("messageId", message["id"])
-        message["metadata"].update(lenient.get_object(chunk, "messageMetadata"))
+        message["metadata"].update(lenient_fields.get_object(chunk, "messageMetadata"))
         if kind == "finish":
             message["metadata"]["finishReason"] = chunk["finishReason"]
-        book.add(kind, chunk)
-    return msgspec.json.encode({**message, "parts": book.finish()})
+        builder.add(kind, chunk)
+    return msgspec.json.encode({**message, "parts": builder.finish()})
 
 
-class _Book:
-    """The parts so far."""
+class _MessageBuilder:
+    """Collects the parts of a message."""
 
     def __init__(self) -> None:
-        self._parts: list[dict[str, Any]] = []
-        self._known: dict[str, dict[str, Any]] = {}
-        self._places: dict[str, int] = {}  # of the known ones
-        self._texts: dict[str, list[str]] = {}  # what those that speak have said
-        self._approvals: dict[str, list[dict[str, Any]]] = {}  # calls by the id of the request for their approval
+        self._parts: list[Object] = []
+        self._parts_by_key: dict[str, Object] = {}
+        self._positions: dict[str, int] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._approvals: dict[str, list[Object]] = {}  # calls by the id of the request for their approval
 
-    def add(self, kind: str, chunk: dict[str, Any]) -> None:
+    def add(self, kind: str, chunk: Object) -> None:
         if kind.startswith(("text-", "reasoning-")):
-            self._speak(kind, chunk)
+            self._add_text(kind, chunk)
         elif kind.startswith("tool-") and "toolCallId" in chunk:
-            self._tool(kind, chunk)
+            self._add_tool(kind, chunk)
         elif kind == "tool-approval-response":
-            self._approve(chunk)
+            self._answer_approval(chunk)
         elif kind == "start-step":
             self._parts.append({"type": "step-start"})
-        elif (kind.startswith("data-") and not chunk.get("transient")) or kind in _PLAIN:
-            self._parts.append(self._placed(chunk))
+        elif (kind.startswith("data-") and not chunk.get("transient")) or kind in _PART_TYPES:
+            self._parts.append(self._resolve_citation(chunk))
 
-    def finish(self) -> list[dict[str, Any]]:
-        """All parts, with their texts."""
+    def finish(self) -> list[Object]:
+        """Returns all parts with their texts."""
         for key, pieces in self._texts.items():
-            self._known[key]["text"] = "".join(pieces)
+            self._parts_by_key[key]["text"] = "".join(pieces)
         return self._parts
 
-    def _begin(self, key: str, part: dict[str, Any]) -> None:
-        self._known[key], self._places[key] = part, len(self._parts)
+    def _begin_part(self, key: str, part: Object) -> None:
+        self._parts_by_key[key], self._positions[key] = part, len(self._parts)
         self._parts.append(part)
 
-    def _approve(self, chunk: dict[str, Any]) -> None:
-        """The answer to a request for approval stands with the request."""
+    def _answer_approval(self, chunk: Object) -> None:
         for part in self._approvals.get(chunk.get("approvalId", ""), ()):
-            part["approval"].update({word: chunk[word] for word in ("approved", "reason") if word in chunk})
+            part["approval"].update({key: chunk[key] for key in ("approved", "reason") if key in chunk})
             part["state"] = "approval-responded" if part["state"] == "approval-requested" else part["state"]
 
-    def _placed(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """A source names the text it is for; here that is its place."""
-        cite = lenient.get_object(lenient.get_object(lenient.get_object(chunk, "providerMetadata"), OURS), "cite")
-        place = self._places.get(f"text {cite.get('of')}")
-        if place is not None:
-            cite["of"] = str(place)
+    def _resolve_citation(self, chunk: Object) -> Object:
+        """Replaces the id of the text that a source cites by its position in the message."""
+        cite = lenient_fields.get_object(
+            lenient_fields.get_object(lenient_fields.get_object(chunk, "providerMetadata"), PENSTOCK), "cite"
+        )
+        position = self._positions.get(f"text {cite.get('of')}")
+        if position is not None:
+            cite["of"] = str(position)
         return chunk
 
-    def _speak(self, kind: str, chunk: dict[str, Any]) -> None:
+    def _add_text(self, kind: str, chunk: Object) -> None:
         noun, _, stage = kind.partition("-")
         key = f"{noun} {chunk.get('id')}"
-        if stage == "start" or key not in self._known:
-            if key in self._texts:  # another part of the same id
-                self._known[key]["text"] = "".join(self._texts[key])
-            self._begin(key, {"type": noun, "text": "", "state": "streaming"})
+        if stage == "start" or key not in self._parts_by_key:
+            if key in self._texts:  # another part with the same id
+                self._parts_by_key[key]["text"] = "".join(self._texts[key])
+            self._begin_part(key, {"type": noun, "text": "", "state": "streaming"})
             self._texts[key] = []
-        part = self._known[key]
-        self._texts[key].append(lenient.get_text(chunk, "delta"))
+        part = self._parts_by_key[key]
+        self._texts[key].append(lenient_fields.get_text(chunk, "delta"))
         for provider, fields in chunk.get("providerMetadata", {}).items():
             part.setdefault("providerMetadata", {}).setdefault(provider, {}).update(fields)
         if stage == "end":
             part["state"] = "done"
 
-    def _tool(self, kind: str, chunk: dict[str, Any]) -> None:
+    def _add_tool(self, kind: str, chunk: Object) -> None:
         key = f"tool {chunk['toolCallId']}"
         if kind == "tool-input-start":
             name = chunk["toolName"]
-            named = {"type": "dynamic-tool", "toolName": name} if chunk.get("dynamic") else {"type": f"tool-{name}"}
-            self._begin(key, {**named, "toolCallId": chunk["toolCallId"], "state": "input-streaming"})
-        part = self._known.get(key, {})
+            head = {"type": "dynamic-tool", "toolName": name} if chunk.get("dynamic") else {"type": f"tool-{name}"}
+            self._begin_part(key, {**head, "toolCallId": chunk["toolCallId"], "state": "input-streaming"})
+        part = self._parts_by_key.get(key, {})
         part["state"] = _STATES.get(kind, part.get("state"))
         if kind == "tool-approval-request":
             part["approval"] = {"id": chunk["approvalId"]}
             self._approvals.setdefault(chunk["approvalId"], []).append(part)
-        if "output" in kind:
-            part.pop("preliminary", None)  # what this output says of itself counts
+        is_output = "output" in kind
+        if is_output:
+            part.pop("preliminary", None)  # this output replaces a preliminary one
         if kind == "tool-input-error":
             part["rawInput"] = chunk["input"]
         else:
-            part.update({word: chunk[word] for word in ("input", "output") if word in chunk})
-        part.update(
-            {word: chunk[word] for word in ("providerExecuted", "title", "errorText", "preliminary") if word in chunk}
-        )
+            part.update({name: chunk[name] for name in ("input", "output") if name in chunk})
+        part.update({name: chunk[name] for name in _TOOL_FIELDS if name in chunk})
         if "providerMetadata" in chunk:
-            part["resultProviderMetadata" if "output" in kind else "callProviderMetadata"] = chunk["providerMetadata"]
+            part["resultProviderMetadata" if is_output else "callProviderMetadata"] = chunk["providerMetadata"]
 
 
-PROTOCOL = Protocol("uistream", looks, UiDecoder, UiEncoder, body=body, carries_options=True)
+PROTOCOL = Protocol("uistream", is_ui_chunk, UiDecoder, UiEncoder, body=build_body, carries_options=True)

@@ -1,279 +1,239 @@
-"""Events → UI message chunks (v1), as the readers of AI SDK 5, 6 and 7 take them: only types that all three know.
+"""Events → UI message chunks (v1). Writes only chunk types that the readers of AI SDK 5, 6 and 7 all know.
 
-Parts have ids, so they may interleave; but a reader looks for a tool's part in the current step only, and version 5
-forgets open text at the end of a step, so a step waits until nothing is open. Usage goes into the message's metadata.
-A fault is an `error` (or `abort`) and the last chunk: parts that it broke off, the step and the message stay open.
+Parts have ids, so they may interleave. But a reader looks for a tool's part in the current step only, and version 5
+forgets open text at the end of a step; so a step waits until no part is open. Usage is in the message's metadata. A
+fault is an `error` (or `abort`) and the last chunk: the parts that it broke off, the step and the message stay open.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock import lenient_fields as lenient
-from penstock.aisdk import OPAQUE, WRITES, PartEncoder, cite, encode_json, metadata, own, value, write_usage
+from penstock import lenient_fields
+from penstock.aisdk import (
+    FINISH_WORDS,
+    INCOMPLETE_CALL,
+    OPAQUE_TYPE,
+    ChunkEncoder,
+    approval_fields,
+    call_fields,
+    encode_json,
+    metadata_field,
+    raw_json,
+    sdk_extra,
+    write_usage,
+)
 from penstock.jsontext import decode_or_keep_raw, is_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from penstock.codec import Losses
     from penstock.events import Extra
+    from penstock.lenient_fields import Object
 
 NAME = "uistream"
 LOSSES: Losses = {
     "choice": "only the first of several choices is written",
-    "refusal": "a refusal is written as text; only its metadata tells",
-    "reason": "a pause and other reasons are written as stopped, a refusal as filtered; only the metadata tells",
-    "steps": "only the whole turn's usage is written",
-    "fault": "of a fault only the message is written",
-    "answered": "a call that is answered in the same message is taken for one that the server ran",
-    "approval": "version 5 has no request for approval; only another UI stream's is passed on",
+    "refusal": "a refusal is written as text; only its metadata says so",
+    "reason": "pause and other are written as stop, refusal as content-filter; only the metadata keeps them",
+    "steps": "only the usage of the whole turn is written",
+    "fault": "only the message of a fault is written",
+    "answered": "a call with a result in the same message looks like one that the server ran",
+    "approval": "version 5 has no request for approval; only one of another UI stream is passed on",
     "orphan-result": "a result needs its call in the same message",
-    "cut-call": "a call that a fault broke off is left as it is: its input never becomes available",
+    "cut-call": "a call that a fault broke off stays open: its input never becomes available",
     "cut-file": "a file that a fault broke off is not written",
-    "failure": "what a failed tool gave back is written as text",
-    "file-state": "a file of the reasoning is a file like others before version 7",
-    "source": "a source without an address or a title is given a title",
+    "failure": "the output of a failed tool is written as text",
+    "file-state": "before version 7 a file of the reasoning is like any other file",
+    "source": "a source without a URL and a title gets a title",
     "logprobs": "log probabilities have no field",
     "unknown": "another protocol's unknown payload is not written",
 }
 _DONE = (b"", b"[DONE]")
 
 
-class UiEncoder(PartEncoder):
-    """State: the calls there are, whether a step waits, usage."""
+class UiEncoder(ChunkEncoder):
+    """State: the calls, whether a step waits, usage."""
 
     protocol = NAME
     losses = LOSSES
+    delta_field = b"delta"
+    source_id_field = "sourceId"
 
     def __init__(self, *, id: str = "", model: str = "", metadata: bool = True) -> None:
-        """Make one; without `metadata` neither model nor usage is told."""
+        """`metadata=False` leaves out model and usage."""
         super().__init__()
-        self._id, self._model, self._tell = id, model, metadata
-        self._reset()
+        self._id, self._model, self._with_metadata = id, model, metadata
+        self._reset_turn()
 
-    def _reset(self) -> None:
-        self._clear()
-        self._calls: dict[str, dict[str, Any]] = {}  # id → how it was announced: a reader finds its part by that
-        self._clients: set[str] = set()
-        self._stepping = False
+    def _reset_turn(self) -> None:
+        self._reset_parts()
+        self._calls: dict[str, Object] = {}  # id → the fields of its start, by which a reader finds its part
+        self._client_calls: set[str] = set()
+        self._step_waits = False
         self._usage: ev.Usage | None = None
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, event: ev.Start) -> None:
-        self._reset()
-        named, model = event.id or self._id, event.model or self._model
-        told: dict[str, Any] = {"model": model} if model and self._tell else {}
-        if event.created is not None and self._tell:
-            told["createdAt"] = event.created * 1000
-        told.update(lenient.get_object(own(event.extra), "messageMetadata"))
-        # without an id the page makes its own
-        self._send("start", **({"messageId": named} if named else {}), **({"messageMetadata": told} if told else {}))
+    def _write_start(self, event: ev.Start) -> None:
+        self._reset_turn()
+        id, model = event.id or self._id, event.model or self._model  # noqa: A001
+        metadata: Object = {"model": model} if model and self._with_metadata else {}
+        if event.created is not None and self._with_metadata:
+            metadata["createdAt"] = event.created * 1000
+        metadata.update(lenient_fields.get_object(sdk_extra(event.extra), "messageMetadata"))
+        # without an id the page creates one
+        self._send("start", **({"messageId": id} if id else {}), **({"messageMetadata": metadata} if metadata else {}))
         self._send("start-step")
 
-    def _step(self, event: ev.Step) -> None:
+    def _write_step(self, event: ev.Step) -> None:
         if event.number == 1:
-            return  # begun with the message
-        self._settle()
-        self._stepping = True
-        self._go_on()
+            return  # it started with the message
+        self._flush_calls()
+        self._step_waits = True
+        self._start_waiting_step()
 
-    def _go_on(self) -> None:
-        if self._stepping and not self._open and not self._files:
-            self._stepping = False
+    def _start_waiting_step(self) -> None:
+        if self._step_waits and not self._delta_heads and not self._files:
+            self._step_waits = False
             self._send("finish-step")
             self._send("start-step")
 
-    def _usage_event(self, event: ev.Usage) -> None:
+    def _write_usage(self, event: ev.Usage) -> None:
         if event.step:
             self.report_loss("steps")
         else:
             self._usage = event
 
-    def _finish(self, event: ev.Finish) -> None:
+    def _write_finish(self, event: ev.Finish) -> None:
         if event.reason in ("pause", "other", "refusal"):
             self.report_loss("reason")
         if event.others:
             self.report_loss("choice")
-        self._end(WRITES[event.reason], event.raw, event.extra)
-
-    def _end(self, reason: str, raw: str, extra: Extra | None) -> None:
-        told = self._usage_metadata()
-        if self._tell and raw and raw != reason:
-            told["rawFinishReason"] = raw
-        told.update(lenient.get_object(own(extra), "messageMetadata"))
-        self._settle()
+        reason, metadata = FINISH_WORDS[event.reason], self._usage_metadata()
+        if self._with_metadata and event.raw and event.raw != reason:
+            metadata["rawFinishReason"] = event.raw
+        metadata.update(lenient_fields.get_object(sdk_extra(event.extra), "messageMetadata"))
+        self._flush_calls()
         self._send("finish-step")
-        self._send("finish", finishReason=reason, **({"messageMetadata": told} if told else {}))
+        self._send("finish", finishReason=reason, **({"messageMetadata": metadata} if metadata else {}))
         self.out.append(_DONE)
 
-    def _usage_metadata(self) -> dict[str, Any]:
-        return {"usage": write_usage(self._usage)} if self._tell and self._usage is not None else {}
+    def _usage_metadata(self) -> Object:
+        return {"usage": write_usage(self._usage)} if self._with_metadata and self._usage is not None else {}
 
-    def _fault(self, event: ev.Fault) -> None:
-        """Usage comes first: `useChat` throws at an error and reads nothing behind it."""
-        self._settle()
-        told = self._usage_metadata()
-        if told:
-            self._send("message-metadata", messageMetadata=told)
+    def _write_fault(self, event: ev.Fault) -> None:
+        """Writes usage first: `useChat` throws at an error and reads nothing after it."""
+        self._flush_calls()
+        metadata = self._usage_metadata()
+        if metadata:
+            self._send("message-metadata", messageMetadata=metadata)
         if event.kind == "cancelled":
             self._send("abort", reason=event.message)
         else:
             self.report_loss("fault")
             self._send("error", errorText=event.message)
 
-    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
-
-    def _speak(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart, kind: str, **ours: Any) -> None:
-        if not self._first(event):
-            return
-        said = metadata(event.extra, reasoning=kind == "reasoning", **ours)
-        self._send(f"{kind}-start", id=str(event.index), **said)
-        self._open[event.index] = b'{"type":"%b-delta","id":"%d","delta":' % (kind.encode(), event.index)
-
-    def _text_start(self, event: ev.TextStart) -> None:
-        self._speak(event, "text")
-
-    def _refusal_start(self, event: ev.RefusalStart) -> None:
-        self.report_loss("refusal")
-        self._speak(event, "text", refusal=True)
-
-    def _reasoning_start(self, event: ev.ReasoningStart) -> None:
-        self._speak(event, "reasoning", form="" if event.form == "full" else event.form)
-
-    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
-        self._close(event, "text-end", id=str(event.index), **metadata(event.extra))
-
-    def _reasoning_end(self, event: ev.ReasoningEnd) -> None:
-        self._close(event, "reasoning-end", id=str(event.index), **metadata(event.extra, reasoning=True))
-
-    def _close(self, event: Any, type: str, **fields: Any) -> None:
-        if self._open.pop(event.index, None) is not None and not event.broken:
-            self._send(type, **fields)
-            self._go_on()
+    def _close_part(self, event: Any, type: str, **fields: Any) -> bool:
+        closed = super()._close_part(event, type, **fields)
+        if closed:
+            self._start_waiting_step()
+        return closed
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _call_start(self, event: ev.CallStart) -> None:
-        if not self._first(event):
+    def _write_call_start(self, event: ev.CallStart) -> None:
+        if not self._is_first_choice(event):
             return
-        marks = own(event.extra)
-        fields: dict[str, Any] = {"providerExecuted": True} if event.by == "provider" and not marks.get("sdk") else {}
-        fields.update({key: marks[key] for key in ("dynamic", "title", "toolMetadata") if marks.get(key)})
-        self._calls[event.id] = fields
+        self._calls[event.id] = call_fields(event, "dynamic", "title", "toolMetadata")
         if event.by == "client":
-            self._clients.add(event.id)
+            self._client_calls.add(event.id)
         encoding = {"inputEncoding": "text"} if event.form == "text" else {}
-        self._send("tool-input-start", **self._head(event), **encoding)
-        self._open[event.index] = b'{"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % encode_json(
-            event.id
-        )
+        self._send("tool-input-start", **self._head_fields(event), **encoding)
+        head = b'{"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":'
+        self._delta_heads[event.index] = head % encode_json(event.id)
 
-    def _head(self, event: ev.CallStart | ev.CallEnd | ev.CallCut, **ours: Any) -> dict[str, Any]:
-        named = {"toolCallId": event.id, "toolName": event.name}
-        return {**named, **self._calls.get(event.id, {}), **metadata(event.extra, **ours)}
+    def _head_fields(self, event: ev.CallStart | ev.CallEnd | ev.CallCut, **ours: Any) -> Object:
+        fields = {"toolCallId": event.id, "toolName": event.name}
+        return {**fields, **self._calls.get(event.id, {}), **metadata_field(event.extra, **ours)}
 
-    def _call_end(self, event: ev.CallEnd) -> None:
+    def _write_call_end(self, event: ev.CallEnd) -> None:
         if event.broken:
-            self._call_cut(event)
+            self._write_call_cut(event)
             return
-        free = event.form == "text"
-        whole = event.json if free else value(event.json)
-        head = self._head(event, form="text" if free else "")  # kept by the page, and sent back with its messages
-        if own(event.extra).get("sdk") and event.index in self._open:
-            del self._open[event.index]
-            self._waiting[event.id] = ("tool-input-available", {**head, "input": whole})
+        is_text = event.form == "text"
+        value = event.json if is_text else raw_json(event.json)
+        # the page keeps the metadata and sends it back with its messages
+        fields = {**self._head_fields(event, form="text" if is_text else ""), "input": value}
+        if sdk_extra(event.extra).get("sdk") and event.index in self._delta_heads:
+            del self._delta_heads[event.index]
+            self._pending_calls[event.id] = ("tool-input-available", fields)
         else:
-            self._close(event, "tool-input-available", **head, input=whole)
+            self._close_part(event, "tool-input-available", **fields)
 
-    def _call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
-        """A part left streaming would never end; one with an error is shown as such and never run.
+    def _write_call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
+        """Ends the part with an error, so that a page shows it as such and never runs it.
 
-        Not so where a fault follows: a page would count the call as answered, and send it to the model.
+        If a fault broke the call off, the part stays open: a page would count a failed call as answered and send it to
+        the model.
         """
         if event.broken:
             self.report_loss("cut-call")
-        head = self._head(event, cut=event.by)
-        self._close(event, "tool-input-error", **head, input=event.json, errorText="the call never became whole")
+        fields = {**self._head_fields(event, cut=event.by), "input": event.json, "errorText": INCOMPLETE_CALL}
+        self._close_part(event, "tool-input-error", **fields)
 
-    def _result(self, event: ev.Result) -> None:
+    def _write_result(self, event: ev.Result) -> None:
         call = self._calls.get(event.call)
         if call is None:
             self.report_loss("orphan-result")
             return
-        if event.call in self._clients:
+        if event.call in self._client_calls:
             self.report_loss("answered")
-        self._settle(event.call, ran=True)
-        head: dict[str, Any] = {
-            "toolCallId": event.call,
-            **{key: call[key] for key in ("providerExecuted", "dynamic") if key in call},
-        }
+        self._flush_calls(event.call, ran=True)
+        fields: Object = {key: call[key] for key in ("providerExecuted", "dynamic") if key in call}
+        fields = {"toolCallId": event.call, **fields}
+        metadata = metadata_field(event.extra)
         if event.failed:
             if not event.json.startswith('"'):
                 self.report_loss("failure")
-            self._send("tool-output-error", **head, errorText=_shown(event.json), **metadata(event.extra))
+            self._send("tool-output-error", **fields, errorText=_error_text(event.json), **metadata)
             return
         partial = {"preliminary": True} if event.partial else {}
-        self._send("tool-output-available", **head, output=value(event.json), **partial, **metadata(event.extra))
+        self._send("tool-output-available", **fields, output=raw_json(event.json), **partial, **metadata)
 
-    def _ask(self, event: ev.Ask) -> None:
-        """Only readers since 6 know this chunk: it is written if it came from a stream that knew it too."""
-        marks = own(event.extra)
-        if event.call not in self._calls or marks.get("via") != NAME:
+    def _write_ask(self, event: ev.Ask) -> None:
+        """Writes only a request of another UI stream: readers before version 6 do not know this chunk."""
+        if event.call not in self._calls or sdk_extra(event.extra).get("via") != NAME:
             self.report_loss("approval")
             return
-        self._settle(event.call, ran=True)
-        words = (("reason", "reason"), ("automatic", "isAutomatic"), ("signature", "signature"))
-        more = {word: marks[key] for key, word in words if marks.get(key)}
-        self._send("tool-approval-request", approvalId=event.id, toolCallId=event.call, **more)
+        self._flush_calls(event.call, ran=True)
+        self._send("tool-approval-request", approvalId=event.id, toolCallId=event.call, **approval_fields(event))
 
-    # ── sources, files, the rest ──────────────────────────────────────────────────────────────────
+    # ── sources, files, state ─────────────────────────────────────────────────────────────────────
 
-    def _source(self, event: ev.Source) -> None:
-        place = metadata(event.extra, cite=cite(event))
-        named = {"sourceId": event.id or f"source-{event.index}", **({"title": event.title} if event.title else {})}
-        if event.url:
-            self._send("source-url", **named, url=event.url, **place)
-            return
-        if not event.title:
-            self.report_loss("source")
-            named["title"] = event.filename or "document"
-        file = {"filename": event.filename} if event.filename else {}
-        self._send("source-document", **named, mediaType=event.media or "text/plain", **file, **place)
+    def _send_source(self, kind: str, **fields: Any) -> None:
+        self._send(f"source-{kind}", **fields)
 
-    def _file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
-        if own(extra).get("reasoning"):
+    def _write_file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        if sdk_extra(extra).get("reasoning"):
             self.report_loss("file-state")
         url = f"data:{start.media};base64,{data}" if data or not start.url else start.url
-        self._send("file", url=url, mediaType=start.media, **metadata(extra))
-        self._go_on()
+        self._send("file", url=url, mediaType=start.media, **metadata_field(extra))
+        self._start_waiting_step()
 
-    def _opaque(self, event: ev.Opaque) -> None:
-        """State that must come back goes where every reader keeps it: into a data part."""
+    def _write_opaque(self, event: ev.Opaque) -> None:
+        """Writes state as a data part: every reader keeps it and sends it back."""
         if event.protocol == NAME and isinstance(event.data, dict):
             self.out.append((b"", encode_json(event.data)))  # pyright: ignore[reportUnknownMemberType]
         else:
-            self._send(OPAQUE, data={"protocol": event.protocol, "kind": event.kind, "data": event.data})
+            self._send(OPAQUE_TYPE, data={"protocol": event.protocol, "kind": event.kind, "data": event.data})
 
-    def _data(self, event: ev.Data) -> None:
-        named = {"id": event.id} if event.id else {}
-        fading = {"transient": True} if event.transient else {}
-        self._send(f"data-{event.name}", **named, data=value(event.json), **fading)
-
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        **PartEncoder.table,
-        ev.Start: _start, ev.Step: _step, ev.TextStart: _text_start, ev.TextEnd: _text_end,
-        ev.RefusalStart: _refusal_start, ev.RefusalEnd: _text_end,
-        ev.ReasoningStart: _reasoning_start, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallEnd: _call_end, ev.CallCut: _call_cut, ev.Result: _result, ev.Ask: _ask,
-        ev.Source: _source, ev.Opaque: _opaque, ev.Data: _data, ev.Usage: _usage_event, ev.Finish: _finish,
-        ev.Fault: _fault,
-    }  # fmt: skip
+    def _write_data(self, event: ev.Data) -> None:
+        id = {"id": event.id} if event.id else {}  # noqa: A001
+        transient = {"transient": True} if event.transient else {}
+        self._send(f"data-{event.name}", **id, data=raw_json(event.json), **transient)
 
 
-def _shown(json: str) -> str:
-    """A failure as text."""
-    said = decode_or_keep_raw(json) if is_json(json) else json
-    return said if isinstance(said, str) else json
+def _error_text(json: str) -> str:
+    value = decode_or_keep_raw(json) if is_json(json) else json
+    return value if isinstance(value, str) else json

@@ -1,7 +1,7 @@
-"""VS Code parts in their NDJSON wire form → events. Leans on the ledger for the grammar.
+"""VS Code parts in their NDJSON wire form → events.
 
-Lines carry no part numbers: a run of text or thinking is one part, which ends where another kind begins. Metadata ends
-a thinking part and gives its state back. Call ids lose the prefix that the start line names.
+Lines have no part numbers: consecutive text or thinking lines are one part, which ends where another kind starts.
+Metadata ends a thinking part and restores its state. The start line names the prefix that is removed from call ids.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERCEL, _JSON = "application/vnd.vercel.", "+json"
 
 
 class VSCodeDecoder(Decoder):
-    """State: the run that is open, the reasoning so far of the turn, how many files and sources there were."""
+    """State: the kind of the open part, the id of the last thinking part, the number of files."""
 
     protocol = NAME
     shape = wire.Line
@@ -75,16 +75,20 @@ class VSCodeDecoder(Decoder):
     def _error(self, line: ErrorPart) -> None:
         kind: Any = line.fault if line.fault in FAULTS else "other"
         self.ledger.fault(
-            kind, line.message or TRUNCATED, status=line.status, code=line.code, request_id=line.request_id,
+            kind,
+            line.message or TRUNCATED,
+            status=line.status,
+            code=line.code,
+            request_id=line.request_id,
             retry_after=line.retry_after,
-        )  # fmt: skip
+        )
 
     def _whole(self, whole: wire.Whole) -> None:
         for line in whole.lines:
             self._fit("", line, partial(encoded, line))
 
     def _notice(self, _: wire.Wait | wire.Compacted) -> None:
-        """About the way to the answer, not of it; a start may still be to come."""
+        """Keeps a notice. It is not part of the answer, and the start may still follow."""
         self.keep()
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
@@ -124,7 +128,7 @@ class VSCodeDecoder(Decoder):
         call = self._names.restore(line.call_id)
         part = self.ledger.open_call(("call", call), call, line.name)
         if part is not None:
-            part.void = True  # whole or not, it was refused once
+            part.void = True  # even if it is complete: it was refused before
         self.ledger.end_call(("call", call), line.input, whole=False)
 
     def _data(self, line: DataPart) -> None:
@@ -149,9 +153,16 @@ class VSCodeDecoder(Decoder):
         part = self.ledger.find("text")
         of = part.index if part else None
         self.ledger.cite(
-            (of, said), said.url, said.title, of if said.span else None, said.span, said.quote, said.source_id,
-            said.media_type, said.filename,
-        )  # fmt: skip
+            (of, said),
+            said.url,
+            said.title,
+            of if said.span else None,
+            said.span,
+            said.quote,
+            said.source_id,
+            said.media_type,
+            said.filename,
+        )
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         wire.Start: _start,

@@ -1,7 +1,7 @@
 """Events → VS Code reply parts as NDJSON lines, which a thin client turns into the real classes.
 
-A call leaves once, whole, when it ends. Text leaves as it comes, also inside an open call. Reasoning, citations and the
-prefix of call ids follow the options. Leans on shaping for links and ids; docs/vscode-parts.md describes the lines.
+A call is written once, when it is complete. Text is written at once, also while a call is open. Options decide about
+reasoning, citations and the prefix of call ids. docs/vscode-parts.md describes the lines.
 """
 
 from __future__ import annotations
@@ -62,16 +62,23 @@ _TEXT = (b'{"kind":"text","value":', b"}")
 
 
 class VSCodeEncoder(Encoder):
-    """State of the turn: its reasoning, open files, muted parts, usage by step, whether anything can be seen yet."""
+    """State of the turn: reasoning, open files, muted parts, usage by step, whether anything is visible yet."""
 
     protocol = NAME
     losses = LOSSES
 
     def __init__(
-        self, *, id: str = "", model: str = "", created: int | None = None, host: Collection[str] = HOST,
-        reasoning: Reasoning | None = None, citations: Citations = "both", call_id_prefix: str | None = PREFIX,
+        self,
+        *,
+        id: str = "",
+        model: str = "",
+        created: int | None = None,
+        host: Collection[str] = HOST,
+        reasoning: Reasoning | None = None,
+        citations: Citations = "both",
+        call_id_prefix: str | None = PREFIX,
         renames: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         encode_parts.check(
             "the encoder of vscode", host=host, reasoning=reasoning, citations=citations, call_id_prefix=call_id_prefix
@@ -89,11 +96,11 @@ class VSCodeEncoder(Encoder):
         self._begin()
 
     def _begin(self) -> None:
-        self.shown = False  # a reply must hold text or a call
+        self.shown = False  # a reply must have text or a call
         self.usages: dict[int, ev.Usage] = {}
         self._texts = 0
         self.template = NO_TEMPLATE
-        self._aloud = -1  # the reasoning part that was last said as text
+        self._aloud = -1  # the reasoning part that was last written as text
         self._round = Round()
         self._tails: dict[int, bytes] = {}
         self._files = encode_parts.Files()
@@ -101,7 +108,7 @@ class VSCodeEncoder(Encoder):
         self._muted.clear()
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
-        """A batch of nothing but more of one text needs no shaping: it is only heard."""
+        """Skips the transforms for a batch that only continues one text; the citation links still see it."""
         if not self._voices.idle or (self._links is not None and not self._links.idle):
             return super().feed(self.shaped(expand_runs(events)))
         template = self.template
@@ -117,7 +124,7 @@ class VSCodeEncoder(Encoder):
         return super().feed(self._links.finish()) if self._links else []
 
     def shaped(self, events: Sequence[AnyEvent]) -> Sequence[Any]:
-        """The events with one text at a time, and with links in it if links are wanted."""
+        """Returns the events with one text at a time, and with citation links if wanted."""
         spoken = self._voices.feed(events)
         return spoken if self._links is None else self._links.feed(spoken)
 
@@ -125,7 +132,7 @@ class VSCodeEncoder(Encoder):
         self.out.append((b"", encoded(part)))
 
     def _mute(self, event: Any, loss: str = "choice") -> None:
-        """Nothing of the part that opens here is written."""
+        """Leaves out the part that starts here."""
         self.report_loss(loss)
         self._muted.add(event.index)
 
@@ -142,7 +149,7 @@ class VSCodeEncoder(Encoder):
         self.usages[event.step] = event
 
     def _settle(self) -> None:
-        """What comes before either end."""
+        """Writes usage and reports losses, before a finish or a fault."""
         if self._links is not None and self._links.linked:
             self.report_loss("links")
         if len(self.usages.keys() - {0}) > 1:
@@ -178,7 +185,7 @@ class VSCodeEncoder(Encoder):
         if event.logprobs is not None:
             self.report_loss("logprobs")
         self._say(event.text)
-        if self._reasoning != "text":  # else thoughts may come between its words
+        if self._reasoning != "text":  # else reasoning may come between two deltas
             self.template = FrameTemplate(ev.TextDelta, event.index, b"", *_TEXT)
 
     def _refusal(self, event: ev.RefusalDelta) -> None:
@@ -186,7 +193,7 @@ class VSCodeEncoder(Encoder):
             self._say(event.text, refusal=True)
 
     def _say(self, text: str, *, refusal: bool = False, thought: int = -1) -> None:
-        """Text of any kind; what is thought aloud is a paragraph of its own."""
+        """Writes text. Reasoning that is written as text is a separate paragraph."""
         if self.shown and thought != self._aloud:
             self.put(TextPart("\n\n"))
         self._aloud = thought
@@ -305,15 +312,34 @@ class VSCodeEncoder(Encoder):
             self.report_loss("unknown")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: nothing,
-        ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
-        ev.RefusalStart: _text_start, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
-        ev.ReasoningStart: _reasoning_start, ev.ReasoningDelta: _reasoning_delta, ev.ReasoningEnd: _reasoning_end,
-        ev.CallStart: _call_start, ev.CallDelta: nothing, ev.CallEnd: _call_end, ev.CallCut: _call_cut,
-        ev.FileStart: _file_start, ev.FileDelta: lambda self, event: self._files.add(event), ev.FileEnd: _file_end,
-        ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Source: _source, ev.Opaque: lost("opaque"),
-        ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
-    }  # fmt: skip
+        ev.Start: _start,
+        ev.Step: nothing,
+        ev.TextStart: _text_start,
+        ev.TextDelta: _text,
+        ev.TextEnd: _text_end,
+        ev.RefusalStart: _text_start,
+        ev.RefusalDelta: _refusal,
+        ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: _reasoning_start,
+        ev.ReasoningDelta: _reasoning_delta,
+        ev.ReasoningEnd: _reasoning_end,
+        ev.CallStart: _call_start,
+        ev.CallDelta: nothing,
+        ev.CallEnd: _call_end,
+        ev.CallCut: _call_cut,
+        ev.FileStart: _file_start,
+        ev.FileDelta: lambda self, event: self._files.add(event),
+        ev.FileEnd: _file_end,
+        ev.Result: lost("provider-call"),
+        ev.Ask: lost("approval"),
+        ev.Source: _source,
+        ev.Opaque: lost("opaque"),
+        ev.Data: _data,
+        ev.Usage: _usage,
+        ev.Finish: _finish,
+        ev.Fault: _fault,
+        ev.Unknown: _unknown,
+    }
 
 
 EMPTY: dict[Reason, str] = {

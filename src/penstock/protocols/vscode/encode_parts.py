@@ -135,9 +135,15 @@ def file_link(media: str, url: str) -> str:
 def citation(event: ev.Source) -> dict[str, Any]:
     """A source as the JSON of a data part. Its span counts the model's own text, without links put into it."""
     said = {
-        "type": "citation", "url": event.url, "title": event.title, "sourceId": event.id, "quote": event.quote,
-        "span": event.span, "mediaType": event.media, "filename": event.filename,
-    }  # fmt: skip
+        "type": "citation",
+        "url": event.url,
+        "title": event.title,
+        "sourceId": event.id,
+        "quote": event.quote,
+        "span": event.span,
+        "mediaType": event.media,
+        "filename": event.filename,
+    }
     return {key: value for key, value in said.items() if value}
 
 

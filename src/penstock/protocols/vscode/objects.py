@@ -1,6 +1,6 @@
 """Events → typed parts, for a caller in the same process: the encoder without its last step.
 
-Leans on the encoder for every decision. Starts, usage and ends are no parts: they are kept to be asked for.
+The encoder makes every decision. Starts, usage and ends are not parts; they are attributes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.codec import ILL_SHAPED
 from penstock.errors import PenstockError, StreamFault
 from penstock.jsontext import decode_or_keep_raw
 from penstock.lenient_fields import as_object
-from penstock.markers import RAW
+from penstock.markers import RAW_INPUT_KEY
 from penstock.protocols.vscode import wire
 from penstock.protocols.vscode.encode import VSCodeEncoder
 from penstock.protocols.vscode.wire import DataPart, HostPart, Part, TextPart, ThinkingPart, ToolCallPart
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PartMaker(VSCodeEncoder):
-    """Feed it events through `parts`."""
+    """Creates part objects from events."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -49,7 +49,7 @@ class PartMaker(VSCodeEncoder):
         return self.made
 
     def last_parts(self) -> list[HostPart]:
-        """What is left when there are no more events."""
+        """Returns the last parts, after the last event."""
         self.made = []
         self.finish()
         return self.made
@@ -67,7 +67,7 @@ class PartMaker(VSCodeEncoder):
         value: Any = decode_or_keep_raw(given)
         if not isinstance(value, dict):
             self.diagnostics.add("too-deep", f"the input of {name!r} nests too deeply for an object; it is one string")
-            value = {RAW: given}
+            value = {RAW_INPUT_KEY: given}
         self.made.append(ToolCallPart(id, name, as_object(value), extra))
 
     def _note_finish(self, event: ev.Finish) -> None:
@@ -89,17 +89,20 @@ class PartMaker(VSCodeEncoder):
             self.spendings.append(spent)
 
     def _no_line(self, event: ev.Unknown) -> None:
-        """An unknown payload never becomes output: not even a space."""
+        """Reports an unknown payload as lost; it is never output."""
         self.report_loss("unknown")
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        **VSCodeEncoder.table, ev.Finish: _note_finish, ev.Fault: _note_fault,
-        ev.CallCut: _note_cut, ev.Unknown: _no_line,
-    }  # fmt: skip
+        **VSCodeEncoder.table,
+        ev.Finish: _note_finish,
+        ev.Fault: _note_fault,
+        ev.CallCut: _note_cut,
+        ev.Unknown: _no_line,
+    }
 
 
 def _carried(text: str) -> str:
-    """The text as UTF-8 can carry it."""
+    """Returns the text without lone surrogates, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -144,9 +144,15 @@ def _source(text: str, form: str, rest: Object, mid: Any) -> rq.Source:
 def citation(source: rq.Source) -> str:
     """A source as the JSON that our encoder writes."""
     given = drop_empty(
-        type="citation", url=source.url, title=source.title, sourceId=source.id, quote=source.quote, span=source.span,
-        mediaType=source.media, filename=source.filename,
-    )  # fmt: skip
+        type="citation",
+        url=source.url,
+        title=source.title,
+        sourceId=source.id,
+        quote=source.quote,
+        span=source.span,
+        mediaType=source.media,
+        filename=source.filename,
+    )
     return as_json(given)
 
 

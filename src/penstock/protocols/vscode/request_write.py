@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import request as rq
-from penstock import strict_fields as strict
-from penstock.markers import Holds, input_of, stowed
+from penstock import strict_fields
+from penstock.markers import NativeSupport, embed_markers, input_as_object
 from penstock.protocols.vscode import request_settings
 from penstock.protocols.vscode.request_parts import CACHE, base64_of, kind_of, write_data, write_source
 from penstock.protocols.vscode.request_read import HINTS, flat, together
@@ -66,7 +66,9 @@ class Writer(RequestDraft):
         body |= {key: value for key, value in own.items() if key not in ("modelOptions", "modelConfiguration")}
         body |= drop_empty(model=request.model)
         bare = bool(marks.get("bare")) if self._quirks.kinds is None else not self._quirks.kinds
-        messages = self._messages(stowed(request.messages, Holds(NAME), self.report_carried, self.report_loss))
+        messages = self._messages(
+            embed_markers(request.messages, NativeSupport(NAME), self.report_carried, self.report_loss)
+        )
         body["messages"] = [_bare(message) for message in messages] if bare else messages
         tools = [made for tool in request.tools for made in request_settings.write_tool(tool, self)]
         if tools or marks.get("tools"):
@@ -153,21 +155,26 @@ class Writer(RequestDraft):
             self.report_loss("cut-call")
             return []
         own, marks = split_extra(call.extra, NAME)
-        given, carried = input_of(call)
+        given, carried = input_as_object(call)
         if carried:
             self.report_carried(carried)
         made: Object = {**own, "kind": "call", "callId": call.id, "name": call.name}
         if call.json or not marks.get("silent"):
             made["input"] = given
         self._report(call.extra)
-        state = strict.pick_provider_state({key: fields for key, fields in (call.extra or {}).items() if key != NAME})
+        state = strict_fields.pick_provider_state(
+            {key: fields for key, fields in (call.extra or {}).items() if key != NAME}
+        )
         return [{**made, **drop_empty(extra=marks.get("state") or state)}]
 
     def _report(self, extra: Extra | None) -> None:
         """Say what of others' data is not carried: all that is no state."""
         if extra is not None:
             self.split_extra(
-                {key: strict.unknown_fields(fields, strict.PROVIDER_STATE.keys()) for key, fields in extra.items()}
+                {
+                    key: strict_fields.unknown_fields(fields, strict_fields.PROVIDER_STATE.keys())
+                    for key, fields in extra.items()
+                }
             )
 
     def _result(self, result: rq.Result) -> list[Object]:
@@ -191,9 +198,15 @@ class Writer(RequestDraft):
         return []
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text, rq.Json: _json, rq.File: _file, rq.Source: _source, rq.Call: _call, rq.Result: _result,
-        rq.Opaque: _opaque, rq.Ask: _ask,
-    }  # fmt: skip
+        rq.Text: _text,
+        rq.Json: _json,
+        rq.File: _file,
+        rq.Source: _source,
+        rq.Call: _call,
+        rq.Result: _result,
+        rq.Opaque: _opaque,
+        rq.Ask: _ask,
+    }
 
 
 def _mid(marks: Object) -> Object:

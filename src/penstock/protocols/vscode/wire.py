@@ -1,6 +1,6 @@
-"""The lines of the NDJSON wire form that are not parts of a reply: start, tokens, notices, end, a call cut short.
+"""The parts of a VS Code reply, named after its language-model API, and the other lines of the NDJSON wire form.
 
-docs/vscode-parts.md describes the form for whoever writes a client. Leans on the parts.
+The other lines are start, usage, notices, errors, end and incomplete calls. docs/vscode-parts.md describes the form.
 """
 
 from __future__ import annotations
@@ -136,21 +136,21 @@ class Usage(Part, frozen=True, tag="usage"):
 
 
 class Wait(Part, frozen=True, tag="wait"):
-    """Whoever writes the reply waits before it asks again: for so many seconds, because of this."""
+    """The gateway waits so many seconds before it retries, because of `message`."""
 
     seconds: float
     message: str = ""
 
 
 class Compacted(Part, frozen=True, tag="compacted"):
-    """The conversation was made shorter before it was sent: about how many tokens it was, and is."""
+    """The conversation was shortened before it was sent: estimated tokens before and after."""
 
     before: int | None = None
     after: int | None = None
 
 
 class End(Part, frozen=True, tag="end"):
-    """`message` says why there is nothing to show, and is only there if so."""
+    """`message` says why the reply is empty; it is empty itself if there is something to show."""
 
     reason: str
     raw: str = ""

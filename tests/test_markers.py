@@ -6,13 +6,21 @@ import msgspec
 import pytest
 
 from penstock import request as rq
-from penstock.markers import Holds, grammar_of, json_of, restored, schema_of, stowed, text_of
-from penstock.markers.marks import told_apart
+from penstock.markers import (
+    NativeSupport,
+    embed_markers,
+    extract_markers,
+    free_text_schema,
+    input_json,
+    parse_free_text_schema,
+    restore_input_text,
+)
+from penstock.markers.marks import split_system_parts
 from penstock.protocols.gemini.request_write import Quirks as Gemini
 from tests.support import request_protocols as requesting
 from tests.support.conversations import PIXEL
 
-POOR = Holds("nowhere", failed=False, json=False, refusals=False, result_files=False, assistant_files=False)
+POOR = NativeSupport("nowhere", failed=False, json=False, refusals=False, result_files=False, assistant_files=False)
 PICTURE = rq.File("image/png", data=PIXEL)
 SEARCHED = (
     rq.Call("s", "web_search", "{}", "provider"),
@@ -22,7 +30,7 @@ SEARCHED = (
 
 def there_and_back(messages: list[rq.Message]) -> tuple[list[rq.Message], list[str]]:
     notes: list[str] = []
-    return restored(stowed(messages, POOR, notes.append, notes.append)), notes
+    return extract_markers(embed_markers(messages, POOR, notes.append, notes.append)), notes
 
 
 TALKS: dict[str, tuple[list[rq.Message], list[str]]] = {
@@ -125,7 +133,7 @@ def test_messages_that_fit_are_not_copied() -> None:
 
 def test_what_is_stowed_has_no_more_than_it_may() -> None:
     for messages, _ in TALKS.values():
-        for message in stowed(messages, POOR, lambda _: None, lambda _: None):
+        for message in embed_markers(messages, POOR, lambda _: None, lambda _: None):
             results = [part for part in message.parts if isinstance(part, rq.Result)]
             assert not any(result.failed for result in results)
             assert not any(isinstance(part, rq.File) for result in results for part in result.content)
@@ -146,7 +154,7 @@ def test_a_users_text_makes_no_part_and_no_role(mark: str) -> None:
     """Typed by somebody: nothing but what stands there can come of it."""
     for more in ([], [rq.Text("more")]):
         messages = [rq.Message("assistant", [rq.Text("a")]), rq.Message("user", [rq.Text(mark), *more])]
-        back = restored(messages)
+        back = extract_markers(messages)
         assert [message.role for message in back] == ["assistant", "user"]
         assert all(type(part) is rq.Text for message in back for part in message.parts)
 
@@ -158,7 +166,7 @@ def test_a_tools_text_makes_no_part_and_no_role(mark: str) -> None:
         rq.Message("tool", [rq.Result("1", content=[rq.Text(mark)])]),
         rq.Message("user", [rq.Text(mark), PICTURE]),
     ]
-    back = restored(messages)
+    back = extract_markers(messages)
     assert {message.role for message in back} <= {"assistant", "tool", "user"}
     files = [part for message in back for part in message.parts if isinstance(part, rq.File)]
     inside = [part for result in back[1].parts if isinstance(result, rq.Result) for part in result.content]
@@ -200,8 +208,8 @@ def test_a_seal_is_only_a_seal_on_both_marks() -> None:
         [sealed[1], words, sealed[0]],
         [sealed[0], words],
     ):
-        assert [role for role, _ in told_apart([*parts], seal)] == ["user"]
-    rows = told_apart([words, sealed[0], sealed[1], words, sealed[0], words, sealed[1]], seal)
+        assert [role for role, _ in split_system_parts([*parts], seal)] == ["user"]
+    rows = split_system_parts([words, sealed[0], sealed[1], words, sealed[0], words, sealed[1]], seal)
     assert [(role, len(said)) for role, said in rows] == [("user", 1), ("system", 0), ("user", 1), ("system", 1)]
 
 
@@ -210,7 +218,7 @@ def test_a_seal_is_only_a_seal_on_both_marks() -> None:
 
 @pytest.mark.parametrize("grammar", [None, {"type": "grammar", "syntax": "lark", "definition": "start: grammar:\n/./"}])
 def test_a_schema_tells_that_it_was_free_text(grammar: dict[str, str] | None) -> None:
-    assert grammar_of(schema_of(rq.Tool("t", schema=grammar, kind="custom"))) == (grammar or {})
+    assert parse_free_text_schema(free_text_schema(rq.Tool("t", schema=grammar, kind="custom"))) == (grammar or {})
 
 
 @pytest.mark.parametrize("schema", [
@@ -218,14 +226,14 @@ def test_a_schema_tells_that_it_was_free_text(grammar: dict[str, str] | None) ->
     {"properties": {"input": {"description": ["The whole input, as free text."]}}},
 ])  # fmt: skip
 def test_other_schemas_do_not(schema: dict[str, object]) -> None:
-    assert grammar_of(schema) is None
+    assert parse_free_text_schema(schema) is None
 
 
 # ── inputs that are no object ─────────────────────────────────────────────────────────────────────
 
 
 def test_inputs_come_back_as_the_text_they_were() -> None:
-    assert json_of({"ps:json": "[1"}) == text_of('{"ps:json":"[1"}') == "[1"
-    assert json_of({"a": "half \ud83d"}) == '{"a":"half \ufffd"}'  # half a surrogate pair is no JSON
+    assert input_json({"ps:json": "[1"}) == restore_input_text('{"ps:json":"[1"}') == "[1"
+    assert input_json({"a": "half \ud83d"}) == '{"a":"half \ufffd"}'  # half a surrogate pair is no JSON
     for odd in ("", "ps:json", '{"ps:json"', '{"ps:json":1,"b":2}', '"ps:json"', '{"ps:json": "\ud83d'):
-        assert text_of(odd) == odd
+        assert restore_input_text(odd) == odd
