@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock import protocols
 from penstock.engines.emulation import SUBSTITUTES
 from penstock.errors import UnknownProtocol
-from penstock.markers import CARRIERS
+from penstock.markers import CARRIED_FEATURES
 from penstock.messages.request_codecs import losses
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def page() -> str:
         if requests is not None:
             parts.append(_table(f"{name}, requests", requests))
     stand_ins = _table("carried by engines and the gateway", SUBSTITUTES)
-    return "\n".join([*parts, _table("carried in requests", CARRIERS), stand_ins])
+    return "\n".join([*parts, _table("carried in requests", CARRIED_FEATURES), stand_ins])
 
 
 def _answers(name: str) -> Mapping[str, str] | None:

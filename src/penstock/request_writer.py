@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.diagnostics import Diagnostics
 from penstock.jsontext import replace_surrogates
-from penstock.markers import CARRIERS, schema_of
+from penstock.markers import CARRIED_FEATURES, free_text_schema
 
 if TYPE_CHECKING:
     from penstock import request as rq
@@ -53,7 +53,7 @@ class RequestDraft:
 
     def report_carried(self, what: str) -> None:
         """Say that something went another way than its own."""
-        self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {CARRIERS[what]}")
+        self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {CARRIED_FEATURES[what]}")
 
     def split_extra(self, extra: Extra | None) -> tuple[Object, Object]:
         """This protocol's extra fields and its marks of how things were spelled; the fields of others are reported."""
@@ -174,7 +174,7 @@ def write_function(draft: RequestDraft, tool: rq.Tool, own: Object, marks: Objec
     made = drop_empty(name=tool.name, description=tool.description)
     if tool.kind == "custom":
         draft.report_carried("free-text")
-        made["parameters"] = schema_of(tool)
+        made["parameters"] = free_text_schema(tool)
     elif tool.schema is not None:
         made["parameters"] = tool.schema
     made.update({key: value for key, value in own.items() if key != "beside"})

@@ -13,7 +13,7 @@ from penstock import events as ev
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
 from penstock.fold import fold, unfold
-from penstock.markers.marks import INPUT as CARRIED
+from penstock.markers.marks import FREE_TEXT_KEY as CARRIED
 from penstock.messages.identifiers import fit_names
 from penstock.messages.request_codecs import PROFILES
 from penstock.messages.tools import map_names

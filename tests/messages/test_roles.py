@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
-from penstock.markers.marks import SYSTEM
+from penstock.markers.marks import SYSTEM_MARKS
 from penstock.messages.turns import EMPTY, OPENING, alternate, fill_empty, lead, open_with_user, place_system
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, shape, steady, system, tool, user
 
@@ -84,7 +84,7 @@ def test_or_said_by_the_user_in_its_place() -> None:
     notes = Diagnostics()
     made = place_system(TALK, "user", notes)
     assert shape(made)[3] == "user text text text"
-    assert made.messages[3].parts == [rq.Text(SYSTEM[0]), rq.Text("d"), rq.Text(SYSTEM[1])]
+    assert made.messages[3].parts == [rq.Text(SYSTEM_MARKS[0]), rq.Text("d"), rq.Text(SYSTEM_MARKS[1])]
     assert codes(notes) == ["system-said"]
 
 
@@ -97,7 +97,7 @@ def test_no_word_of_it_is_lost(request_: rq.Request, how: request_profile.System
             part.text
             for one in of.messages
             for part in one.parts
-            if isinstance(part, rq.Text) and part.text not in SYSTEM
+            if isinstance(part, rq.Text) and part.text not in SYSTEM_MARKS
         )
 
     assert words(made) == words(request_)

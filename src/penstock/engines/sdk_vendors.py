@@ -20,7 +20,7 @@ from penstock.errors import provider_error
 from penstock.events import Fault
 from penstock.input_limits import NestingError, decode_bounded
 from penstock.lenient_fields import as_object
-from penstock.markers import without_raw
+from penstock.markers import replace_deep_inputs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -165,7 +165,7 @@ class _Generated(Vendor):
         options = {"headers": _omitted(self._sdk, {**without, **out.headers})}
         if out.method == "GET":
             return await self._client.get(out.url, options=options, **more)
-        return await self._client.post(out.url, body=without_raw(job.body), options=options, **more)
+        return await self._client.post(out.url, body=replace_deep_inputs(job.body), options=options, **more)
 
 
 class OpenAI(_Generated):
@@ -260,7 +260,7 @@ class Google(Vendor):
     def _asked(self, out: Outgoing, job: Job) -> tuple[Any, ...]:
         root, _, rest = out.url.rpartition(_PLACE)
         options = self._options(base_url=root, api_version="", headers=out.headers)
-        body = dict(without_raw(job.body)) if out.method == "POST" else {}
+        body = dict(replace_deep_inputs(job.body)) if out.method == "POST" else {}
         return out.method.lower(), _PLACE[1:] + rest, body, options
 
     def in_band(self, error: Exception, *, begun: bool) -> Any:

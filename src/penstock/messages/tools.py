@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock import lenient_fields as lenient
 from penstock import request as rq
-from penstock.markers import schema_of
+from penstock.markers import free_text_schema
 from penstock.messages.identifiers import fit_names
 from penstock.messages.traversal import change_parts, with_messages
 from penstock.transforms.tool_names import OriginalTool, wrap_free_text
@@ -196,7 +196,7 @@ class _Naming:
         if tool.kind == "custom" and not self._profile.custom:
             self._notes.add("custom-tool", f"the free-text tool {tool.name!r} is offered as a function of one string")
             self._freed(name, key)
-            return rq.Tool(name, tool.description, schema_of(tool), cache=tool.cache)
+            return rq.Tool(name, tool.description, free_text_schema(tool), cache=tool.cache)
         space = "" if not self._profile.namespaces else tool.namespace
         return tool if name == tool.name and space == tool.namespace else replace(tool, name=name, namespace=space)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.markers.marks import said_by_user
+from penstock.markers.marks import wrap_system_parts
 from penstock.messages.traversal import with_messages
 from penstock.request_writer import collect_text
 
@@ -69,7 +69,7 @@ def _front(messages: list[rq.Message]) -> int:
 
 
 def _by_user(message: rq.Message) -> rq.Message:
-    return rq.Message("user", said_by_user(message.parts))
+    return rq.Message("user", wrap_system_parts(message.parts))
 
 
 def fill_empty(request: rq.Request, how: Empty, notes: Diagnostics) -> rq.Request:

@@ -19,7 +19,7 @@ from penstock import lenient_fields as lenient
 from penstock import provider_tools
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
-from penstock.markers.marks import RAN
+from penstock.markers.marks import PROVIDER_CALL_PREFIX
 from penstock.protocols.anthropic.body import build_error_body
 from penstock.protocols.anthropic.losses import LOSSES
 from penstock.protocols.anthropic.wire import NAME
@@ -307,7 +307,12 @@ class AnthropicEncoder(Encoder):
             self._write_block(_build_result(event, _get_server_tool(self._provider_tools[event.call])))
             return
         name = _get_server_tool(event.name)
-        block: dict[str, Any] = {"type": "server_tool_use", "id": RAN + event.id, "name": name, "input": {}}
+        block: dict[str, Any] = {
+            "type": "server_tool_use",
+            "id": PROVIDER_CALL_PREFIX + event.id,
+            "name": name,
+            "input": {},
+        }
         self._open_block(_SINGLE, 0, block, ev.CallDelta, _INPUT_DELTA)
         if name == "code_execution":
             given = {"code": provider_tools.program_code(event.json)}
@@ -385,7 +390,7 @@ def _get_server_tool(tool: str) -> str:
 
 def _build_result(event: ev.Result, name: str) -> dict[str, Any]:
     """Returns the result block of another provider's search or program."""
-    block = {"type": f"{name}_tool_result", "tool_use_id": RAN + event.call}
+    block = {"type": f"{name}_tool_result", "tool_use_id": PROVIDER_CALL_PREFIX + event.call}
     if name == "code_execution":
         text = provider_tools.program_output(event.json)
         streams = {"stdout": "", "stderr": text} if event.failed else {"stdout": text, "stderr": ""}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
-from penstock.markers import grammar_of, restored
-from penstock.markers.extract import free_calls
+from penstock.markers import extract_markers, parse_free_text_schema
+from penstock.markers.extract import restore_free_text_calls
 from penstock.protocols.anthropic.request_read_parts import read_cache_control, read_content
 from penstock.protocols.anthropic.wire import NAME
 from penstock.strict_fields import build_extra, empty_fields, unknown_fields
@@ -40,13 +40,13 @@ def read_request(body: Object) -> rq.Request:
     for row in strict.read_objects(body, "messages", read_message, need=True):
         messages += row
     tools = strict.read_objects(body, "tools", read_tool)
-    free_calls(messages, tools)
+    restore_free_text_calls(messages, tools)
     also = empty_fields(body, _REQUEST_FIELDS)
     if body.get("stream") is False:
         also["stream"] = False
     return rq.Request(
         strict.get_text(body, "model"),
-        restored(messages),
+        extract_markers(messages),
         tools,
         None if body.get("tool_choice") is None else strict.read_object(body, "tool_choice", _read_choice),
         _read_settings(body),
@@ -122,7 +122,7 @@ def read_tool(tool: Object) -> rq.Tool:
         untyped = "type" not in schema
         fields = unknown_fields(tool, _TOOL_FIELDS)
         parsed.extra = build_extra(NAME, fields, also=also, hint=hint, kind=kind, untyped=untyped)
-    grammar = grammar_of(schema)  # pyright: ignore[reportUnknownArgumentType]
+    grammar = parse_free_text_schema(schema)  # pyright: ignore[reportUnknownArgumentType]
     if grammar is not None:
         parsed.kind, parsed.schema = "custom", grammar or None
     return parsed

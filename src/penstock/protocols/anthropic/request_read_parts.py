@@ -9,8 +9,8 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
-from penstock.markers import json_of
-from penstock.markers.marks import RAN
+from penstock.markers import input_json
+from penstock.markers.marks import PROVIDER_CALL_PREFIX
 from penstock.protocols.anthropic.wire import NAME
 from penstock.strict_fields import build_extra, empty_fields, unknown_fields
 
@@ -84,14 +84,14 @@ def _read_call(block: Object) -> rq.AnyPart:
     given = block.get("input")
     if not isinstance(given, dict):
         raise BadRequest("an object", given, "input")
-    call = rq.Call(strict.require_text(block, "id"), strict.require_text(block, "name"), json_of(given))
+    call = rq.Call(strict.require_text(block, "id"), strict.require_text(block, "name"), input_json(given))
     return call if len(block) == len(_CALL_FIELDS) else _add_extra(call, block, _CALL_FIELDS)
 
 
 def _read_provider_call(block: Object) -> rq.AnyPart:
     call, json = strict.require_text(block, "id"), as_json(block.get("input", {}))
-    if call.startswith(RAN):  # another provider ran it: the encoder wrote the block
-        return rq.Call(call[len(RAN) :], strict.get_text(block, "name"), json, "provider")
+    if call.startswith(PROVIDER_CALL_PREFIX):  # another provider ran it: the encoder wrote the block
+        return rq.Call(call[len(PROVIDER_CALL_PREFIX) :], strict.get_text(block, "name"), json, "provider")
     own = unknown_fields(block, {"id", "name", "input", "cache_control"})
     part = rq.Call(call, strict.get_text(block, "name"), json, "provider", extra={NAME: own})
     part.cache = _read_kept_hint(block, own)
@@ -123,8 +123,8 @@ def _read_provider_result(block: Object) -> rq.AnyPart:
     content: list[rq.ResultPart] = [rq.Json(as_json(block.get("content")))]
     own = unknown_fields(block, {"content", "cache_control"})
     call, failed = strict.get_text(block, "tool_use_id"), strict.get_flag(block, "is_error") or False
-    if call.startswith(RAN):
-        return rq.Result(call[len(RAN) :], "", content, failed, by="provider")
+    if call.startswith(PROVIDER_CALL_PREFIX):
+        return rq.Result(call[len(PROVIDER_CALL_PREFIX) :], "", content, failed, by="provider")
     part = rq.Result(call, "", content, failed, by="provider", extra={NAME: own})
     part.cache = _read_kept_hint(block, own)
     return part

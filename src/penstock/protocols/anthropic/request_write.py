@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.markers import EMPTY, schema_of, stowed
+from penstock.markers import EMPTY_MARK, embed_markers, free_text_schema
 from penstock.protocols.anthropic import request_read
 from penstock.protocols.anthropic.request_write_parts import LACKS, LOSSES, BlockWriter, Quirks
 from penstock.protocols.anthropic.wire import NAME
@@ -46,7 +46,7 @@ class AnthropicRequestWriter(BlockWriter):
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
-        messages = stowed(request.messages, self.holds, self.report_carried, self.report_loss)
+        messages = embed_markers(request.messages, self.holds, self.report_carried, self.report_loss)
         first = _find_first_turn(messages)
         body: Object = {"model": request.model} if request.model else {}
         system = self._write_system(messages[:first])
@@ -123,7 +123,7 @@ class AnthropicRequestWriter(BlockWriter):
         """Writes a placeholder for an empty user message, because turns must alternate. Others are left out."""
         if role == "user":
             self.report_carried("empty")
-            return EMPTY
+            return EMPTY_MARK
         self.report_loss("empty")
         return ""
 
@@ -240,7 +240,7 @@ class AnthropicRequestWriter(BlockWriter):
     def _build_schema(self, tool: rq.Tool, marks: Object) -> Object:
         if tool.kind == "custom":
             self.report_carried("free-text")
-            return schema_of(tool)
+            return free_text_schema(tool)
         schema = tool.schema
         if schema is None:
             return {"type": "object", "properties": {}}

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock.jsontext import decode_or_keep_raw
-from penstock.markers import Holds, input_of
+from penstock.markers import NativeSupport, input_as_object
 from penstock.media import sniff_media_type
 from penstock.protocols.anthropic.wire import NAME
 from penstock.request_writer import (
@@ -77,7 +77,7 @@ class BlockWriter(RequestDraft):
 
     protocol = NAME
     losses: ClassVar[Losses] = {**LOSSES, **LACKS}
-    holds = Holds(NAME, json=False, refusals=False, assistant_files=False)
+    holds = NativeSupport(NAME, json=False, refusals=False, assistant_files=False)
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class BlockWriter(RequestDraft):
         if call.cut:
             self.report_loss("cut-call")
             return []
-        given, carried = input_of(call)
+        given, carried = input_as_object(call)
         if carried:
             self.report_carried(carried)
         block: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}

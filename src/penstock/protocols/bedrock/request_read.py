@@ -15,9 +15,9 @@ from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.lenient_fields import as_object, get_integer, get_object, get_text
-from penstock.markers import grammar_of, restored
-from penstock.markers.extract import free_calls
-from penstock.markers.marks import OPEN
+from penstock.markers import extract_markers, parse_free_text_schema
+from penstock.markers.extract import restore_free_text_calls
+from penstock.markers.marks import MARK_START
 from penstock.protocols.bedrock.request_read_parts import read_blocks, read_cache_time
 from penstock.protocols.bedrock.wire import NAME
 from penstock.strict_fields import build_extra, empty_fields, unknown_fields
@@ -45,13 +45,13 @@ def read_request(body: Object) -> rq.Request:
     settings, marks = _read_settings(body)
     config = strict.get_object(body, "toolConfig")
     tools, choice = _read_tools(config)
-    free_calls(messages, tools)
+    restore_free_text_calls(messages, tools)
     own = unknown_fields(body, _REQUEST_FIELDS)
     more = unknown_fields(config, {"tools", "toolChoice"})
     if more:
         own["toolConfig"] = more
     extra = build_extra(NAME, own, model="modelId" in body, also=empty_fields(body, _REQUEST_FIELDS), **marks)
-    return rq.Request(strict.get_text(body, "modelId"), restored(messages), tools, choice, settings, extra=extra)
+    return rq.Request(strict.get_text(body, "modelId"), extract_markers(messages), tools, choice, settings, extra=extra)
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +118,7 @@ def _split_carried_files(parts: list[rq.AnyPart]) -> list[list[rq.AnyPart]]:
 def _get_file_mark(parts: list[rq.AnyPart], position: int) -> str:
     """Returns the kind of the mark at `place`, if a file follows it."""
     mark, file = (parts[position], parts[position + 1]) if position + 1 < len(parts) else (None, None)
-    if type(mark) is not rq.Text or type(file) is not rq.File or not mark.text.startswith(OPEN):
+    if type(mark) is not rq.Text or type(file) is not rq.File or not mark.text.startswith(MARK_START):
         return ""
     return mark.text.partition(" ")[0]
 
@@ -157,7 +157,7 @@ def _read_tool(given: Object) -> rq.Tool:
 def _read_function(spec: Object, beside: Object) -> rq.Tool:
     holder = strict.get_object(spec, "inputSchema")
     schema = strict.get_object(holder, "json") if holder.get("json") is not None else None
-    grammar = None if schema is None else grammar_of(schema)
+    grammar = None if schema is None else parse_free_text_schema(schema)
     own = unknown_fields(spec, _TOOL_FIELDS) if spec.keys() - _TOOL_FIELDS else {}
     if beside:
         own["beside"] = beside

@@ -15,7 +15,7 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
-from penstock.markers import json_of
+from penstock.markers import input_json
 from penstock.protocols.bedrock.wire import NAME, get_block_format, get_media_type
 from penstock.request_writer import split_extra
 from penstock.strict_fields import build_extra, unknown_fields
@@ -73,7 +73,7 @@ def _read_block(block: Object, role: str) -> list[rq.AnyPart]:
 def _read_call(given: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
     value = given.get("input")
     bare = value is None
-    json = "{}" if bare else json_of(cast("Object", value)) if isinstance(value, dict) else as_json(value)
+    json = "{}" if bare else input_json(cast("Object", value)) if isinstance(value, dict) else as_json(value)
     by: Any = "client" if strict.get_text(given, "type") in _CLIENT_TYPES else "provider"
     extra = build_extra(NAME, unknown_fields(given, {"toolUseId", "name", "input"}), bare=bare)
     call_id, name = strict.require_text(given, "toolUseId"), strict.require_text(given, "name")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import request as rq
-from penstock.markers import EMPTY, schema_of, stowed
-from penstock.markers.marks import said_by_user
+from penstock.markers import EMPTY_MARK, embed_markers, free_text_schema
+from penstock.markers.marks import wrap_system_parts
 from penstock.protocols.bedrock.request_read import (
     THINKING_FIELDS,
     ModelFields,
@@ -27,7 +27,7 @@ __all__ = ["LOSSES", "BedrockRequestWriter", "Quirks", "write_request"]
 _JOINED_ROLES = frozenset({
     ("tool", "tool"), ("tool", "user"), ("tool", "system"), ("user", "system"), ("system", "user"),
 })  # fmt: skip
-_EMPTY_BLOCK: Object = {"text": EMPTY}
+_EMPTY_BLOCK: Object = {"text": EMPTY_MARK}
 _LOST_SETTINGS = str.split("""
     seed frequency_penalty presence_penalty choices logprobs top_logprobs parallel_calls verbosity user cache_key store
 """)
@@ -59,7 +59,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
 
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
-        messages = stowed(request.messages, self.holds, self.report_carried, self.report_loss)
+        messages = embed_markers(request.messages, self.holds, self.report_carried, self.report_loss)
         first = next((position for position, message in enumerate(messages) if message.role != "system"), len(messages))
         body: Object = {"modelId": request.model} if marks.get("model") else {}
         body["messages"] = self._write_messages(messages[first:])
@@ -87,7 +87,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
             parts = message.parts
             if message.role == "system":
                 self.report_loss("mid-system")
-                parts = said_by_user(parts)
+                parts = wrap_system_parts(parts)
             blocks = self.write_blocks(parts)
             if not blocks and message.role == "user" and self._needs_placeholder(written):
                 self.report_carried("empty")  # an empty user message keeps its place, because roles alternate
@@ -163,7 +163,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
         schema: Object | None = tool.schema
         if tool.kind == "custom":
             self.report_carried("free-text")
-            schema = schema_of(tool)
+            schema = free_text_schema(tool)
         if schema is None:
             schema = {"type": "object", "properties": {}}
         spec["inputSchema"] = {"json": schema if "type" in schema else {"type": "object", **schema}}

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock.jsontext import decode_or_keep_raw, is_object
-from penstock.markers import Holds, input_of
+from penstock.markers import NativeSupport, input_as_object
 from penstock.media import sniff_media_type
 from penstock.protocols.bedrock.wire import NAME, get_block_format, get_media_type
 from penstock.request_writer import (
@@ -77,7 +77,7 @@ class ConverseBlockWriter(RequestDraft):
 
     protocol = NAME
     losses = LOSSES
-    holds = Holds(NAME, refusals=False, assistant_files=False)
+    holds = NativeSupport(NAME, refusals=False, assistant_files=False)
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class ConverseBlockWriter(RequestDraft):
         if call.cut:
             self.report_loss("cut-call")
             return []
-        given, carried = input_of(call)
+        given, carried = input_as_object(call)
         if carried:
             self.report_carried(carried)
         fields: Object = {"toolUseId": call.id, "name": call.name, **own}

@@ -16,8 +16,8 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
-from penstock.markers import grammar_of, restored, text_of
-from penstock.markers.extract import free_calls
+from penstock.markers import extract_markers, parse_free_text_schema, restore_input_text
+from penstock.markers.extract import restore_free_text_calls
 from penstock.media import parse_data_url
 from penstock.protocols.cohere.decode_v1 import PLAN_EXTRA
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings
@@ -48,14 +48,14 @@ def read_request(body: Object) -> rq.Request:
 def _read_v2_request(body: Object) -> rq.Request:
     messages = strict.read_objects(body, "messages", _read_message, need=True)
     tools = strict.read_objects(body, "tools", _read_tool)
-    free_calls(messages, tools)
+    restore_free_text_calls(messages, tools)
     settings, marks = read_settings(body)
     empty = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         empty["stream"] = False
     return rq.Request(
         strict.get_text(body, "model"),
-        restored(messages),
+        extract_markers(messages),
         tools,
         _read_choice(body.get("tool_choice")),
         settings,
@@ -99,7 +99,7 @@ def _read_content(content: Any, role: str) -> list[rq.AnyPart]:
 def _read_call(call: Object) -> rq.Call:
     function = strict.get_object(call, "function")
     try:
-        name, json = strict.require_text(function, "name"), text_of(strict.get_text(function, "arguments"))
+        name, json = strict.require_text(function, "name"), restore_input_text(strict.get_text(function, "arguments"))
     except BadRequest as error:
         raise error.at("function") from None
     inner = unknown_fields(function, {"name", "arguments"})
@@ -167,7 +167,7 @@ def _read_tool(tool: Object) -> rq.Tool:
 
 def _read_function(tool: Object, function: Object) -> rq.Tool:
     schema = strict.get_object(function, "parameters") if function.get("parameters") is not None else None
-    grammar = None if schema is None else grammar_of(schema)
+    grammar = None if schema is None else parse_free_text_schema(schema)
     unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
     beside = unknown_fields(tool, {"type", "function"})
     fields = {**unknown, **({"beside": beside} if beside else {})}

@@ -14,7 +14,7 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.jsontext import as_json, decode_or_keep_raw, is_object
 from penstock.lenient_fields import as_object, get_object
-from penstock.markers import input_of
+from penstock.markers import input_as_object
 from penstock.protocols.cohere.request_settings import SETTINGS, read_settings, write_settings
 from penstock.protocols.cohere.wire import NAME
 from penstock.request_writer import add_missing, collect_text, describe_file, split_extra
@@ -234,7 +234,7 @@ class _HistoryWriter:
         own, marks = self._draft.split_extra(call.extra)
         if not marks.get("minted"):
             self._draft.report_loss("ids")
-        args, carrier = input_of(call)
+        args, carrier = input_as_object(call)
         if carrier:
             self._draft.report_carried(carrier)
         self._calls[call.id] = {"name": call.name, "parameters": args, **own}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock import request_writer
 from penstock.jsontext import as_json, decode_or_keep_raw, is_object
-from penstock.markers import EMPTY, Holds, input_of, stowed
+from penstock.markers import EMPTY_MARK, NativeSupport, embed_markers, input_as_object
 from penstock.protocols.cohere.request_read import split_documents
 from penstock.protocols.cohere.request_settings import write_settings
 from penstock.protocols.cohere.request_v1 import write_v1_request
@@ -49,7 +49,7 @@ LOSSES: Losses = {
     "strict": "that a single tool's input must follow its schema is not said",
     "tool": "a tool that another provider runs is left out: {}",
 }
-HOLDS = Holds(NAME, failed=False, refusals=False, result_files=False, assistant_files=False)
+HOLDS = NativeSupport(NAME, failed=False, refusals=False, result_files=False, assistant_files=False)
 _CHOICES = {"required": "REQUIRED", "tool": "REQUIRED", "none": "NONE"}
 
 
@@ -69,7 +69,7 @@ class CohereRequestWriter(request_writer.RequestDraft):
         own, marks = self.split_extra(request.extra)
         messages, documents = split_documents(request.messages)
         described = [self._describe_files(message) for message in messages]
-        messages = stowed(described, HOLDS, self.report_carried, self.report_loss)
+        messages = embed_markers(described, HOLDS, self.report_carried, self.report_loss)
         if (quirks.version or marks.get("version")) == 1:
             return {**write_v1_request(request, messages, self), **request_writer.drop_empty(documents=documents)}
         body: Object = {"model": request.model} if request.model else {}
@@ -130,7 +130,7 @@ class CohereRequestWriter(request_writer.RequestDraft):
         """An empty user message stays, because turns must alternate."""
         if message.role == "user":
             self.report_carried("empty")
-            return EMPTY
+            return EMPTY_MARK
         self.report_loss("empty")
         return ""
 
@@ -168,7 +168,7 @@ class CohereRequestWriter(request_writer.RequestDraft):
         if call.cut:
             self.report_loss("cut-call")
             return
-        args, carrier = input_of(call)
+        args, carrier = input_as_object(call)
         if carrier:
             self.report_carried(carrier)
         json = as_json(args) if carrier or not call.json else call.json

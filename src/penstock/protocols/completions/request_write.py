@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.markers.embed import without_ciphertext
+from penstock.markers.embed import remove_ciphertext
 from penstock.protocols.completions.request_read import TOKENS
 from penstock.protocols.completions.wire import NAME
 from penstock.request_writer import Losses, RequestDraft, add_missing, collect_text, omit_with_loss, split_extra
@@ -145,7 +145,7 @@ class CompletionsRequestWriter(RequestDraft):
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Any]]]] = {
         rq.Text: lambda _, text: [text.text],
-        rq.Json: lambda _, value: [without_ciphertext(value.json)],
+        rq.Json: lambda _, value: [remove_ciphertext(value.json)],
         rq.Call: lambda _, call: [f"[calls {call.name}: {call.json or '{}'}]"],
         rq.Result: _result,
         rq.File: _file,

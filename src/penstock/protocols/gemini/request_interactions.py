@@ -13,7 +13,7 @@ from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, decode_or_keep_raw
 from penstock.lenient_fields import as_object
-from penstock.markers import input_of
+from penstock.markers import input_as_object
 from penstock.protocols.gemini.request_settings import LEVELS
 from penstock.protocols.gemini.wire import NAME
 from penstock.request_writer import add_missing, split_extra
@@ -295,7 +295,7 @@ def _write_thought(_part: rq.Reasoning, own: Object, marks: Object, _: RequestDr
 
 
 def _write_call(call: rq.Call, own: Object, _marks: Object, _: RequestDraft) -> Object:
-    return {"type": "function_call", "id": call.id, "name": call.name, "arguments": input_of(call)[0], **own}
+    return {"type": "function_call", "id": call.id, "name": call.name, "arguments": input_as_object(call)[0], **own}
 
 
 def _write_result(result: rq.Result, own: Object, marks: Object, draft: RequestDraft) -> Object:

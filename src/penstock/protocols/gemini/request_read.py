@@ -17,9 +17,9 @@ from penstock import strict_fields as strict
 from penstock.diagnostics import Diagnostic
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
-from penstock.markers import json_of, restored
-from penstock.markers.extract import free_calls
-from penstock.markers.marks import told_apart
+from penstock.markers import extract_markers, input_json
+from penstock.markers.extract import restore_free_text_calls
+from penstock.markers.marks import split_system_parts
 from penstock.media import sniff_media_type
 from penstock.protocols.gemini.decode_calls import CODE_EXECUTION, tool_name
 from penstock.protocols.gemini.request_interactions import is_interaction, read_interaction
@@ -51,7 +51,7 @@ def read_request(body: Object) -> rq.Request:
     reader = PartReader()
     tools = read_tools(body)
     messages = [*_read_system(body.get("systemInstruction"), reader), *_read_contents(body.get("contents"), reader)]
-    free_calls(messages, tools)
+    restore_free_text_calls(messages, tools)
     config = strict.get_object(body, "toolConfig")
     settings, other_settings, marks = rq.Settings(), cast("Object", {}), cast("Object", {})
     if body.get("generationConfig") is not None:
@@ -69,7 +69,7 @@ def read_request(body: Object) -> rq.Request:
         **marks,
     )
     diagnostics = reader.diagnostics
-    return rq.Request(model, restored(messages), tools, choice, settings, extra=extra, diagnostics=diagnostics)
+    return rq.Request(model, extract_markers(messages), tools, choice, settings, extra=extra, diagnostics=diagnostics)
 
 
 def _unwrap(body: Object) -> tuple[Object, Object]:
@@ -157,7 +157,7 @@ class _ContentReader:
             return _split_results(role, parts, results, build_extra(NAME, unknown, **marks, apart=follows_results))
         if role == "assistant":
             return [rq.Message(role, parts, extra=extra)]
-        first, *more = told_apart(parts, SYSTEM_SEAL)
+        first, *more = split_system_parts(parts, SYSTEM_SEAL)
         return [rq.Message(*first, extra=extra), *(rq.Message(*row) for row in more)]
 
 
@@ -213,7 +213,7 @@ class PartReader:
         id = self.calls.call(given, name, self._mint_id("call"))  # noqa: A001 — as the part calls it
         fields = {**around, **_nested("functionCall", unknown_fields(call, {"id", "name", "args"}))}
         extra = build_extra(NAME, fields, minted=not given, bare=args is None)
-        return rq.Call(id, name, "{}" if args is None else json_of(args), extra=extra)
+        return rq.Call(id, name, "{}" if args is None else input_json(args), extra=extra)
 
     def _result(self, result: Object, around: Object) -> rq.Result:
         given, name = strict.get_text(result, "id"), strict.require_text(result, "name")

@@ -15,7 +15,7 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json, decode_or_keep_raw
-from penstock.markers import grammar_of, schema_of
+from penstock.markers import free_text_schema, parse_free_text_schema
 from penstock.protocols.gemini.request_settings import to_json_schema, write_schema
 from penstock.protocols.gemini.wire import NAME, camel_keys
 from penstock.strict_fields import build_extra, unknown_fields
@@ -74,7 +74,7 @@ class _ToolReader:
 def _read_function(function: Object, group: int) -> rq.Tool:
     unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
     schema, original = _read_parameters(function)
-    grammar = None if schema is None else grammar_of(schema)
+    grammar = None if schema is None else parse_free_text_schema(schema)
     description = strict.get_text(function, "description")
     marks = {"group": group, "parameters": original, "empty": "description" in function and not description}
     extra = build_extra(NAME, unknown, **marks) if unknown or any(marks.values()) else None
@@ -162,7 +162,7 @@ def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: RequestDra
         function["description"] = tool.description
     if tool.kind == "custom":
         draft.report_carried("free-text")
-    schema = schema_of(tool) if tool.kind == "custom" else tool.schema
+    schema = free_text_schema(tool) if tool.kind == "custom" else tool.schema
     if schema is not None:
         keys = ("parameters", "parametersJsonSchema")
         function.update(write_schema(schema, marks.get("parameters"), keys, draft, subset=subset))

@@ -9,8 +9,8 @@ import msgspec
 from penstock import request as rq
 from penstock import request_writer
 from penstock.jsontext import decode_or_keep_raw
-from penstock.markers import EMPTY, Holds, input_of, stowed
-from penstock.markers.marks import said_by_user
+from penstock.markers import EMPTY_MARK, NativeSupport, embed_markers, input_as_object
+from penstock.markers.marks import wrap_system_parts
 from penstock.media import sniff_media_type
 from penstock.protocols.gemini.decode_calls import METADATA_ONLY
 from penstock.protocols.gemini.request_interactions import write_interaction
@@ -94,8 +94,8 @@ class GeminiRequestWriter(request_writer.RequestDraft):
         own, marks = self.split_extra(request.extra)
         if "interaction" in marks:
             return write_interaction(request, self)
-        holds = Holds(NAME, refusals=False, result_files=self._quirks.result_files)
-        messages = stowed(request.messages, holds, self.report_carried, self.report_loss)
+        holds = NativeSupport(NAME, refusals=False, result_files=self._quirks.result_files)
+        messages = embed_markers(request.messages, holds, self.report_carried, self.report_loss)
         first = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
         self._learn_calls(messages)
         contents = self._write_contents(messages[first:])
@@ -214,7 +214,7 @@ class GeminiRequestWriter(request_writer.RequestDraft):
                 self.report_loss("empty")
                 return
             self.report_carried("empty")  # an empty user message stays, because turns must alternate
-            parts = [{"text": EMPTY}]
+            parts = [{"text": EMPTY_MARK}]
         role = _spelled_role(marks, "model" if message.role == "assistant" else "user")
         contents.append({**({"role": role} if role else {}), "parts": _unlist(parts, marks), **own})
 
@@ -222,9 +222,9 @@ class GeminiRequestWriter(request_writer.RequestDraft):
         """Writes a system message inside the conversation as the user's. The seal tells it from what users write."""
         if self._quirks.metadata:
             self.report_carried("mid-system")
-            return said_by_user(parts, SYSTEM_SEAL)
+            return wrap_system_parts(parts, SYSTEM_SEAL)
         self.report_loss("mid-system")
-        return said_by_user(parts)
+        return wrap_system_parts(parts)
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -262,7 +262,7 @@ class GeminiRequestWriter(request_writer.RequestDraft):
         if call.cut:
             self.report_loss("cut-call")
             return []
-        args, carrier = input_of(call)
+        args, carrier = input_as_object(call)
         if carrier:
             self.report_carried(carrier)
         written: Object = {**self._write_id(call.id, call.id), "name": call.name, **own.get("functionCall", {})}

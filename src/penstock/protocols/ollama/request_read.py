@@ -12,8 +12,8 @@ from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.diagnostics import Diagnostic
 from penstock.errors import BadRequest
-from penstock.markers import grammar_of, json_of, restored
-from penstock.markers.extract import free_calls
+from penstock.markers import extract_markers, input_json, parse_free_text_schema
+from penstock.markers.extract import restore_free_text_calls
 from penstock.media import parse_data_url, sniff_media_type
 from penstock.strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 
@@ -48,14 +48,14 @@ def read_request(body: Object) -> rq.Request:
     reader = _MessageReader()
     messages = _read_prompt(body) if is_generate else strict.read_objects(body, "messages", reader.read, need=True)
     tools = [] if is_generate else strict.read_objects(body, "tools", _read_tool)
-    free_calls(messages, tools)
+    restore_free_text_calls(messages, tools)
     known = _GENERATE if is_generate else _CHAT
     settings, marks = _read_settings(body)
     stream = strict.get_flag(body, "stream")
     marks |= {"generate": is_generate, "silent": stream is None, "also": empty_fields(body, known)}
     return rq.Request(
         strict.get_text(body, "model"),
-        restored(messages),
+        extract_markers(messages),
         tools,
         None,
         settings,
@@ -123,7 +123,7 @@ class _MessageReader:
         inner = unknown_fields(function, {"name", "arguments"})
         unknown = {**unknown_fields(call, {"id", "type", "function"}), **({"function": inner} if inner else {})}
         marks = {"minted": not given, "typed": call.get("type") is not None, "bare": "arguments" not in function}
-        return rq.Call(id, name, json_of(args), extra=build_extra(NAME, unknown, **marks))
+        return rq.Call(id, name, input_json(args), extra=build_extra(NAME, unknown, **marks))
 
     def _read_result(self, message: Object, content: list[rq.ResultPart]) -> rq.Result:
         given, name = strict.get_text(message, "tool_call_id"), strict.get_text(message, "tool_name")
@@ -151,7 +151,7 @@ def _read_tool(tool: Object) -> rq.Tool:
 
 def _read_function(tool: Object, function: Object) -> rq.Tool:
     schema: Any = strict.get_object(function, "parameters") if function.get("parameters") is not None else None
-    grammar = None if schema is None else grammar_of(schema)
+    grammar = None if schema is None else parse_free_text_schema(schema)
     unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
     beside = unknown_fields(tool, {"type", "function"})
     marks = {"also": empty_fields(function, _FUNCTION), "untyped": "type" not in tool}

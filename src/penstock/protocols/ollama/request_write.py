@@ -8,7 +8,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock import request_writer
-from penstock.markers import Holds, input_of, stowed
+from penstock.markers import NativeSupport, embed_markers, input_as_object
 from penstock.media import sniff_media_type
 from penstock.protocols.ollama.request_read import NAME, OPTIONS, read_think
 
@@ -40,7 +40,7 @@ LOSSES: request_writer.Losses = {
     "strict": "that a tool's input must follow its schema is not said",
     "tool": "a tool that another provider runs is left out: {}",
 }
-HOLDS = Holds(NAME, failed=False, refusals=False)
+HOLDS = NativeSupport(NAME, failed=False, refusals=False)
 _ORDER: dict[type, int] = {rq.Reasoning: 0, rq.Text: 1, rq.Json: 1, rq.File: 2, rq.Call: 3}
 _UNSUPPORTED = ("choices", "parallel_calls", "verbosity", "tier", "user", "metadata", "cache_key", "store")
 _NEAREST_LEVELS = {"minimal": "low", "xhigh": "high", "max": "high"}
@@ -67,7 +67,7 @@ class OllamaRequestWriter(request_writer.RequestDraft):
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
         body: Object = {"model": request.model} if request.model else {}
-        given = stowed(request.messages, HOLDS, self.report_carried, self.report_loss)
+        given = embed_markers(request.messages, HOLDS, self.report_carried, self.report_loss)
         messages = [one for message in given for one in self._write_message(message)]
         body.update((marks.get("generate") and _write_prompt(messages)) or {"messages": messages})
         tools = [one for tool in request.tools for one in self._write_tool(tool)]
@@ -176,7 +176,7 @@ class OllamaRequestWriter(request_writer.RequestDraft):
             self.report_loss("cut-call")
             return
         self._call_names[call.id] = call.name
-        args, carrier = input_of(call)
+        args, carrier = input_as_object(call)
         if carrier:
             self.report_carried(carrier)
         function: Object = {"name": call.name}

@@ -14,7 +14,7 @@ from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
 from penstock.lenient_fields import as_object
-from penstock.markers import restored
+from penstock.markers import extract_markers
 from penstock.protocols.openai_chat.request_read_parts import (
     read_cache_hint,
     read_choice,
@@ -54,7 +54,7 @@ def read_request(body: Object) -> rq.Request:
     legacy = "functions" in body or "function_call" in body
     return rq.Request(
         strict.get_text(body, "model"),
-        restored(_number_legacy_calls(messages) if legacy else messages),
+        extract_markers(_number_legacy_calls(messages) if legacy else messages),
         read_tools(body) if legacy or "tools" in body else [],
         read_choice(body) if legacy or "tool_choice" in body else None,
         read_settings(body),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock.jsontext import as_json
-from penstock.markers import stowed
+from penstock.markers import embed_markers
 from penstock.protocols.openai_chat.request_read import KEPT_SETTINGS, read_effort, read_format, read_reasoning
 from penstock.protocols.openai_chat.request_read_parts import read_cache_hint
 from penstock.protocols.openai_chat.request_write_parts import (
@@ -45,7 +45,7 @@ class ChatRequestWriter(ChatPartWriter):
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
         messages: list[Object] = []
-        for message in stowed(request.messages, self.holds, self.report_carried, self.report_loss):
+        for message in embed_markers(request.messages, self.holds, self.report_carried, self.report_loss):
             self.roles[message.role](self, message, messages)
         body: Object = {"model": request.model} if request.model else {}
         body["messages"] = messages

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
-from penstock.markers import Holds
+from penstock.markers import NativeSupport
 from penstock.media import parse_data_url, sniff_media_type
 from penstock.protocols.openai_chat.request_read_parts import (
     AUDIO_FORMATS,
@@ -99,7 +99,7 @@ class ChatPartWriter(RequestDraft):
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
         self.quirks = quirks
-        self.holds = Holds(
+        self.holds = NativeSupport(
             NAME,
             failed=False,
             json=False,

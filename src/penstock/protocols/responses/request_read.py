@@ -15,7 +15,7 @@ from penstock import lenient_fields as lenient
 from penstock import request as rq
 from penstock import strict_fields as strict
 from penstock.errors import BadRequest
-from penstock.markers import restored
+from penstock.markers import extract_markers
 from penstock.protocols.responses import request_read_parts as parts
 from penstock.protocols.responses.request_read_parts import ID_SPLIT, MESSAGE_FIELDS, read_content
 from penstock.protocols.responses.wire import CALLS, CALLS_WITH_OUTPUT, NAME, OUTPUTS
@@ -55,7 +55,7 @@ def read_request(body: Object) -> rq.Request:
     reasoning, text = strict.get_object(body, "reasoning"), strict.get_object(body, "text")
     return rq.Request(
         strict.get_text(body, "model"),
-        restored(items.finish()),
+        extract_markers(items.finish()),
         tools,
         read_choice(body),
         _read_settings(body, reasoning, text),

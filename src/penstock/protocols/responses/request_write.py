@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import request as rq
 from penstock.jsontext import as_json
-from penstock.markers import stowed
+from penstock.markers import embed_markers
 from penstock.protocols.responses import request_write_parts as parts
 from penstock.protocols.responses.request_read import LOGPROBS, OPTIONAL_SETTINGS, read_format
 from penstock.protocols.responses.request_write_parts import AssistantWriter, Quirks
@@ -189,7 +189,7 @@ class ResponsesRequestWriter(InputWriter):
         own, marks = self.split_extra(request.extra)
         self.native = "read" in marks
         body: Object = {"model": request.model} if request.model else {}
-        messages = stowed(
+        messages = embed_markers(
             parts.drop_generated_images(request.messages), parts.HOLDS, self.report_carried, self.report_loss
         )
         self._write_messages(self._write_instructions(messages, body), marks, body)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.jsontext import decode_or_keep_raw
 from penstock.lenient_fields import as_object
-from penstock.markers import Holds
+from penstock.markers import NativeSupport
 from penstock.media import sniff_media_type
 from penstock.protocols.responses import request_read_parts, wire
 from penstock.protocols.responses.wire import NAME
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.lenient_fields import Object
 
-HOLDS = Holds(NAME, failed=False, assistant_files=False)
+HOLDS = NativeSupport(NAME, failed=False, assistant_files=False)
 
 
 class Quirks(msgspec.Struct, frozen=True):
