@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.bridge import bridge
-from penstock.gateway.recordings import clean, timed
+from penstock.gateway.recordings import paced_chunks, redact_chunks
 from penstock.store.recordings import Header, read, write
 
 CHUNKS = [
@@ -19,13 +19,13 @@ CHUNKS = [
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tide.tape"
-        chunks, hidden = clean(CHUNKS)  # also where a chunk ends in the middle of a secret
+        chunks, hidden = redact_chunks(CHUNKS)  # also where a chunk ends in the middle of a secret
         write(path, Header(protocol="openai-chat", model="example", hidden=hidden), chunks)
         recording = read(path)
     print(f"{len(recording.data)} bytes in {len(recording.chunks)} chunks, {recording.header.hidden} secret removed")
 
     pipe = bridge(recording.header.protocol, "vscode")
-    async for chunk in timed(recording, speed=1.0):
+    async for chunk in paced_chunks(recording, speed=1.0):
         for line in pipe.feed([chunk]):
             print(line.decode().rstrip())
     for line in pipe.finish():

@@ -20,7 +20,7 @@ from fuzz.transport import FakeTransport, event_loop
 from penstock.errors import InputError
 from penstock.gateway.app import App
 from penstock.gateway.byte_budget import websocket_protocol
-from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read
+from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read_config
 from penstock.gateway.keys import KeyFile
 from penstock.http.uvicorn_server import settings
 
@@ -171,7 +171,7 @@ def check_config(data: bytes) -> Verdict:
     except (tomllib.TOMLDecodeError, RecursionError):
         valid = False
     try:
-        read(text, Path("penstock.toml"))
+        read_config(text, Path("penstock.toml"))
     except InputError as error:
         promise("penstock.toml" in str(error), f"the error does not name the file: {error}")
         return valid, str(error).partition(":")[2][-40:]

@@ -16,9 +16,9 @@ from fuzz.mutation import BytesMutator, LinesMutator
 from fuzz.target import Target, Verdict, cut, promise
 from fuzz.transport import FakeTransport, event_loop
 from penstock.errors import PenstockError
-from penstock.gateway.endpoints import Visit
-from penstock.gateway.request_body import unpacked
-from penstock.gateway.routes import find
+from penstock.gateway.endpoints import IncomingRequest
+from penstock.gateway.request_body import decompress
+from penstock.gateway.routes import find_route
 from penstock.http.connection import Connection
 from penstock.http.pool import parsing
 
@@ -180,7 +180,7 @@ def check_packed_body(data: bytes) -> Verdict:
     """A packed body is unpacked up to the limit, or refused."""
     encoding, _, packed = data.partition(b"\n")
     try:
-        made = event_loop().run_until_complete(unpacked(packed, encoding.decode("latin-1"), 100_000))
+        made = event_loop().run_until_complete(decompress(packed, encoding.decode("latin-1"), 100_000))
     except PenstockError as error:
         return False, str(error)[:30]
     promise(len(made) <= 100_000, "more is unpacked than is allowed")
@@ -190,11 +190,14 @@ def check_packed_body(data: bytes) -> Verdict:
 def check_address(data: bytes) -> Verdict:
     """Any path and query is routed, or found to lead nowhere."""
     path, _, query = data.partition(b"?")
-    visit = Visit({"method": "POST", "path": path.decode("latin-1"), "query_string": query, "headers": []})
-    route = find("POST", visit.path)
-    values = visit.query
+    incoming = IncomingRequest({"method": "POST", "path": path.decode("latin-1"), "query_string": query, "headers": []})
+    route = find_route("POST", incoming.path)
+    values = incoming.query
     promise(len(values) <= len(query) + 1, "more values than bytes")
-    return route.door is not None or route.answer is not None or bool(values), (bool(values), *sorted(route.params))
+    return route.endpoint is not None or route.handler is not None or bool(values), (
+        bool(values),
+        *sorted(route.params),
+    )
 
 
 ADDRESSES: tuple[bytes, ...] = (

@@ -12,7 +12,7 @@ from fuzz.mutation import JsonMutator
 from fuzz.target import BrokenPromiseError, Target, Verdict, pick, promise
 from penstock import protocols
 from penstock.errors import BadRequest, PenstockError
-from penstock.gateway.endpoints import Visit
+from penstock.gateway.endpoints import IncomingRequest
 from penstock.jsontext import parse_lenient, replace_surrogates
 from penstock.messages.convert import convert, convert_request
 from penstock.messages.request_codecs import reader, writer
@@ -50,10 +50,10 @@ def _has(find: Any, name: str) -> bool:
 
 def check_reader(data: bytes, *, name: str, targets: Sequence[str]) -> Verdict:
     """A body is read, or refused by a typed error that names the place. What was read can be written for any target."""
-    visit = Visit({"method": "POST", "path": "/", "headers": []})
+    visit = IncomingRequest({"method": "POST", "path": "/", "headers": []})
     visit.raw = data
     try:
-        request = reader(name)(visit.body())
+        request = reader(name)(visit.json_body())
     except BadRequest as error:
         return bool(error.path), ("refused", _shape(error.path), error.expected)
     except PenstockError as error:

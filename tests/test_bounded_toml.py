@@ -12,7 +12,7 @@ import pytest
 
 from penstock.engines.config import Config
 from penstock.errors import InputError
-from penstock.gateway.config import read
+from penstock.gateway.config import read_config
 from penstock.input_limits import MAX_TOML_BYTES, MAX_TOML_KEY_PARTS
 from penstock.option_checks import read_toml
 
@@ -37,7 +37,7 @@ def test_a_key_of_many_parts_is_refused_at_once(text: str, tmp_path: Path) -> No
         InputError,
         match=rf"{re.escape(str(place))}:2: not a configuration: a key of more than 32 dotted parts: remove it",
     ):
-        read(text, place)
+        read_config(text, place)
     with pytest.raises(InputError, match=":2: not a configuration: a key of more than 32"):
         Config.read(place)
     assert time.process_time() - began < QUICK

@@ -25,7 +25,7 @@ from penstock.errors import ProviderError
 from penstock.events import TextDelta
 from penstock.framing import WRITERS
 from penstock.gateway.client_stream import Passthrough, Translation
-from penstock.gateway.endpoints import Asked
+from penstock.gateway.endpoints import TurnRequest
 from penstock.messages.state import text_key
 from penstock.providers.registry import providers
 from penstock.request import Request, Text
@@ -178,7 +178,7 @@ class Answer:
 def write_all(answer: Answer, target: str) -> list[bytes]:
     """What a client of that protocol gets for each read."""
     row = protocols.protocol(target)
-    translation: Any = Translation(Asked(Request(model="m"), target, framing=row.writes))
+    translation: Any = Translation(TurnRequest(Request(model="m"), target, framing=row.writes))
     return [
         *(translation.feed(pair) for pair in answer.pairs if not isinstance(pair[1][:1], str)),
         translation.finish(),
@@ -186,7 +186,7 @@ def write_all(answer: Answer, target: str) -> list[bytes]:
 
 
 def pass_all(answer: Answer, source: str) -> list[bytes]:
-    passing = Passthrough(Asked(Request(model="m"), source))
+    passing = Passthrough(TurnRequest(Request(model="m"), source))
     return [*(passing.feed(pair) for pair in answer.pairs), passing.finish()]
 
 

@@ -14,8 +14,8 @@ from penstock import protocols
 from penstock.bridge import encoding, write_body
 from penstock.errors import BadAnswer
 from penstock.gateway import client_stream, error_responses
-from penstock.gateway.client_stream import Body
-from penstock.gateway.endpoints import Asked
+from penstock.gateway.client_stream import BodyStage
+from penstock.gateway.endpoints import TurnRequest
 from penstock.grammar import Guard
 from penstock.request import Request
 
@@ -134,8 +134,8 @@ def failing(_: Any) -> bytes:
     raise KeyError("content")
 
 
-def asked() -> Asked:
-    return Asked(Request("m", []), "anthropic", body=failing)
+def asked() -> TurnRequest:
+    return TurnRequest(Request("m", []), "anthropic", body=failing)
 
 
 ENDED: list[Any] = [ev.Start(), ev.Finish("stop")]
@@ -149,12 +149,12 @@ def test_an_error_of_a_body_function_is_typed() -> None:
 
 def test_the_gateway_answers_with_its_fault() -> None:
     with pytest.raises(BadAnswer) as caught:
-        client_stream.whole(asked(), ENDED)
-    status, body, _ = error_responses.refusal("anthropic", error_responses.fault_of(caught.value))
+        client_stream.encode_body(asked(), ENDED)
+    status, body, _ = error_responses.error_response("anthropic", error_responses.fault_from_error(caught.value))
     assert status == 502
     assert msgspec.json.decode(body)["type"] == "error"
 
 
 def test_the_inspector_shows_its_fault() -> None:
-    (frame,) = Body(asked()).feed(ENDED)
+    (frame,) = BodyStage(asked()).feed(ENDED)
     assert msgspec.json.decode(frame[1])["type"] == "error"

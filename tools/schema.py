@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock.engines.options import RequestOptions
-from penstock.gateway.config import File
+from penstock.gateway.config import ConfigFile
 
 PLACE = Path(__file__).resolve().parents[1] / "docs" / "penstock.schema.json"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -21,12 +21,12 @@ _LISTS = ("ca_bundle", "no_proxy")
 
 def schema() -> bytes:
     """The schema as it stands in the file."""
-    _, parts = msgspec.json.schema_components((File, RequestOptions), ref_template="#/$defs/{name}")
+    _, parts = msgspec.json.schema_components((ConfigFile, RequestOptions), ref_template="#/$defs/{name}")
     options = {"$ref": "#/$defs/RequestOptions"}
-    for name in ("File", "Account"):
+    for name in ("ConfigFile", "Account"):
         parts[name]["properties"]["options"] = options
     _loosen(parts["RequestOptions"]["properties"])
-    file = parts.pop("File")
+    file = parts.pop("ConfigFile")
     made = {
         "$schema": DRAFT,
         "title": "penstock.toml",

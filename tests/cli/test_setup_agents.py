@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from penstock.cli.serve import list_models, welcome_text
 from penstock.cli.setup.agent_plan import GatewayAddress
 from penstock.cli.setup.agents import AGENTS
-from penstock.gateway.config import GatewayConfig, load
+from penstock.gateway.config import GatewayConfig, load_config
 from penstock.gateway.config_trust import TrustStore, sensitive_settings
 from tests.cli.running import inside, penstock
 
@@ -362,7 +362,7 @@ def test_the_file_for_the_gateway_has_what_an_agent_needs_and_explains_it(tmp_pa
     assert done.returncode == 0, done.stderr
     path = tmp_path / "penstock.toml"
     text = path.read_text()
-    config = load(path, {})
+    config = load_config(path, {})
     assert config.features.prompt_caching
     assert config.features.context_management
     assert config.limits.day_cost == 5
@@ -378,7 +378,7 @@ def test_without_a_budget_the_file_offers_one(tmp_path: Path) -> None:
     setup(tmp_path, "gateway", "--yes")
     text = (tmp_path / "penstock.toml").read_text()
     assert "# day_cost = 5" in text
-    assert load(tmp_path / "penstock.toml", {}).limits.day_cost == 0
+    assert load_config(tmp_path / "penstock.toml", {}).limits.day_cost == 0
 
 
 @pytest.mark.row("O3:setup-features")
@@ -392,5 +392,5 @@ def test_setup_of_an_agent_completes_the_gateways_file_and_keeps_its_trust(tmp_p
     text = path.read_text()
     assert "# mine\n" in text
     assert "context_management = false  # on purpose" in text
-    assert load(path, {}).features.prompt_caching
+    assert load_config(path, {}).features.prompt_caching
     assert TrustStore(data).trusts(path, path.read_bytes())

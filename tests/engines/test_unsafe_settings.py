@@ -13,7 +13,7 @@ from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError, PenstockError
 from penstock.fetch import FetchError, Limits, fetch
-from penstock.gateway.config import read
+from penstock.gateway.config import read_config
 from penstock.http.proxy_and_tls import proxy_for
 from tests.engines.asking import asking, router, run
 from tests.gateway.raw_upstream import raw_upstream
@@ -47,7 +47,7 @@ def test_a_configuration_names_the_setting(line: str, tmp_path: Path) -> None:
     base = "" if line.startswith("base_url") else 'base_url = "http://127.0.0.1:9/v1"\n'
     text = f"[providers.mine]\n{base}{line}\n"
     with pytest.raises(InputError) as caught:
-        read(text, tmp_path / "penstock.toml")
+        read_config(text, tmp_path / "penstock.toml")
     assert SETTINGS[line] in str(caught.value)
     assert "penstock.toml:" in str(caught.value)
     assert SECRET not in str(caught.value)

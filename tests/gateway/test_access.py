@@ -8,12 +8,12 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.gateway.access import Access
-from penstock.gateway.callers import Caller, Refused
+from penstock.gateway.callers import Caller, Refusal
 from penstock.gateway.config import AccessTable, GatewayConfig, Key, Limit, Serve
-from penstock.gateway.keys import PREFIX, digest
+from penstock.gateway.keys import PREFIX, hash_key
 
 ONE, TWO = f"{PREFIX}one-11111111", f"{PREFIX}two-22222222"
-KEYS = {"one": Key(hash=digest(ONE)), "two": Key(env="TWO", models=("fast", "lab/*"), tenant="team")}
+KEYS = {"one": Key(hash=hash_key(ONE)), "two": Key(env="TWO", models=("fast", "lab/*"), tenant="team")}
 ENV = {"TWO": TWO}
 
 
@@ -31,7 +31,7 @@ def access(host: str = "127.0.0.1", keys: dict[str, Key] | None = None, **table:
 
 
 def refusal(door: Access, given: dict[str, Any]) -> tuple[int, str]:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(Refusal) as raised:
         door.admit(given)
     assert raised.value.fault.status == raised.value.status
     return raised.value.status, raised.value.fault.code
@@ -134,7 +134,7 @@ def test_a_browser_may_ask_whether_it_may_ask() -> None:
     assert said[b"access-control-allow-headers"] == b"x-api-key"
     assert b"POST" in said[b"access-control-allow-methods"]
     assert door.preflight(scope(method="OPTIONS")) is None
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         door.preflight(scope(method="OPTIONS", origin="https://evil.example", **wish))
     near = door.preflight(
         {**asked, "headers": [*asked["headers"], (b"access-control-request-private-network", b"true")]}
@@ -150,7 +150,7 @@ WAYS: list[dict[str, Any]] = [
     {"authorization": "Bearer something-else", "x_api_key": ONE},
 ]  # fmt: skip
 NOT: list[dict[str, Any]] = [
-    {}, {"x_api_key": ONE[:-1]}, {"x_api_key": ONE + "1"}, {"authorization": f"Basic {ONE}"}, {"x_api_key": digest(ONE)},
+    {}, {"x_api_key": ONE[:-1]}, {"x_api_key": ONE + "1"}, {"authorization": f"Basic {ONE}"}, {"x_api_key": hash_key(ONE)},
     {"query": "key="}, {"x_api_key": "é" * 9},
 ]  # fmt: skip
 
@@ -171,7 +171,7 @@ def test_a_key_may_use_what_it_is_said_to() -> None:
     assert (caller.key, caller.tenant) == ("two", "team")
     caller.check("fast")
     caller.check("openai/gpt-5", "lab/large")  # what was asked for, and whom that means
-    with pytest.raises(Refused, match="may not use the model 'openai/gpt-5'") as raised:
+    with pytest.raises(Refusal, match="may not use the model 'openai/gpt-5'") as raised:
         caller.check("openai/gpt-5")
     assert raised.value.status == 403
 
@@ -179,7 +179,7 @@ def test_a_key_may_use_what_it_is_said_to() -> None:
 def test_a_key_has_its_own_limits_or_those_of_all() -> None:
     own = Limit(requests=3)
     config = GatewayConfig(
-        keys={"a": Key(hash=digest(ONE), limits=own), "b": Key(hash=digest(TWO))}, limits=Limit(tokens=9)
+        keys={"a": Key(hash=hash_key(ONE), limits=own), "b": Key(hash=hash_key(TWO))}, limits=Limit(tokens=9)
     )
     door = Access(config, {})
     assert door.admit(scope(x_api_key=ONE)).limits == own
@@ -214,7 +214,7 @@ def test_a_request_through_a_proxy_is_not_local(sign: dict[str, Any]) -> None:
     door = access(hosts=["gw.example.com"])
     assert door.admit(scope()).sees == "all"
     assert refusal(door, scope(**sign)) == (401, "invalid_api_key")
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         access(keys=KEYS, hosts=["gw.example.com"]).watch(scope(**sign))
 
 
@@ -229,7 +229,7 @@ def test_http_1_0_is_a_sign_of_a_proxy() -> None:
 def test_nobody_is_local_behind_a_declared_proxy() -> None:
     door = access(proxy=True)
     assert refusal(door, scope()) == (401, "invalid_api_key")
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         door.watch(scope())
     assert access(proxy=True, keys=KEYS).admit(scope(x_api_key=ONE)).key == "one"
 
@@ -241,7 +241,7 @@ def test_who_sees_the_metrics(metrics: Any, near: int, far: int) -> None:
     def status(**given: Any) -> int:
         try:
             door.watch(scope(**given))
-        except Refused as error:
+        except Refusal as error:
             return error.status
         return 200
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from penstock.gateway.app import App
-from penstock.gateway.callers import ANONYMOUS, Caller, Refused
+from penstock.gateway.callers import ANONYMOUS, Caller, Refusal
 from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable, Key, Limit, Serve, StateTable
-from penstock.gateway.keys import digest
-from penstock.gateway.limits import Limits
+from penstock.gateway.keys import hash_key
+from penstock.gateway.limits import CallerLimits
 from penstock.http.header_fields import SINGLE, read_headers, repeated_header
 from penstock.input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 from penstock.inspector.app import Inspector
@@ -32,7 +32,7 @@ EVIL = b"evil.example"
 @contextmanager
 def gateway(*, inspected: bool = False, **more: Any) -> Iterator[str]:
     """The address of a gateway with one key, that plays packaged streams."""
-    given: dict[str, Any] = {"keys": {"one": Key(hash=digest(KEY))}, **more}
+    given: dict[str, Any] = {"keys": {"one": Key(hash=hash_key(KEY))}, **more}
     config = GatewayConfig(
         journal=JournalTable(path="memory"), state=StateTable(path="memory"), serve=Serve(pace=0.0), **given
     )
@@ -252,7 +252,7 @@ def test_other_headers_are_joined() -> None:
 
 @pytest.mark.finding("SEC-8")
 def test_a_second_secret_gives_no_second_limit() -> None:
-    keys = {"one": Key(hash=digest(KEY), tenant="team", limits=Limit(requests=3))}
+    keys = {"one": Key(hash=hash_key(KEY), tenant="team", limits=Limit(requests=3))}
     with gateway(keys=keys, access=AccessTable(keys="forward")) as url:
         path = b"/v1/chat/completions"
         plain = [status_of(exchange(url, request(path, CHAT, KEYED))) for _ in range(4)]
@@ -264,9 +264,9 @@ def test_a_second_secret_gives_no_second_limit() -> None:
 
 @pytest.mark.finding("SEC-8")
 def test_who_has_no_key_is_told_apart_by_the_provider_key() -> None:
-    limits = Limits(lambda: 1e9)
+    limits = CallerLimits(lambda: 1e9)
     one, two = (Caller(tenant=f"{ANONYMOUS}:{name}", secret=name, limits=Limit(requests=1)) for name in "ab")
     limits.enter(one)
     limits.enter(two)
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         limits.enter(one)

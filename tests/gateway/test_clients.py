@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.gateway.config import Serve
-from penstock.gateway.routes import find
+from penstock.gateway.routes import find_route
 from penstock.providers.registry import client
 from penstock.testing import Reply
 from tests.gateway.asking import ask, get, post, read, told
@@ -75,8 +75,8 @@ def test_a_model_with_slashes_may_stand_where_gemini_has_models(base: str) -> No
 
 
 def test_the_name_of_a_model_may_end_like_a_method() -> None:
-    way = find("GET", "/v1/models/ollama/llama:latest")
-    assert way.answer is not None
+    way = find_route("GET", "/v1/models/ollama/llama:latest")
+    assert way.handler is not None
     assert way.params["model"] == "ollama/llama:latest"
 
 
@@ -107,9 +107,9 @@ def test_addresses_that_others_have(base: str, path: str, body: object) -> None:
     "path", ["/elsewhere/v1/chat/completions", "/v1/threads/t/messages", "/openai/deployments/x", "//"]
 )
 def test_addresses_that_nobody_has(path: str) -> None:
-    found = find("POST", path)
-    assert found.door is None
-    assert found.answer is None
+    found = find_route("POST", path)
+    assert found.endpoint is None
+    assert found.handler is None
 
 
 @pytest.mark.row("G1")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from penstock.engines.config import GATEWAY, Config
 from penstock.errors import InputError
-from penstock.gateway.config import File, GatewayConfig, Limit, load, place_of, read
-from penstock.gateway.toml_locations import lines
+from penstock.gateway.config import ConfigFile, GatewayConfig, Limit, data_path, load_config, read_config
+from penstock.gateway.toml_locations import index_lines
 from penstock.store.sqlite import ABSENT
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -57,14 +57,14 @@ WRONG = [
 )
 def test_an_error_names_file_line_and_key(text: str, said: str) -> None:
     with pytest.raises(InputError) as raised:
-        read(text, HERE)
+        read_config(text, HERE)
     assert str(raised.value).startswith(f"penstock.toml{said}")
     assert "\n" not in str(raised.value)
 
 
 def test_the_example_is_read_and_fits_the_schema() -> None:
     path = PROJECT / "examples" / "penstock.toml"
-    config = load(path, {})
+    config = load_config(path, {})
     assert config.engine.aliases["default"] == "fast"
     assert config.keys["ci"].limits == Limit(requests=60, tokens=200_000, day_cost=5.0)
     assert config.features.prompt_caching
@@ -78,7 +78,7 @@ def test_the_schema_refuses_what_the_reader_refuses(text: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(tomllib.loads(text), SCHEMA)
     with pytest.raises(InputError):
-        read(text, HERE)
+        read_config(text, HERE)
 
 
 def test_the_schema_is_up_to_date() -> None:
@@ -90,12 +90,12 @@ def test_the_schema_is_up_to_date() -> None:
 
 def test_one_file_does_for_the_client_and_the_gateway() -> None:
     path = PROJECT / "examples" / "penstock.toml"
-    assert Config.read(path) == load(path, {}).engine
-    assert frozenset(File.__struct_fields__) - frozenset(Config.__struct_fields__) == GATEWAY
+    assert Config.read(path) == load_config(path, {}).engine
+    assert frozenset(ConfigFile.__struct_fields__) - frozenset(Config.__struct_fields__) == GATEWAY
 
 
 def test_keys_forward_has_two_spellings() -> None:
-    short, long = read("keys = 'forward'", HERE), read("[access]\nkeys = 'forward'", HERE)
+    short, long = read_config("keys = 'forward'", HERE), read_config("[access]\nkeys = 'forward'", HERE)
     assert short.forward
     assert short == long
     assert not GatewayConfig().forward
@@ -103,29 +103,29 @@ def test_keys_forward_has_two_spellings() -> None:
 
 def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert load(None, {}).path is None
+    assert load_config(None, {}).path is None
     named, here = tmp_path / "other.toml", tmp_path / "penstock.toml"
     named.write_text("[serve]\nport = 1")
     here.write_text("[serve]\nport = 2")
-    assert load(None, {}).serve.port == 2
-    assert load(None, {"PENSTOCK_CONFIG": str(named)}).serve.port == 1
-    assert load(named, {"PENSTOCK_CONFIG": str(here)}).serve.port == 1
+    assert load_config(None, {}).serve.port == 2
+    assert load_config(None, {"PENSTOCK_CONFIG": str(named)}).serve.port == 1
+    assert load_config(named, {"PENSTOCK_CONFIG": str(here)}).serve.port == 1
     with pytest.raises(FileNotFoundError):
-        load(tmp_path / "none.toml", {})
+        load_config(tmp_path / "none.toml", {})
 
 
 def test_where_things_are_kept(tmp_path: Path) -> None:
-    assert load(None, {"PENSTOCK_DATA": str(tmp_path)}).data == tmp_path
-    assert place_of("", tmp_path, "x") == tmp_path / "x"
-    assert place_of("y", tmp_path, "x") == Path("y")
+    assert load_config(None, {"PENSTOCK_DATA": str(tmp_path)}).data == tmp_path
+    assert data_path("", tmp_path, "x") == tmp_path / "x"
+    assert data_path("y", tmp_path, "x") == Path("y")
     # One made in a program touches no disk unless it is told where.
     assert GatewayConfig().data is None
-    assert place_of("", None, "x") == place_of("memory", tmp_path, "x") == ABSENT
+    assert data_path("", None, "x") == data_path("memory", tmp_path, "x") == ABSENT
 
 
 def test_a_configuration_is_not_printed_with_its_secrets() -> None:
     secret = "planted-4f1d9a"
-    config = read(f"[options.headers]\nx = '{secret}'\n[providers.openai]\nkey = '{secret}'", HERE)
+    config = read_config(f"[options.headers]\nx = '{secret}'\n[providers.openai]\nkey = '{secret}'", HERE)
     assert config.engine.providers["openai"].key == secret
     assert secret not in repr(config)
 
@@ -149,7 +149,7 @@ def test_every_key_is_found_on_its_line(tables: dict[str, dict[str, object]]) ->
             where[table, name] = text.count("\n") + 1
             text += f"{name} = {value}\n"
     tomllib.loads(text)
-    assert lines(text) == where
+    assert index_lines(text) == where
 
 
 def test_the_page_names_every_key() -> None:
@@ -176,7 +176,7 @@ def test_the_page_names_every_key() -> None:
         if f"| `{table}.{name}` |" not in page
     ]
     missing += [name for struct in (Key, Limit) for name in struct.__struct_fields__ if f"`{name}`" not in page]
-    missing += [name for name in File.__struct_fields__ if f"`{name}" not in page]
+    missing += [name for name in ConfigFile.__struct_fields__ if f"`{name}" not in page]
     assert missing == []
 
 
@@ -192,10 +192,10 @@ UNREADABLE = {
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_a_file_that_cannot_be_a_configuration_is_one_clear_line(case: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a configuration"):
-        read(UNREADABLE[case], tmp_path / "penstock.toml")
+        read_config(UNREADABLE[case], tmp_path / "penstock.toml")
 
 
 @pytest.mark.parametrize("setting", ["serve.read = nan", "serve.idle = inf", "journal.days = nan", "log.blocked = inf"])
 def test_times_and_sizes_are_finite(setting: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"penstock.toml:1: \S+: expected a number of at least 0"):
-        read(setting, tmp_path / "penstock.toml")
+        read_config(setting, tmp_path / "penstock.toml")

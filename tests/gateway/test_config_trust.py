@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 import penstock
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
-from penstock.gateway.config import File, GatewayConfig, load
+from penstock.gateway.config import ConfigFile, GatewayConfig, load_config
 from penstock.gateway.config_trust import (
     ANY,
     HARMLESS,
     TrustStore,
     check_trust,
-    harmless,
+    is_harmless,
     sensitive_settings,
 )
 from penstock.gateway.lifecycle import Reloader
@@ -65,7 +65,7 @@ SENSITIVE = {
 }  # fmt: skip
 
 
-def every_setting(type: Any = File, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def every_setting(type: Any = ConfigFile, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The place of every setting that the configuration's Structs know. A name that the user chooses is `*`."""
     kinds = get_args(type) if get_origin(type) in {Union, UnionType} else (type,)
     if before[-1:] == ("options",):  # plain values, which `RequestOptions` reads
@@ -131,7 +131,7 @@ def test_any_file_of_harmless_settings_is_accepted_and_any_other_is_not(
     raw: dict[str, Any] = {}
     for path in paths:
         raw = _merged(raw, _value(path, names))
-    wanted = sorted(path for path in _leaves(raw) if not harmless(path))
+    wanted = sorted(path for path in _leaves(raw) if not is_harmless(path))
     assert sorted(sensitive_settings(raw)) == wanted
     if all(path in HARMLESS for path in paths):
         assert wanted == []
@@ -161,7 +161,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refusal(**env: str) -> str:
     with pytest.raises(InputError) as raised:
-        load(None, {**os.environ, **env})
+        load_config(None, {**os.environ, **env})
     return str(raised.value)
 
 
@@ -182,7 +182,7 @@ def test_a_long_list_is_shortened(here: Path) -> None:
 
 def test_a_file_of_harmless_settings_needs_no_trust(here: Path) -> None:
     (here / "penstock.toml").write_text(GOOD)
-    found = load(None, os.environ)
+    found = load_config(None, os.environ)
     assert (found.engine.aliases, found.features.prompt_caching) == ({"fast": ["replay/text"]}, True)
 
 
@@ -191,7 +191,7 @@ def test_a_mistake_in_a_file_that_was_found_asks_for_trust_first(here: Path, tex
     (here / "penstock.toml").write_text(text)
     assert "is not trusted" in refusal()
     with pytest.raises(InputError, match="no such key"):
-        load(Path("penstock.toml"), os.environ)
+        load_config(Path("penstock.toml"), os.environ)
 
 
 def test_what_is_no_toml_is_said_as_before(here: Path) -> None:
@@ -203,8 +203,8 @@ def test_what_is_no_toml_is_said_as_before(here: Path) -> None:
 
 def test_a_file_that_is_named_is_trusted(here: Path) -> None:
     (here / "penstock.toml").write_text(EVIL)
-    assert load(Path("penstock.toml"), os.environ).engine.providers
-    assert load(None, {**os.environ, "PENSTOCK_CONFIG": "penstock.toml"}).engine.providers
+    assert load_config(Path("penstock.toml"), os.environ).engine.providers
+    assert load_config(None, {**os.environ, "PENSTOCK_CONFIG": "penstock.toml"}).engine.providers
     assert "is not trusted" in refusal(PENSTOCK_CONFIG="")
 
 
@@ -225,11 +225,11 @@ def test_trust_is_for_one_content_of_one_file(here: Path, tmp_path: Path) -> Non
     done = trust()
     assert done.returncode == 0
     assert b"penstock.toml:2: providers.openai.base_url" in done.stderr
-    assert load(None, os.environ).engine.providers
+    assert load_config(None, os.environ).engine.providers
     file.write_text(EVIL.replace("127.0.0.1", "evil.example"))
     assert "is not trusted" in refusal()
     file.write_text(EVIL)
-    assert load(None, os.environ).engine.providers  # as it was trusted
+    assert load_config(None, os.environ).engine.providers  # as it was trusted
     other = tmp_path / "other"
     other.mkdir()
     (other / "penstock.toml").write_text(EVIL)
@@ -250,7 +250,7 @@ def test_a_link_to_a_trusted_file_is_not_trusted(here: Path, tmp_path: Path) -> 
     assert "is not trusted" in refusal()
     (tmp_path / "folder").symlink_to(here)
     os.chdir(tmp_path / "folder")
-    assert load(None, os.environ).engine.providers  # the same file by another way
+    assert load_config(None, os.environ).engine.providers  # the same file by another way
 
 
 def test_trust_can_be_listed_and_taken_away(here: Path) -> None:

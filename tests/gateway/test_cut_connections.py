@@ -53,7 +53,7 @@ def both() -> Iterator[tuple[Running, Upstream]]:
 def script(both: tuple[Running, Upstream], upstream: str, turn: str, *, reset: bool) -> str:
     """Let the provider send half an answer: with a connection that breaks, or one that ends in order."""
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     whole = Reply.of(upstream, play(turn))
     half = len(whole.data) * 2 // 3
     end = whole.data.rfind(b"\n\n", 0, half) + 2

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.events import Fault
 from penstock.gateway.config import Key, Limit, Serve
-from penstock.gateway.journal_throttle import EACH, KNOWN, MINUTE, SORTS, Sparing
-from penstock.gateway.keys import digest
+from penstock.gateway.journal_throttle import MAX_ANONYMOUS_ROWS, MAX_CALLER_ROWS, MAX_KINDS, MINUTE, JournalThrottle
+from penstock.gateway.keys import hash_key
 from penstock.store.journal import Turn
 from penstock.testing import Reply
 from tests.gateway.asking import get, post
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EMBED = {"model": "openai-chat/e", "input": ["a", "b"]}
 RANK = {"model": "openai-chat/r", "query": "q", "documents": ["a", "b"]}
 SAY = [{"role": "user", "content": "hi"}]
-KEYS = {"one": Key(hash=digest("pk-one-000000"), limits=Limit(requests=2))}
+KEYS = {"one": Key(hash=hash_key("pk-one-000000"), limits=Limit(requests=2))}
 AUTH = {"authorization": "Bearer pk-one-000000"}
 
 
@@ -142,21 +142,21 @@ def test_a_flood_of_refusals_is_a_handful_of_rows() -> None:
     with gateway(keys=KEYS) as (running, _):
         for _ in range(20):
             post(f"{running.url}/v1/chat/completions", json=chat)
-        for _ in range(KNOWN + 9):
+        for _ in range(MAX_CALLER_ROWS + 9):
             post(f"{running.url}/v1/chat/completions", json=chat, headers=AUTH)
         page = get(f"{running.url}/metrics").content
         assert figure(page, "penstock_refused_total", status="401") == 20
-        assert figure(page, "penstock_refused_total", status="429") == KNOWN + 7
-        assert len(running.rows()) == EACH + 2 + KNOWN
+        assert figure(page, "penstock_refused_total", status="429") == MAX_CALLER_ROWS + 7
+        assert len(running.rows()) == MAX_ANONYMOUS_ROWS + 2 + MAX_CALLER_ROWS
         services = running.app.services
-        running.call(_flush(services.kept.sparing))
+        running.call(_flush(services.telemetry.throttle))
         rows = running.rows()
         assert services.journal.rows is not None
-        assert services.journal.rows.total().refused == 20 + KNOWN + 7
+        assert services.journal.rows.total().refused == 20 + MAX_CALLER_ROWS + 7
         assert sorted((row.http, row.times) for row in rows if row.times > 1) == [(401, 17), (429, 7)]
 
 
-async def _flush(sparing: Sparing) -> None:
+async def _flush(sparing: JournalThrottle) -> None:
     sparing.flush()
 
 
@@ -166,11 +166,11 @@ def test_minutes_and_sorts() -> None:
     async def run() -> list[Turn]:
         written: list[Turn] = []
         now = [0.0]
-        sparing = Sparing(written.append, lambda: now[0])
-        for key in range(SORTS * 2):
-            for _ in range(EACH + 2):
+        sparing = JournalThrottle(written.append, lambda: now[0])
+        for key in range(MAX_KINDS * 2):
+            for _ in range(MAX_ANONYMOUS_ROWS + 2):
                 sparing.note(Turn(time=0, http=key, fault="auth"))
-        assert len(written) == SORTS * EACH
+        assert len(written) == MAX_KINDS * MAX_ANONYMOUS_ROWS
         now[0] = MINUTE
         sparing.note(Turn(time=0, http=0, fault="auth"))
         sparing.flush()
@@ -178,8 +178,8 @@ def test_minutes_and_sorts() -> None:
         return written
 
     written = asyncio.run(run())
-    assert sum(row.times for row in written) == SORTS * 2 * (EACH + 2) + 1
-    assert len(written) <= SORTS * (EACH + 1) + 2
+    assert sum(row.times for row in written) == MAX_KINDS * 2 * (MAX_ANONYMOUS_ROWS + 2) + 1
+    assert len(written) <= MAX_KINDS * (MAX_ANONYMOUS_ROWS + 1) + 2
 
 
 def test_what_was_only_counted_is_written_by_the_clock() -> None:
@@ -187,25 +187,25 @@ def test_what_was_only_counted_is_written_by_the_clock() -> None:
         from penstock.gateway import journal_throttle as room
 
         written: list[Turn] = []
-        made = Sparing(written.append)
+        made = JournalThrottle(written.append)
         kept, room.MINUTE = room.MINUTE, 0.01
         try:
-            for _ in range(EACH + 1):
+            for _ in range(MAX_ANONYMOUS_ROWS + 1):
                 made.note(Turn(time=0, fault="auth"))
-            while len(written) == EACH:  # noqa: ASYNC110 — it is a list
+            while len(written) == MAX_ANONYMOUS_ROWS:  # noqa: ASYNC110 — it is a list
                 await asyncio.sleep(0.002)
         finally:
             room.MINUTE = kept
         return written
 
-    assert [row.times for row in asyncio.run(run())] == [1] * (EACH + 1)
+    assert [row.times for row in asyncio.run(run())] == [1] * (MAX_ANONYMOUS_ROWS + 1)
 
 
 def test_a_row_of_somebody_unknown_says_nothing_of_him() -> None:
-    from penstock.gateway.aux_requests import turned_away
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.aux_requests import refused_row
+    from penstock.gateway.endpoints import IncomingRequest
 
-    visit = Visit({"method": "POST", "path": "/v1/messages", "headers": [(b"x-api-key", b"sk-secret-000")]})
-    row = turned_away(visit, "anthropic", 401, Fault("auth", "no gateway key was sent"))
+    visit = IncomingRequest({"method": "POST", "path": "/v1/messages", "headers": [(b"x-api-key", b"sk-secret-000")]})
+    row = refused_row(visit, "anthropic", 401, Fault("auth", "no gateway key was sent"))
     assert (row.key, row.tenant, row.asked) == ("", "", "")
     assert "sk-secret" not in repr(row)

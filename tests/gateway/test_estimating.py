@@ -9,7 +9,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.gateway.config import Features
-from penstock.gateway.estimates import BODY, Estimates
+from penstock.gateway.estimates import MAX_BODY, TurnEstimates
 from penstock.store.tokens import TokenStore
 from penstock.testing import Reply
 from penstock.tokens import HybridTokenEstimator
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow  # a real gateway for each
 UNCOUNTED = [event for event in COUNTED if not isinstance(event, ev.Usage)]
 
 
-def all_of_them(running: Running) -> Estimates:
+def all_of_them(running: Running) -> TurnEstimates:
     estimates = running.app.services.estimates
     estimates._every = 0.0
     return estimates
@@ -69,7 +69,7 @@ def test_turns_that_say_nothing_are_left_out(why: str) -> None:
         "no count": Reply.of("openai-chat", UNCOUNTED), "a fault": Reply.of("openai-chat", COUNTED).cut(after=200),
         "refused": Reply.refusing("openai-chat", 400, "no"),
     }.get(why, Reply.of("openai-chat", COUNTED))  # fmt: skip
-    words = "x" * BODY if why == "too long" else "Hello"
+    words = "x" * MAX_BODY if why == "too long" else "Hello"
     body: dict[str, Any] = {"model": "openai-chat/text", "max_tokens": 9, "stream": True}
     body["messages"] = [{"role": "user", "content": words}]
     if why == "tools of the provider":
@@ -93,7 +93,7 @@ def test_no_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
             gate.wait(20)
             return estimated(*given)
 
-        monkeypatch.setattr(estimates, "_estimated", slow)
+        monkeypatch.setattr(estimates, "_add_estimate", slow)
         for _ in range(5):
             assert ask(running.url, "anthropic", "openai-chat/text").status_code == 200
         assert begun.wait(10)

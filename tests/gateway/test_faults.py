@@ -44,7 +44,7 @@ def tasks(running: Running) -> int:
 def settled(running: Running) -> bool:
     """Nothing of a turn is left: no place taken, no stream counted, no connection held."""
     services = running.app.services
-    engine: Any = services.router._engines.get("native")
+    engine: Any = services.upstream.router._engines.get("native")
     held = engine._direct.busy + sum(len(one.connector._acquired) for one in engine._sessions.values()) if engine else 0
     return services.limits.open == 0 and services.metrics.open_streams == 0 and held == 0
 
@@ -79,7 +79,7 @@ def test_a_cut_at_every_frame(both: tuple[Running, Upstream], client: str, upstr
     whole = Reply.of(upstream, SCRIPT)
     places = list(accumulate(len(chunk) for chunk in speak(upstream, SCRIPT)))[:-2]
     before = tasks(running)
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     for place in (0, *places, places[-1] - 3):
         up.script(whole.cut(after=place))
         found = ended(client, ask(running.url, client, f"{upstream}/tools"))
@@ -127,7 +127,7 @@ def test_a_refusal_before_the_stream_has_its_status(
     both: tuple[Running, Upstream], client: str, reply: Reply, status: int, kind: str, stream: bool
 ) -> None:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     up.script(reply)
     found = ask(running.url, client, "openai-chat/text", stream=stream)
     if (client, kind, stream) == ("responses", "too-large", True):  # OpenAI tells it inside the stream
@@ -148,7 +148,7 @@ def test_a_refusal_before_the_stream_has_its_status(
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic", "responses"])
 def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     for upstream in ("openai-chat", "anthropic"):
         up.script(Reply.of(upstream, SCRIPT).stall(after=len(b"".join(speak(upstream, SCRIPT)[:4]))))
         assert ended(client, ask(running.url, client, f"{upstream}/tools")) in BROKEN
@@ -160,7 +160,7 @@ def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str
 @pytest.mark.parametrize("client", CALLING)
 def test_garbage_costs_itself_and_not_the_stream(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     frames = speak("anthropic", SCRIPT)
     up.script(Reply.of("anthropic", SCRIPT).garbage(after=len(b"".join(frames[:4])), noise=b"data: {]garbage\n\n"))
     assert ended(client, ask(running.url, client, "anthropic/tools")) == "finish calls"
@@ -169,7 +169,7 @@ def test_garbage_costs_itself_and_not_the_stream(both: tuple[Running, Upstream],
 @pytest.mark.parametrize("client", CALLING)
 def test_an_error_in_mid_stream_is_told_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     for upstream in UPSTREAMS:
         up.script(Reply.of(upstream, play("error", id="one", model="m", created=7)))
         reply = ask(running.url, client, f"{upstream}/error")

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock.gateway.config import FetchTable, read
-from penstock.gateway.config_trust import harmless
+from penstock.gateway.config import FetchTable, read_config
+from penstock.gateway.config_trust import is_harmless
 from penstock.testing import Reply
 from tests.gateway.asking import post
 from tests.gateway.running import gateway
@@ -54,7 +54,7 @@ def ask_about(base: str, model: str, url: str) -> Any:
 @pytest.mark.finding("FID-18")
 def test_off_by_default_nothing_is_fetched(files: Files) -> None:
     with gateway(spoken) as (running, up):
-        running.app.services.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits()
         answer = ask_about(running.url, "ollama/m", files.url("off.png"))
         assert "file" in answer.headers["x-penstock-losses"]
         assert PNG64 not in json.dumps(up.seen[0].json)
@@ -71,7 +71,7 @@ def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str
         return Reply.body(body) if provider == "bedrock" else spoken(seen)
 
     with gateway(converse, fetch=FetchTable(requests="needed")) as (running, up):
-        running.app.services.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits()
         answer = ask_about(running.url, f"{provider}/m", files.url("a.png"))
         assert answer.status_code == 200, answer.text
         assert "file" not in answer.headers.get("x-penstock-losses", "")
@@ -83,7 +83,7 @@ def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str
 @pytest.mark.parametrize(("when", "data"), [("needed", False), ("all", True)])
 def test_a_provider_that_takes_addresses_gets_data_only_if_all_do(files: Files, when: Any, data: bool) -> None:
     with gateway(spoken, fetch=FetchTable(requests=when)) as (running, up):
-        running.app.services.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits()
         ask_about(running.url, "anthropic/m", files.url("a.png"))
         assert (PNG64 in json.dumps(up.seen[0].json)) is data
 
@@ -93,7 +93,7 @@ def test_a_provider_that_takes_addresses_gets_data_only_if_all_do(files: Files, 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, attack: str) -> None:
     with gateway(spoken, fetch=FetchTable(requests="needed")) as (running, up):
-        running.app.services.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits()
         answer = ask_about(running.url, "ollama/m", files.url(attack))
         assert answer.status_code == 200
         assert "file" in answer.headers["x-penstock-losses"]
@@ -121,8 +121,8 @@ def test_files_are_fetched_once_for_all_tries(files: Files) -> None:
 
     with gateway(busy, fetch=FetchTable(requests="needed")) as (running, _):
         services = running.app.services
-        services.fetch_limits = files.limits()
-        services.router.config.aliases["both"] = ["ollama/m", "ollama/n"]
+        services.upstream.fetch_limits = files.limits()
+        services.upstream.router.config.aliases["both"] = ["ollama/m", "ollama/n"]
         assert ask_about(running.url, "both", files.url("once.png")).status_code == 200
     assert len(tries) == 2
     assert files.asked == ["once.png"]
@@ -166,7 +166,7 @@ def drawing(url: str) -> Any:
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
 def test_a_file_of_an_answer_is_data_for_the_extension(files: Files, stream: bool, on: bool) -> None:
     with gateway(drawing(files.url("a.png")), fetch=FetchTable(streams=on)) as (running, _):
-        running.app.services.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits()
         text = json.dumps(answer_of(running.url, stream=stream))
     assert (PNG64 in text) is on
     assert ("[a.png](http" in text) is not on
@@ -178,7 +178,7 @@ def test_a_file_of_an_answer_is_data_for_the_extension(files: Files, stream: boo
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_in_an_answer_stays_a_link(files: Files, attack: str) -> None:
     with gateway(drawing(files.url(attack)), fetch=FetchTable(streams=True)) as (running, _):
-        running.app.services.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits()
         rows = answer_of(running.url, stream=True)
     assert any(f"[{attack}](http" in row.get("value", "") for row in rows)
     assert [row["kind"] for row in rows if row["kind"] == "data"] == []
@@ -189,7 +189,7 @@ def test_an_attack_in_an_answer_stays_a_link(files: Files, attack: str) -> None:
 def test_other_clients_keep_the_address(files: Files) -> None:
     files.asked.clear()
     with gateway(drawing(files.url("a.png")), fetch=FetchTable(streams=True)) as (running, _):
-        running.app.services.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits()
         body = {"model": "gemini/m", "messages": [{"role": "user", "content": "Draw"}]}
         post(f"{running.url}/v1/chat/completions", json=body)
     assert files.asked == []
@@ -200,15 +200,17 @@ def test_other_clients_keep_the_address(files: Files) -> None:
 
 @pytest.mark.row("S8:off-by-default")
 def test_the_setting_is_read_and_needs_trust(tmp_path: Path) -> None:
-    made = read('[fetch]\nrequests = "needed"\nstreams = true\nsize = 5000\nseconds = 2', tmp_path / "penstock.toml")
+    made = read_config(
+        '[fetch]\nrequests = "needed"\nstreams = true\nsize = 5000\nseconds = 2', tmp_path / "penstock.toml"
+    )
     assert made.fetch == FetchTable(requests="needed", streams=True, size=5000, seconds=2.0)
-    assert not any(harmless(("fetch", name)) for name in FetchTable.__struct_fields__)
+    assert not any(is_harmless(("fetch", name)) for name in FetchTable.__struct_fields__)
 
 
 def test_a_reload_changes_the_setting(files: Files) -> None:
     with gateway(drawing(files.url("a.png"))) as (running, _):
         services = running.app.services
-        services.fetch_limits = files.limits()
+        services.upstream.fetch_limits = files.limits()
 
         async def reload() -> None:
             services.reload(replace(services.config, fetch=FetchTable(streams=True)))

@@ -75,7 +75,7 @@ def oracles() -> Iterator[Oracles]:
 
 def _script(both: tuple[Running, Upstream], reply: Reply, times: int) -> str:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     up.script(*[reply] * times)
     return running.url
 

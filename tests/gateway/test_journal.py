@@ -15,9 +15,9 @@ import pytest
 from penstock.engines.config import Config
 from penstock.events import Usage
 from penstock.gateway.config import GatewayConfig, JournalTable
-from penstock.gateway.journal import Journal, PriceList, Turn, cost
-from penstock.gateway.limits import Limits
-from penstock.gateway.telemetry import Kept
+from penstock.gateway.journal import Journal, PriceList, Turn, usage_cost
+from penstock.gateway.limits import CallerLimits
+from penstock.gateway.telemetry import Telemetry
 from penstock.store.journal import TRIM, JournalRows
 from penstock.store.sqlite import ABSENT, connect
 from tests.gateway.serving import START_LIMIT
@@ -163,22 +163,22 @@ def test_a_folder_that_cannot_be_written_is_said_and_done_without(
 
 def test_costs() -> None:
     usage = Usage(input=1000, output=100, cached=400, written=200)
-    spent = cost(PriceList(Config()), "anthropic", "claude-sonnet-4-5", usage)
+    spent = usage_cost(PriceList(Config()), "anthropic", "claude-sonnet-4-5", usage)
     assert spent is not None
     assert spent == pytest.approx((400 * 3 + 100 * 15 + 400 * 0.3 + 200 * 3.75) / 1e6)
-    assert cost(PriceList(Config()), "anthropic", "no-such-model-at-all", usage) is None
-    assert cost(PriceList(Config()), "a-provider-of-ones-own", "x", usage) is None
-    assert cost(PriceList(Config()), "anthropic", "claude-sonnet-4-5", None) is None
+    assert usage_cost(PriceList(Config()), "anthropic", "no-such-model-at-all", usage) is None
+    assert usage_cost(PriceList(Config()), "a-provider-of-ones-own", "x", usage) is None
+    assert usage_cost(PriceList(Config()), "anthropic", "claude-sonnet-4-5", None) is None
 
 
 def test_a_restart_forgives_no_daily_limit(tmp_path: Path) -> None:
     config = GatewayConfig(data=tmp_path)
-    first = Kept(config, {})
+    first = Telemetry(config, {})
     first.note(row())
     first.note(row(status="refused"))
     first.note(row(time=NOW - 86_400))
     first.close()
-    second, limits = Kept(config, {}), Limits(time.time)
+    second, limits = Telemetry(config, {}), CallerLimits(time.time)
     second.seed(limits)
     second.close()
     spent = limits._callers["k"]

@@ -20,7 +20,7 @@ STREAMED = [case for case in cases() if case.streamed and isinstance(case.expect
 
 @over(STREAMED)
 def test_it_folds_to_the_same_turn_but_for_its_words(case: Case) -> None:
-    kept, events = reasoning_capture.Keeping(), _one_turn(case)
+    kept, events = reasoning_capture.ReasoningCapture(), _one_turn(case)
     for event in events:
         kept.add([event])
     found = fold(kept.events())
@@ -28,8 +28,8 @@ def test_it_folds_to_the_same_turn_but_for_its_words(case: Case) -> None:
         assert _mixed(events)
         return
     wanted = fold(events)
-    assert kept.said.key == text_key([part for part in wanted[0].parts if not getattr(part, "choice", 0)])
-    assert rows_of(found[0].parts, "mark", kept.said) == rows_of(wanted[0].parts, "mark")
+    assert kept.text_key.key == text_key([part for part in wanted[0].parts if not getattr(part, "choice", 0)])
+    assert rows_of(found[0].parts, "mark", kept.text_key) == rows_of(wanted[0].parts, "mark")
     assert [_plain(turn) for turn in found] == [_plain(turn) for turn in wanted]
 
 
@@ -61,13 +61,13 @@ PIECES = st.lists(
 
 @hypothesis.given(PIECES)
 def test_a_text_has_the_same_key_however_it_came(pieces: list[str]) -> None:
-    kept = reasoning_capture.Keeping()
+    kept = reasoning_capture.ReasoningCapture()
     for piece in pieces:
         kept.add([ev.TextDelta(0, piece)])
     kept.events()
     whole = "".join(pieces)
-    assert kept.said.key == text_key([rq.Text(text=whole)]) == text_key([rq.Text(text=f" {whole}\n")])
-    assert kept.said.key == text_key([rq.Text(text=whole[:2]), rq.Text(text=whole[2:])])
+    assert kept.text_key.key == text_key([rq.Text(text=whole)]) == text_key([rq.Text(text=f" {whole}\n")])
+    assert kept.text_key.key == text_key([rq.Text(text=whole[:2]), rq.Text(text=whole[2:])])
 
 
 @hypothesis.given(st.text(max_size=20), st.text(max_size=20))
@@ -77,7 +77,7 @@ def test_texts_that_say_something_else_have_other_keys(one: str, other: str) -> 
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 2), st.text(max_size=3)), max_size=2000))
 def test_thoughts_are_whole_and_in_order(said: list[tuple[int, str]]) -> None:
-    kept = reasoning_capture.Keeping()
+    kept = reasoning_capture.ReasoningCapture()
     for index, text in said:
         kept.add([ev.ReasoningDelta(index, text)])
     found = kept.events()
@@ -88,24 +88,24 @@ def test_thoughts_are_whole_and_in_order(said: list[tuple[int, str]]) -> None:
 
 
 def test_a_long_answer_takes_no_room() -> None:
-    kept = reasoning_capture.Keeping()
+    kept = reasoning_capture.ReasoningCapture()
     for _ in range(100_000):
         kept.add([ev.TextDelta(0, "word ")])
     assert kept.events() == [ev.TextDelta(0, "w")]
-    assert kept.said.key == text_key([rq.Text(text="word " * 100_000)])
+    assert kept.text_key.key == text_key([rq.Text(text="word " * 100_000)])
 
 
 def test_texts_of_other_choices_are_not_kept() -> None:
-    kept = reasoning_capture.Keeping()
+    kept = reasoning_capture.ReasoningCapture()
     kept.add([ev.TextStart(0), ev.TextStart(1, choice=1)])
     for word in ["one", "two", "three"]:
         kept.add([ev.TextDelta(0, word), ev.TextDelta(1, "no")])
     assert [event for event in kept.events() if isinstance(event, ev.TextDelta)] == [ev.TextDelta(0, "o")]
-    assert kept.said.key == text_key([rq.Text(text="onetwothree")])
+    assert kept.text_key.key == text_key([rq.Text(text="onetwothree")])
 
 
 def test_too_long_or_too_mixed_an_answer_is_forgotten() -> None:
-    long, mixed = reasoning_capture.Keeping(), reasoning_capture.Keeping()
+    long, mixed = reasoning_capture.ReasoningCapture(), reasoning_capture.ReasoningCapture()
     for _ in range(9):
         long.add([ev.ReasoningDelta(0, "x" * 2**20)])
     for index in (0, 1, 0):

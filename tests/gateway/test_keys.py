@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.gateway import keys as keys_module
 from penstock.gateway.access import Access
-from penstock.gateway.callers import Refused
+from penstock.gateway.callers import Refusal
 from penstock.gateway.config import AccessTable, GatewayConfig, Key
-from penstock.gateway.keys import PREFIX, VARIABLE, KeyFile, KeyRing, digest, file_of, made
+from penstock.gateway.keys import PREFIX, VARIABLE, KeyFile, KeyRing, create_key, hash_key, open_key_file
 from penstock.store import provider_keys
 from tests.cli.running import PROJECT, environment, inside
 from tests.gateway import process
@@ -38,11 +38,11 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no such mo
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes of the file are looked for with every request."""
-    monkeypatch.setattr(keys_module, "LOOK", 0.0)
+    monkeypatch.setattr(keys_module, "REFRESH_INTERVAL", 0.0)
 
 
 def key_file(folder: Path) -> KeyFile:
-    found = file_of(GatewayConfig(data=folder))
+    found = open_key_file(GatewayConfig(data=folder))
     assert found is not None
     return found
 
@@ -52,7 +52,7 @@ def access(folder: Path, env: dict[str, str] | None = None, **more: Any) -> Acce
 
 
 def message(door: Access, **sent: str) -> str:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(Refusal) as raised:
         door.admit(scope(**sent))
     assert (raised.value.status, raised.value.fault.code) == (401, "invalid_api_key")
     return raised.value.fault.message
@@ -62,9 +62,9 @@ def message(door: Access, **sent: str) -> str:
 
 
 def test_keys_of_the_file_open_and_close_a_running_gateway(tmp_path: Path) -> None:
-    door, file, secret = access(tmp_path), key_file(tmp_path), made()
+    door, file, secret = access(tmp_path), key_file(tmp_path), create_key()
     assert door.admit(scope()).key == "anonymous"
-    file.add("laptop", Key(hash=digest(secret)))
+    file.add("laptop", Key(hash=hash_key(secret)))
     assert secret not in file.path.read_text()
     assert door.admit(scope(x_api_key=secret)).key == "laptop"
     assert refusal(door, scope())[0] == 401
@@ -76,7 +76,7 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     file = key_file(tmp_path / "new")
     before = os.umask(0)
     try:
-        file.add("laptop", Key(hash=digest(ONE)))
+        file.add("laptop", Key(hash=hash_key(ONE)))
         file.revoke("laptop")
     finally:
         os.umask(before)
@@ -87,9 +87,9 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
 
 def test_the_file_refuses_what_makes_no_sense(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "keys.json")
-    file.add("a", Key(hash=digest("x")))
+    file.add("a", Key(hash=hash_key("x")))
     with pytest.raises(InputError, match="there is a key 'a' already"):
-        file.add("a", Key(hash=digest("y")))
+        file.add("a", Key(hash=hash_key("y")))
     with pytest.raises(InputError, match="there is no key 'b'"):
         file.revoke("b")
     for broken in (b"{", b"\xff\xfe", b"[]", b'{"a": {"hash": 1}}'):
@@ -99,8 +99,8 @@ def test_the_file_refuses_what_makes_no_sense(tmp_path: Path) -> None:
 
 
 def test_made_keys_are_all_different() -> None:
-    assert len({made() for _ in range(100)}) == 100
-    assert made().startswith(PREFIX)
+    assert len({create_key() for _ in range(100)}) == 100
+    assert create_key().startswith(PREFIX)
 
 
 @POSIX
@@ -108,7 +108,7 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     real = tmp_path / "elsewhere" / "real.json"
     real.parent.mkdir()
     (tmp_path / "keys.json").symlink_to(real)
-    key_file(tmp_path).add("laptop", Key(hash=digest(ONE)))
+    key_file(tmp_path).add("laptop", Key(hash=hash_key(ONE)))
     assert (tmp_path / "keys.json").is_symlink()
     assert "laptop" in json.loads(real.read_bytes())
 
@@ -136,14 +136,14 @@ def test_parallel_adds_all_survive(tmp_path: Path, count: int) -> None:
     printed = _commands(tmp_path, *(["add", f"k{number}"] for number in range(count)))
     kept = key_file(tmp_path).read()
     assert sorted(kept) == sorted(f"k{number}" for number in range(count))
-    assert {key.hash for key in kept.values()} == {digest(secret) for secret in printed}
+    assert {key.hash for key in kept.values()} == {hash_key(secret) for secret in printed}
 
 
 @pytest.mark.slow
 @pytest.mark.finding("SEC-9")
 def test_a_revoke_beside_adds_is_not_lost(tmp_path: Path) -> None:
     for number in range(6):
-        key_file(tmp_path).add(f"old{number}", Key(hash=digest(f"old{number}")))
+        key_file(tmp_path).add(f"old{number}", Key(hash=hash_key(f"old{number}")))
     words = [["revoke", f"old{number}"] for number in range(6)] + [["add", f"new{number}"] for number in range(6)]
     _commands(tmp_path, *words)
     assert sorted(key_file(tmp_path).read()) == sorted(f"new{number}" for number in range(6))
@@ -156,7 +156,7 @@ def test_threads_that_add_and_revoke_lose_nothing(tmp_path: Path) -> None:
     def work(name: str) -> None:
         file = key_file(tmp_path)
         for number in range(5):
-            file.add(f"{name}{number}", Key(hash=digest(f"{name}{number}")))
+            file.add(f"{name}{number}", Key(hash=hash_key(f"{name}{number}")))
         file.revoke(f"{name}0")
 
     threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
@@ -181,14 +181,14 @@ def test_a_lock_that_is_held_is_one_clear_error(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.finding("SEC-9")
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = key_file(tmp_path)
-    file.add("a", Key(hash=digest(ONE)))
+    file.add("a", Key(hash=hash_key(ONE)))
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        file.add("b", Key(hash=digest(TWO)))
+        file.add("b", Key(hash=hash_key(TWO)))
     assert list(file.read()) == ["a"]
     assert not list(tmp_path.glob(".keys.json.*"))
 
@@ -199,7 +199,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.finding("SEC-5")
 def test_the_last_key_that_is_revoked_leaves_the_gateway_closed(tmp_path: Path) -> None:
     door, file = access(tmp_path), key_file(tmp_path)
-    file.add("only", Key(hash=digest(ONE)))
+    file.add("only", Key(hash=hash_key(ONE)))
     assert door.admit(scope(x_api_key=ONE)).key == "only"
     file.revoke("only")
     for now in (door, access(tmp_path)):  # running, and after a restart
@@ -233,7 +233,7 @@ def _make_a_folder(path: Path) -> None:
 )
 def test_a_key_file_that_is_lost_or_damaged_refuses_everybody(tmp_path: Path, harm: Any, *, starts: bool) -> None:
     file = key_file(tmp_path)
-    file.add("only", Key(hash=digest(ONE)))
+    file.add("only", Key(hash=hash_key(ONE)))
     door = access(tmp_path)
     harm(file.path)
     assert "penstock keys reset" in message(door)
@@ -250,7 +250,7 @@ def test_a_damaged_file_that_is_repaired_opens_to_its_keys_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = key_file(tmp_path)
-    file.add("only", Key(hash=digest(ONE)))
+    file.add("only", Key(hash=hash_key(ONE)))
     whole, door = file.path.read_bytes(), access(tmp_path)
     file.path.write_bytes(b"{")
     assert "the key file cannot be read (its content is not valid)" in message(door, x_api_key=ONE)
@@ -262,7 +262,7 @@ def test_a_damaged_file_that_is_repaired_opens_to_its_keys_again(
 @pytest.mark.finding("SEC-5")
 def test_keys_written_by_an_older_version_leave_the_marker_when_they_are_seen(tmp_path: Path) -> None:
     file = key_file(tmp_path)
-    file.path.write_text(f'{{"a": {{"hash": "{digest(ONE)}"}}}}')
+    file.path.write_text(f'{{"a": {{"hash": "{hash_key(ONE)}"}}}}')
     access(tmp_path)
     file.path.unlink()
     assert "stays closed" in message(access(tmp_path))
@@ -270,7 +270,7 @@ def test_keys_written_by_an_older_version_leave_the_marker_when_they_are_seen(tm
 
 @pytest.mark.finding("SEC-5")
 def test_keys_of_the_configuration_leave_the_marker_too(tmp_path: Path) -> None:
-    access(tmp_path, keys={"a": Key(hash=digest(ONE))})
+    access(tmp_path, keys={"a": Key(hash=hash_key(ONE))})
     assert "stays closed" in message(access(tmp_path))
 
 
@@ -285,7 +285,7 @@ def test_a_key_that_came_with_the_process_goes_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.finding("SEC-5")
 def test_a_process_that_had_a_key_never_opens_while_it_runs(tmp_path: Path) -> None:
-    door = access(tmp_path, keys={"a": Key(hash=digest(ONE))}, access=AccessTable(keys_file="memory"))
+    door = access(tmp_path, keys={"a": Key(hash=hash_key(ONE))}, access=AccessTable(keys_file="memory"))
     door.reload(GatewayConfig(access=AccessTable(keys_file="memory", anonymous=True, keys="forward")))
     assert "stays closed" in message(door)
     assert "stays closed" in message(door, x_api_key="sk-of-a-provider")
@@ -293,7 +293,7 @@ def test_a_process_that_had_a_key_never_opens_while_it_runs(tmp_path: Path) -> N
 
 @pytest.mark.finding("SEC-5")
 def test_a_reload_with_keys_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
-    door = access(tmp_path, keys={"a": Key(hash=digest(ONE))})
+    door = access(tmp_path, keys={"a": Key(hash=hash_key(ONE))})
     with pytest.raises(InputError, match="variable MISSING is not set"):
         door.reload(GatewayConfig(data=tmp_path, keys={"b": Key(env="MISSING")}, access=AccessTable(anonymous=True)))
     assert door.admit(scope(x_api_key=ONE)).key == "a"
@@ -317,7 +317,7 @@ def test_once_there_was_a_key_nobody_comes_in_without_one(
         what, _, name = step.partition(" ")
         try:
             if what == "add":
-                file.add(name, Key(hash=digest(name)))
+                file.add(name, Key(hash=hash_key(name)))
                 had = True
             elif what == "revoke":
                 file.revoke(name)
@@ -344,7 +344,7 @@ def keys(folder: Path, *words: str, said: bytes = b"") -> subprocess.CompletedPr
 @pytest.mark.finding("SEC-5")
 def test_only_reset_brings_local_mode_back(tmp_path: Path) -> None:
     file = key_file(tmp_path)
-    file.add("only", Key(hash=digest(ONE)))
+    file.add("only", Key(hash=hash_key(ONE)))
     running = access(tmp_path)
     refused = keys(tmp_path, "reset", said=b"no\n")
     assert refused.returncode == 2
@@ -362,7 +362,7 @@ def test_reset_works_with_a_damaged_file_and_refuses_what_makes_no_sense(tmp_pat
     assert b"all keys" in keys(tmp_path, "reset", "only").stderr
     assert keys(tmp_path, "reset", "--yes").returncode == 0
     config = tmp_path / "penstock.toml"
-    config.write_text(f"[keys.a]\nhash = '{digest(ONE)}'\n")
+    config.write_text(f"[keys.a]\nhash = '{hash_key(ONE)}'\n")
     done = keys(tmp_path, "reset", "--yes", "--config", str(config))
     assert done.returncode == 2
     assert b"take [keys.a] out of it first" in done.stderr
@@ -372,7 +372,7 @@ def test_reset_works_with_a_damaged_file_and_refuses_what_makes_no_sense(tmp_pat
 @pytest.mark.finding("SEC-5")
 @pytest.mark.parametrize(("typed", "code"), [("yes", 0), ("y", 1), ("", 1)])
 def test_reset_asks_at_a_terminal(tmp_path: Path, typed: str, code: int) -> None:
-    key_file(tmp_path).add("only", Key(hash=digest(ONE)))
+    key_file(tmp_path).add("only", Key(hash=hash_key(ONE)))
     parent, child = os.openpty()
     try:
         os.write(parent, f"{typed}\n".encode())
@@ -422,11 +422,11 @@ def test_a_running_gateway_stays_closed_also_after_a_restart(tmp_path: Path) -> 
 
 def test_a_ring_tells_two_keys_of_one_name_apart(tmp_path: Path) -> None:
     file = key_file(tmp_path)
-    file.add("a", Key(hash=digest(ONE)))
+    file.add("a", Key(hash=hash_key(ONE)))
     ring = KeyRing(GatewayConfig(data=tmp_path), {})
     held = ring.find(ONE)
     assert held is not None
     assert ring.holds(held.name, held.hash)
     file.revoke("a")
-    file.add("a", Key(hash=digest(TWO)))
+    file.add("a", Key(hash=hash_key(TWO)))
     assert not ring.holds(held.name, held.hash)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock.gateway.endpoints import canonical, chat
-from penstock.gateway.request_body import LARGE, ConversionThread
+from penstock.gateway.endpoints import LARGE_BODY, chat, read_request
+from penstock.gateway.request_body import ConversionThread
 from penstock.replay import play
 from penstock.testing import Reply, scripted
 from tests.gateway import process
@@ -116,13 +116,13 @@ def test_who_leaves_while_a_body_is_read_leaves_nothing_behind(monkeypatch: pyte
     began, go = threading.Event(), threading.Event()
 
     def waiting(visit: Any, protocol: str) -> Any:
-        if len(visit.raw) > LARGE:
+        if len(visit.raw) > LARGE_BODY:
             began.set()
             assert go.wait(LIMIT)
-        return canonical(visit, protocol)
+        return read_request(visit, protocol)
 
-    monkeypatch.setattr(chat, "canonical", waiting)
-    said = [{"role": "user", "content": "x" * (LARGE + 1)}]
+    monkeypatch.setattr(chat, "read_request", waiting)
+    said = [{"role": "user", "content": "x" * (LARGE_BODY + 1)}]
     asked = {"model": "openai-chat/text", "messages": said}
     with gateway() as (running, up):
         with pytest.raises(httpx.ReadTimeout):
@@ -139,12 +139,12 @@ def test_who_leaves_while_a_body_is_read_leaves_nothing_behind(monkeypatch: pyte
 
 def test_a_large_body_that_is_wrong_is_refused_as_a_small_one() -> None:
     with gateway() as (running, _):
-        for size in (10, LARGE + 1):
+        for size in (10, LARGE_BODY + 1):
             asked = {"model": "openai-chat/text", "messages": "y" * size}
             refused = httpx.post(f"{running.url}/v1/chat/completions", json=asked, timeout=LIMIT)
             assert refused.status_code == 400
             assert "messages" in refused.json()["error"]["message"]
-        broken = httpx.post(f"{running.url}/v1/chat/completions", content=b"{" * (LARGE + 1), timeout=LIMIT)
+        broken = httpx.post(f"{running.url}/v1/chat/completions", content=b"{" * (LARGE_BODY + 1), timeout=LIMIT)
         assert broken.status_code == 400
 
 

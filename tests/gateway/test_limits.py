@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.events import Usage
-from penstock.gateway.callers import Caller, Refused
+from penstock.gateway.callers import Caller, Refusal
 from penstock.gateway.config import Limit
-from penstock.gateway.limits import CALLERS, DAY, Limits
+from penstock.gateway.limits import DAY, MAX_CALLERS, CallerLimits
 
 NOON = 20_000 * DAY + DAY / 2
 
@@ -24,17 +24,17 @@ class Clock:
         return self.now
 
 
-def table(most: int = 0) -> tuple[Limits, Clock]:
+def table(most: int = 0) -> tuple[CallerLimits, Clock]:
     clock = Clock()
-    return Limits(clock, most), clock
+    return CallerLimits(clock, most), clock
 
 
 def caller(key: str = "k", **limits: float) -> Caller:
     return Caller(key=key, limits=Limit(**limits))  # type: ignore[arg-type]
 
 
-def refusal(limits: Limits, who: Caller) -> tuple[int, float, str]:
-    with pytest.raises(Refused) as raised:
+def refusal(limits: CallerLimits, who: Caller) -> tuple[int, float, str]:
+    with pytest.raises(Refusal) as raised:
         limits.enter(who)
     fault = raised.value.fault
     assert fault.retry_after is not None
@@ -118,9 +118,9 @@ def test_callers_with_keys_of_their_own_are_told_apart_and_bounded() -> None:
     limits.enter(Caller(tenant="anonymous:2", secret="y", limits=Limit(requests=1))).leave()
     assert refusal(limits, one)[0] == 429
     kept = limits.enter(caller("stays"))
-    for number in range(CALLERS + 10):
+    for number in range(MAX_CALLERS + 10):
         limits.enter(caller(str(number))).leave()
-    assert len(limits._callers) == CALLERS
+    assert len(limits._callers) == MAX_CALLERS
     kept.leave()
     assert limits.open == 0
 
@@ -136,7 +136,7 @@ def test_nobody_gets_more_than_the_rate_and_the_wait_is_enough(
         clock.now += gone
         try:
             ticket = limits.enter(who)
-        except Refused as error:
+        except Refusal as error:
             clock.now += error.fault.retry_after or 0.0
             ticket = limits.enter(who)  # whoever waits as long as told comes in
         ticket.leave(Usage(input=used))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.gateway.config import Log
-from penstock.gateway.logs import setup
+from penstock.gateway.logs import setup_logging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def root() -> Iterator[None]:
 
 def lines(log_as: Log) -> io.StringIO:
     file = io.StringIO()
-    setup(log_as, lambda: ["planted-value"], file)
+    setup_logging(log_as, lambda: ["planted-value"], file)
     return file
 
 

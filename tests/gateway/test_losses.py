@@ -136,7 +136,7 @@ def test_the_next_provider_may_know_what_the_first_does_not() -> None:
     from msgspec.structs import replace
 
     with gateway(spoken) as (running, up):
-        router = running.app.services.router
+        router = running.app.services.upstream.router
         aliases = {"either": ["anthropic/m", "openai-chat/m"]}
         router.config = replace(router.config, aliases=aliases)
         path, body = asked("openai-chat", "either", stream=False, n=2)

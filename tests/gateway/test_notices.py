@@ -39,7 +39,7 @@ class Patience:
     def __init__(self, running: Running, retries: int = 3) -> None:
         self.waits: list[float] = []
         self.go = threading.Event()
-        router = running.app.services.router
+        router = running.app.services.upstream.router
         router.config = replace(router.config, retries=retries)
         router._sleep = self._sleep
 
@@ -153,7 +153,7 @@ def test_a_conversation_that_was_made_shorter_is_told(stream: bool) -> None:
     tool = {"name": "read_gauge", "description": "", "inputSchema": {"type": "object"}}
     body = {"version": 1, "model": "tiny/gpt-4", "stream": stream, "messages": long_talk(), "tools": [tool]}
     with gateway(answer, features=Features(context_management=True)) as (running, up):
-        router = running.app.services.router
+        router = running.app.services.upstream.router
         account = Account(like="openai", base_url=f"{up.url}/openai-chat", key="sk-up-000000", fields={"has": ["chat"]})
         router.config = replace(router.config, providers={**router.config.providers, "tiny": account})
         answered = post(f"{running.url}/vscode/chat", json=body)

@@ -20,7 +20,7 @@ from penstock.engines.interface import Job
 from penstock.engines.reading import Reading
 from penstock.engines.reply import Reply
 from penstock.gateway.client_stream import Passthrough, client_stream
-from penstock.gateway.endpoints import Asked
+from penstock.gateway.endpoints import TurnRequest
 from penstock.grammar import Guard
 from penstock.providers.registry import providers
 from penstock.request import Request
@@ -96,7 +96,7 @@ class Passed:
         self.reply = Reply(source, job, Record("m"), "native")
         if begun:
             await self.reply.begin()
-        way = client_stream(Asked(Request("m"), protocol, options={"id": "one"}), self.reply)
+        way = client_stream(TurnRequest(Request("m"), protocol, options={"id": "one"}), self.reply)
         assert isinstance(way, Passthrough)
         self.way = way
         while (pair := await self.reply.take()) is not None:

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.gateway.app import App
 from penstock.gateway.config import GatewayConfig, JournalTable, Key, Serve, StateTable
-from penstock.gateway.keys import digest
+from penstock.gateway.keys import hash_key
 from penstock.input_limits import MAX_PIPELINED
 from tests.gateway.raw_upstream import LIMIT, exchange
 from tests.gateway.running import Running
@@ -28,7 +28,7 @@ LAST = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 def url() -> Iterator[str]:
     config = GatewayConfig(
         journal=JournalTable(path="memory"), state=StateTable(path="memory"), serve=Serve(pace=0.0),
-        keys={"one": Key(hash=digest("pk-one-11111111"))},
+        keys={"one": Key(hash=hash_key("pk-one-11111111"))},
     )  # fmt: skip
     app: Any = App(config, env={})
     with Running(app) as running:

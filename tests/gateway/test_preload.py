@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.engines.config import Account, Config
-from penstock.gateway.lifecycle import modules
+from penstock.gateway.lifecycle import modules_to_preload
 from penstock.gateway.routes import client_protocols
 from penstock.testing import scripted
 from tests.gateway.running import answer, config
@@ -81,9 +81,9 @@ def test_no_request_imports_a_module() -> None:
 
 
 def test_only_what_is_configured_is_imported() -> None:
-    nothing = set(modules(Config(), {}, client_protocols()))
+    nothing = set(modules_to_preload(Config(), {}, client_protocols()))
     assert "penstock.protocols.anthropic.request_read" in nothing, "every client protocol is served"
     assert not {"aiohttp", "penstock.protocols.bedrock", "penstock.protocols.cohere"} & nothing
-    some = set(modules(Config(providers={"cohere": Account(key="made-up")}), {}, client_protocols()))
+    some = set(modules_to_preload(Config(providers={"cohere": Account(key="made-up")}), {}, client_protocols()))
     assert {"aiohttp", "penstock.protocols.cohere.request_write"} <= some
     assert "penstock.protocols.bedrock" not in some

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.gateway.config import RecordTable
-from penstock.gateway.recordings import Playback, Recorder, clean, timed
+from penstock.gateway.recordings import PlaybackApp, Recorder, paced_chunks, redact_chunks
 from penstock.redaction import MARK
 from penstock.store.recordings import SUFFIX, Header, Recording, is_recording, read, write
 from tests.gateway.serving import serving
@@ -76,7 +76,7 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str)
 @given(st.lists(st.integers(0, 10_000), max_size=30))
 def test_no_cutting_hides_a_secret_and_the_rest_stays(places: list[int]) -> None:
     chunks = cut(TEXT, places)
-    kept, hidden = clean(chunks, [PLANTED])
+    kept, hidden = redact_chunks(chunks, [PLANTED])
     assert hidden == 3
     assert joined(kept) == (
         TEXT.replace(PLANTED.encode(), MARK.encode())
@@ -88,7 +88,7 @@ def test_no_cutting_hides_a_secret_and_the_rest_stays(places: list[int]) -> None
 
 def test_what_holds_no_secret_is_not_touched() -> None:
     chunks = cut(b'\xff\x00{"password":null,"secret":true}', [3, 7])
-    assert clean(chunks, [PLANTED, "", "abc"]) == (chunks, 0)
+    assert redact_chunks(chunks, [PLANTED, "", "abc"]) == (chunks, 0)
 
 
 def test_secrets_leave_no_trace_in_the_file(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_chunks_come_at_their_times() -> None:
         loop: Any = asyncio.get_running_loop()
         began = loop.time()
         recording = Recording(Header(), [(0.0, b"a"), (0.1, b"b"), (0.4, b"c")])
-        times.extend([loop.time() - began async for _ in timed(recording, 2.0)])
+        times.extend([loop.time() - began async for _ in paced_chunks(recording, 2.0)])
 
     asyncio.run(play())
     assert [now >= wanted for now, wanted in zip(times, (0.0, 0.05, 0.2), strict=True)] == [True] * 3
@@ -191,7 +191,7 @@ def asked() -> Iterator[httpx.Client]:
     status = Header(
         status=529, request={"model": "b"}, headers={"content-type": "application/json", "content-length": "9"}
     )
-    app = Playback(
+    app = PlaybackApp(
         [
             Recording(Header(request={"model": "a"}, model="m"), [(0.0, b"A"), (5.0, b"a")]),
             Recording(status, [(0.0, b"B")]),
@@ -206,7 +206,7 @@ def asked() -> Iterator[httpx.Client]:
             yield client
 
 
-async def _through(app: Playback, request: httpx.Request) -> httpx.Response:
+async def _through(app: PlaybackApp, request: httpx.Request) -> httpx.Response:
     transport: Any = httpx.ASGITransport(app)
     made = await transport.handle_async_request(httpx.Request(request.method, request.url, content=request.content))
     return httpx.Response(made.status_code, headers=made.headers, content=await made.aread())

@@ -21,7 +21,7 @@ import uvloop
 import penstock
 from penstock.engines.config import Account, Config
 from penstock.gateway.config import GatewayConfig, Key, Serve
-from penstock.gateway.keys import digest, file_of
+from penstock.gateway.keys import hash_key, open_key_file
 from penstock.http.pool import Direct
 from penstock.testing import Reply
 from tests.faults import readers
@@ -149,10 +149,10 @@ def test_errors_of_earlier_attempts_leave_nothing() -> None:
         accounts = {name: Account(base_url=f"{up.url}/openai-chat", key="sk-up-000000", like="openai-compatible")
                     for name in ("first", "second")}  # fmt: skip
         services = running.app.services
-        services.router = services.router.renewed(
+        services.upstream.router = services.upstream.router.renewed(
             Config(providers=accounts, retries=1, aliases={"both": ["first/text", "second/text"]})
         )
-        services.router._sleep = _no_sleep
+        services.upstream.router._sleep = _no_sleep
         assert left_by(running, lambda: exchange(running, "both")) == {}
         assert len(up.seen) == 8
 
@@ -239,12 +239,12 @@ def test_a_client_that_leaves_leaves_nothing(upstream: str, *, stream: bool) -> 
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic"])
 def test_a_turn_whose_key_is_revoked_leaves_nothing(tmp_path: Path, client: str) -> None:
-    keys = file_of(GatewayConfig(data=tmp_path))
+    keys = open_key_file(GatewayConfig(data=tmp_path))
     assert keys is not None
     names = ["dave", "eve"]
     for name in names:
-        keys.add(name, Key(hash=digest(KEY + name)))
-    keys.add("mallory", Key(hash=digest(KEY)))
+        keys.add(name, Key(hash=hash_key(KEY + name)))
+    keys.add("mallory", Key(hash=hash_key(KEY)))
     with gateway(stalled, data=tmp_path) as (running, _):
 
         def revoke() -> None:
@@ -298,9 +298,9 @@ def test_a_refused_request_leaves_nothing(name: str) -> None:
 
 
 def test_a_request_without_a_known_key_leaves_nothing(tmp_path: Path) -> None:
-    keys = file_of(GatewayConfig(data=tmp_path))
+    keys = open_key_file(GatewayConfig(data=tmp_path))
     assert keys is not None
-    keys.add("eve", Key(hash=digest("pk-penstock-of-eve")))
+    keys.add("eve", Key(hash=hash_key("pk-penstock-of-eve")))
     with gateway(data=tmp_path) as (running, up):
 
         def refuse() -> None:

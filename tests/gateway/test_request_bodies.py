@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.callers import Refused
-from penstock.gateway.request_body import body_of
+from penstock.gateway.callers import Refusal
+from penstock.gateway.request_body import receive_body
 
 BEGUN = {"type": "http.request", "body": b'{"model":"replay/text"}', "more_body": True}
 GONE = {"type": "http.disconnect"}
@@ -22,6 +22,6 @@ def test_a_body_that_breaks_off_is_not_read(came: list[Any]) -> None:
     async def receive() -> Any:
         return next(messages)
 
-    with pytest.raises(Refused, match="the connection ended before the body did") as error:
-        asyncio.run(body_of(receive, 1000, 10.0))
+    with pytest.raises(Refusal, match="the connection ended before the body did") as error:
+        asyncio.run(receive_body(receive, 1000, 10.0))
     assert error.value.status == 400

@@ -120,6 +120,6 @@ def test_one_that_a_stop_broke_off_is_failed(tmp_path: Path) -> None:
     with gateway(state=state) as (running, _), asking(running.url) as http:
         stopped = http.get(f"/responses/{first['id']}").json()
         assert (stopped["status"], "shutting down" in stopped["error"]["message"]) == ("failed", True)
-        running.app.services.responses.put("anonymous", Stored([], {**first, "id": "resp_lost"}))
+        running.app.services.response_store.put("anonymous", Stored([], {**first, "id": "resp_lost"}))
         lost = resource(http.get("/responses/resp_lost").json())
         assert (lost["status"], lost["error"]["code"]) == ("failed", "server_error")

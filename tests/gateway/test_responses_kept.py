@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.endpoints.responses import Keeping
+from penstock.gateway.endpoints.responses import ResponseCapture
 from penstock.store.key_value import Responses, SqliteRows, Stored
 from penstock.store.sqlite import ABSENT
 from penstock.store.writer import Writer
@@ -62,7 +62,7 @@ def test_a_response_is_kept_however_its_stream_is_cut(size: int) -> None:
         sent.append(message.get("body", b""))
 
     async def run() -> None:
-        over = Keeping(found.append).over(send)
+        over = ResponseCapture(found.append).wrap_send(send)
         await over({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         pieces = [frames[1][at : at + size] for at in range(0, len(frames[1]), size)]
         for piece in (frames[0], *pieces, b"data: [DONE]\n\n"):
@@ -85,7 +85,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(caplog: pytest.LogC
     body = {"type": "http.response.body", "body": b'{"id":"resp_1","output":[]}', "more_body": False}
 
     async def run() -> None:
-        over = Keeping(keep).over(send)
+        over = ResponseCapture(keep).wrap_send(send)
         await over({"type": "http.response.start", "status": 200, "headers": []})
         await over(body)
 

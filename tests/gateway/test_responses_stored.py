@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from penstock.gateway.config import Key, StateTable
-from penstock.gateway.keys import digest
+from penstock.gateway.keys import hash_key
 from tests.gateway.openresponses import ask, asking, events, lawful, named, resource
 from tests.gateway.running import gateway
 
@@ -74,7 +74,7 @@ def test_a_provider_is_asked_for_what_it_stored_before_there_was_a_gateway() -> 
         ask(http, "And?", "responses/text", previous_response_id=first["id"])
         assert up.seen[-1].json["previous_response_id"] == first["id"]  # of which only a part is known here
         assert http.post("/responses", json={**body, "model": "anthropic/text"}).status_code == 400
-    with gateway(keys={"ann": Key(hash=digest("secret-of-ann"))}) as (running, up), asking(running.url) as http:
+    with gateway(keys={"ann": Key(hash=hash_key("secret-of-ann"))}) as (running, up), asking(running.url) as http:
         refused = http.post("/responses", json=body, headers={"authorization": "Bearer secret-of-ann"})
         assert refused.json()["error"]["code"] == "previous_response_not_found"
         assert not up.seen
@@ -184,7 +184,7 @@ def test_a_response_that_is_deleted_is_gone(http: httpx.Client) -> None:
 @pytest.mark.row("G1")
 def test_what_is_somebody_elses_is_not_there(tmp_path: Path) -> None:
     """Across a restart too."""
-    keys = {name: Key(hash=digest(f"secret-of-{name}")) for name in ("ann", "ben")}
+    keys = {name: Key(hash=hash_key(f"secret-of-{name}")) for name in ("ann", "ben")}
     ann, ben = ({"authorization": f"Bearer secret-of-{name}"} for name in keys)
     state = StateTable(path=str(tmp_path / "state.sqlite"))
     with gateway(keys=keys, state=state) as (running, _), asking(running.url) as http:

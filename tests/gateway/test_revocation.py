@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from penstock.gateway.config import GatewayConfig, Key, Serve
-from penstock.gateway.keys import digest, file_of
+from penstock.gateway.keys import hash_key, open_key_file
 from penstock.store import provider_keys
 from tests.gateway.asking import ASKING
 from tests.gateway.openresponses import LIMIT, asking, lawful, socket, until
@@ -48,7 +48,7 @@ def _scope(key: str) -> dict[str, Any]:
 
 
 def keys_in(folder: Path) -> KeyFile:
-    found = file_of(GatewayConfig(data=folder))
+    found = open_key_file(GatewayConfig(data=folder))
     assert found is not None
     return found
 
@@ -56,8 +56,8 @@ def keys_in(folder: Path) -> KeyFile:
 @pytest.fixture
 def keys(tmp_path: Path) -> KeyFile:
     file = keys_in(tmp_path)
-    file.add("dave", Key(hash=digest(DAVE), inspect="all"))
-    file.add("eve", Key(hash=digest(EVE)))
+    file.add("dave", Key(hash=hash_key(DAVE), inspect="all"))
+    file.add("eve", Key(hash=hash_key(EVE)))
     return file
 
 
@@ -104,7 +104,7 @@ def test_a_stream_ends_in_its_dialects_error_form(tmp_path: Path, keys: KeyFile,
                 until(lambda: [seen.gone.is_set() for seen in up.seen] == [True, False])
             row = running.rows()[-1]
             assert (row.key, row.fault) == ("dave", "auth")
-        keys.add("dave", Key(hash=digest(DAVE)))
+        keys.add("dave", Key(hash=hash_key(DAVE)))
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -239,7 +239,7 @@ def test_a_websocket_that_came_without_a_key_is_closed_by_the_first(tmp_path: Pa
     ):
         chunks = begun.iter_bytes()
         assert next(chunks)
-        keys_in(tmp_path).add("dave", Key(hash=digest(DAVE)))
+        keys_in(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
         with ends_within_a_second():
             assert closed(ws)[0] == 1008
         assert not up.seen[0].gone.is_set()  # a turn that was begun without a key may be finished
@@ -258,7 +258,7 @@ def test_a_websocket_has_a_greatest_age() -> None:
 
 
 def test_a_response_in_the_background_ends(tmp_path: Path, keys: KeyFile) -> None:
-    keys.add("colleague", Key(hash=digest("of-a-colleague"), tenant="dave"))
+    keys.add("colleague", Key(hash=hash_key("of-a-colleague"), tenant="dave"))
     with gateway(stalled, data=tmp_path) as (running, up), asking(running.url) as http:
         body = {"model": "openai-chat/text", "input": "Hi.", "background": True}
         id = http.post("/responses", json=body, headers=bearer(DAVE)).json()["id"]  # noqa: A001
@@ -308,6 +308,6 @@ def test_a_feed_that_came_without_a_key_ends_with_the_first(tmp_path: Path) -> N
     ):
         feed = live.iter_lines()
         assert next(feed)
-        keys_in(tmp_path).add("dave", Key(hash=digest(DAVE)))
+        keys_in(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
         with ends_within_a_second():
             assert "requires a key" in "\n".join(feed)

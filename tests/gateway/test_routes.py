@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.routes import DOORS, dialect_of, find, modelled
+from penstock.gateway.routes import ENDPOINTS, error_protocol, find_route, parse_gemini_path
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ PATHS = st.lists(PIECES, max_size=10).map("".join)
 @given(path=PATHS)
 def test_a_model_in_a_path_is_found_as_before(path: str) -> None:
     found = MODELLED.fullmatch(path)
-    assert modelled(path) == (found.groupdict() if found else {})
+    assert parse_gemini_path(path) == (found.groupdict() if found else {})
 
 
 @pytest.mark.finding("SEC-2")
@@ -36,9 +36,9 @@ def test_a_deployment_is_found_as_before(rest: str) -> None:
     path = f"/openai/deployments/{rest}"
     found = DEPLOYED.fullmatch(path)
     if found is not None and "//" not in path:
-        route = find("POST", path)
+        route = find_route("POST", path)
         assert route.params["model"] == found["model"]
-        assert route.door is DOORS.get(f"/v1{found['rest']}")
+        assert route.endpoint is ENDPOINTS.get(f"/v1{found['rest']}")
 
 
 KNOWN = {
@@ -53,8 +53,8 @@ KNOWN = {
 
 @pytest.mark.parametrize("path", KNOWN)
 def test_addresses_of_others(path: str) -> None:
-    assert find("POST", path).door is DOORS[KNOWN[path]]
-    assert find("GET", path).known
+    assert find_route("POST", path).endpoint is ENDPOINTS[KNOWN[path]]
+    assert find_route("GET", path).known
 
 
 SHAPES = {
@@ -80,7 +80,7 @@ def cpu(path: str, times: int) -> float:
     for _ in range(5):
         began = time.process_time()
         for _ in range(times):
-            find("POST", path)
+            find_route("POST", path)
         spent.append(time.process_time() - began)
     return min(spent)
 
@@ -100,6 +100,6 @@ def test_twice_the_path_takes_twice_as_long(shape: str) -> None:
 
 
 def test_the_dialect_of_an_address_that_is_not_looked_up() -> None:
-    assert [dialect_of(path) for path in ("/v1/messages/x", "/v1beta/x", "/api/x", "/")] == [
+    assert [error_protocol(path) for path in ("/v1/messages/x", "/v1beta/x", "/api/x", "/")] == [
         "anthropic", "gemini", "ollama", "openai-chat",
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.gateway.config import Key
-from penstock.gateway.keys import KeyFile, digest
+from penstock.gateway.keys import KeyFile, hash_key
 from penstock.testing import Reply, scripted
 from tests.cli.running import environment
 from tests.gateway.process import gateway
@@ -46,7 +46,7 @@ def answer(seen: Seen) -> Reply:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_no_key_is_written_anywhere(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    KeyFile(tmp_path / "data" / "keys.json").add("filed", Key(hash=digest(FILED)))
+    KeyFile(tmp_path / "data" / "keys.json").add("filed", Key(hash=hash_key(FILED)))
     with scripted(answer) as upstream:
         config = f"""
 [providers.one]

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.telemetry import Kept, Spans
+from penstock.gateway.telemetry import SpanExporter, Telemetry
 from penstock.store.journal import Turn
 from penstock.testing import Reply, scripted
 from tests.gateway.process import gateway
@@ -32,7 +32,7 @@ def span(row: Turn, headers: dict[str, str] | None = None) -> ReadableSpan:
 
     provider, exporter = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    Spans(provider).turn(row, headers)
+    SpanExporter(provider).turn(row, headers)
     provider.shutdown()
     [made] = exporter.get_finished_spans()
     return made
@@ -79,7 +79,7 @@ def test_operations(route: str, name: str) -> None:
 
 def test_nothing_is_made_unless_telemetry_is_set_up() -> None:
     for env, there in (({}, False), ({"OTEL_SERVICE_NAME": "x"}, True), ({"OTEL_SDK_DISABLED": "true"}, False)):
-        kept = Kept(GatewayConfig(), env)
+        kept = Telemetry(GatewayConfig(), env)
         assert (kept.spans is not None) is there
         kept.close()
 

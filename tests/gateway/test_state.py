@@ -8,7 +8,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.gateway.config import Key
-from penstock.gateway.keys import digest
+from penstock.gateway.keys import hash_key
 from penstock.testing import Reply
 from tests.gateway.asking import post
 from tests.gateway.running import gateway
@@ -36,7 +36,7 @@ def chat(url: str, messages: list[Any], key: str, *, stream: bool) -> Any:
 @pytest.mark.row("G1")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_signed_reasoning_survives_a_client_that_cannot_carry_it(stream: bool) -> None:
-    keys = {"one": Key(hash=digest("pk-one-000000")), "two": Key(hash=digest("pk-two-000000"))}
+    keys = {"one": Key(hash=hash_key("pk-one-000000")), "two": Key(hash=hash_key("pk-two-000000"))}
     call = {"id": "toolu_1", "type": "function", "function": {"name": "read_gauge", "arguments": '{"unit": "m"}'}}
     again = [
         ASK,

@@ -31,7 +31,7 @@ def test_turns_go_on_while_nothing_can_be_written(tmp_path: Path, caplog: pytest
     with gateway(named, journal=journal, state=state) as (running, _), asking(running.url) as http:
         services = running.app.services
         assert services.journal.rows is not None
-        writers = [services.journal.rows._writer, services.kept.state._writer]
+        writers = [services.journal.rows._writer, services.telemetry.state._writer]
         for writer in writers:
             writer.flush()
             writer.connection.execute(begin)
@@ -40,7 +40,7 @@ def test_turns_go_on_while_nothing_can_be_written(tmp_path: Path, caplog: pytest
             response = ask(http, "And?" * 5_000, "anthropic/text", previous_response_id=response["id"])
         http.get("/responses/x")
         services.journal.flush()
-        services.kept.state.flush()
+        services.telemetry.state.flush()
         assert caplog.text.count("rows are held back") == 2
         assert 0 < services.journal.rows.waiting <= 31  # a full disk has room for some
         assert services.journal.lost == 0

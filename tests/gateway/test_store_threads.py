@@ -31,7 +31,7 @@ class Probe:
         self.seen: Counter[str] = Counter()
         services = running.app.services
         assert services.journal.rows is not None
-        for writer in (services.kept.state._writer, services.journal.rows._writer):
+        for writer in (services.telemetry.state._writer, services.journal.rows._writer):
             for connection in (writer.connection, writer._reader):
                 connection.set_trace_callback(self._note)
 
@@ -61,7 +61,7 @@ def probed(tmp_path: Path, *replies: Any) -> Iterator[tuple[Running, Any, Probe]
 
 def written(running: Running) -> None:
     """Wait until nothing is left in memory that would make a read unnecessary."""
-    running.app.services.kept.state.flush()
+    running.app.services.telemetry.state.flush()
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_a_request_that_nobody_has_answered_yet_costs_no_thread(tmp_path: Path) 
         asked = {"model": "anthropic/text", "input": "Hi.", "store": False}
         assert httpx.post(f"{running.url}/v1/responses", json=asked, timeout=30).status_code == 200
         assert probe.reads() == 0
-        assert running.app.services.kept.state._writer._readers is None
+        assert running.app.services.telemetry.state._writer._readers is None
 
 
 @pytest.mark.slow
@@ -185,12 +185,12 @@ def test_usage_and_the_inspector(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_state_that_cannot_be_read_stops_no_turn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with probed(tmp_path) as (running, _, _probe), asking(running.url) as http:
-        running.app.services.kept.state._writer.change(lambda database: database.execute("DROP TABLE reasoning"))
+        running.app.services.telemetry.state._writer.change(lambda database: database.execute("DROP TABLE reasoning"))
         said = [USER, {"role": "assistant", "content": "3.2 m"}, USER]
         body = {"model": "openai-chat/text", "max_tokens": 99, "messages": said}
         assert httpx.post(f"{running.url}/v1/messages", json=body, timeout=30).status_code == 200
         assert "the state of earlier turns cannot be read" in caplog.text
-        running.app.services.kept.state._writer.change(lambda database: database.execute("DROP TABLE responses"))
+        running.app.services.telemetry.state._writer.change(lambda database: database.execute("DROP TABLE responses"))
         reply = http.post(
             "/responses", json={"model": "anthropic/text", "input": "x", "previous_response_id": "resp_1"}
         )

@@ -15,7 +15,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.gateway import logs
-from penstock.gateway.config import AccessTable, Key, Log, read
+from penstock.gateway.config import AccessTable, Key, Log, read_config
 from penstock.gateway.logs import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
 from penstock.testing import Reply
 from tests.cli.running import environment
@@ -57,7 +57,7 @@ def traced(reply: Any = spoken, **more: Any) -> Generator[tuple[Running, io.Stri
     file = io.StringIO()
     log = more.pop("log", Log(level="trace"))
     with gateway(reply, log=log, **more) as (running, _):
-        logs.setup(log, lambda: running.app.services.secrets, file)
+        logs.setup_logging(log, lambda: running.app.services.secrets, file)
         yield running, file
 
 
@@ -154,7 +154,7 @@ def test_a_trace_holds_no_secret() -> None:
 @pytest.mark.finding("DEF-13")
 def test_trace_says_at_the_start_that_it_writes_content() -> None:
     file = io.StringIO()
-    logs.setup(Log(level="trace"), file=file)
+    logs.setup_logging(Log(level="trace"), file=file)
     assert TRACE_WRITES_CONTENT in file.getvalue()
     assert " warning " in file.getvalue()
 
@@ -235,7 +235,7 @@ def test_serve_traces_with_keys_if_content_is_allowed(tmp_path: Path) -> None:
 
 
 def test_the_setting_is_read(tmp_path: Path) -> None:
-    assert read('[log]\nlevel = "trace"\ncontent = true', tmp_path / "penstock.toml").log == Log(
+    assert read_config('[log]\nlevel = "trace"\ncontent = true', tmp_path / "penstock.toml").log == Log(
         level="trace", content=True
     )
 

@@ -80,7 +80,7 @@ def _openai(client: str, made: openai.OpenAI, model: str) -> None:
 
 def refuse(both: tuple[Running, Upstream], upstream: str, kind: str, headers: dict[str, str] | None = None) -> str:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     status, body = SENT[upstream][kind]
     up.script(Reply.body(body, status=status, headers=headers or {}))
     return running.url
@@ -128,7 +128,7 @@ def test_a_provider_of_the_same_protocol_is_quoted_less_its_secrets(
     both: tuple[Running, Upstream], upstream: str, kind: str
 ) -> None:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     status, body = SENT[upstream][kind]
     secret = "sk-up-000000"
     up.script(Reply.body({**body, "echo": f"you sent {secret}", "more": [1, {"x": None}]}, status=status))
@@ -190,7 +190,7 @@ def test_an_error_in_a_stream_is_told_as_the_clients_vendor_would(
     both: tuple[Running, Upstream], upstream: str, kind: str, client: str
 ) -> None:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     sent = SENT[upstream][kind][1]["error"]
     up.script(Reply.body(begun(upstream, sent), headers={"content-type": "text/event-stream"}))
     found = ask(running.url, client, f"{upstream}/text")
@@ -262,7 +262,7 @@ def test_a_header_says_who_refused(both: tuple[Running, Upstream], client: str) 
 @pytest.mark.finding("AGT-5")
 def test_a_provider_that_is_not_reached_did_not_refuse(both: tuple[Running, Upstream]) -> None:
     running, up = both
-    running.app.services.router.breakers._circuits.clear()
+    running.app.services.upstream.router.breakers._circuits.clear()
     up.script(Reply.nothing())
     found: httpx.Response = ask(running.url, "openai-chat", "openai-chat/text")
     assert found.headers["x-penstock-refused-by"] == "gateway"

@@ -45,7 +45,7 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
-    monkeypatch.setattr(lifecycle, "QUIET", 0.0)
+    monkeypatch.setattr(lifecycle, "LOG_INTERVAL", 0.0)
     handler = Lines()
     lifecycle.log_watchdog.addHandler(handler)
     yield handler
@@ -96,7 +96,7 @@ def test_a_blocked_loop_is_logged_with_what_ran(lines: Lines, work: Any) -> None
 
 
 def test_lines_are_few(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "QUIET", 1e9)
+    monkeypatch.setattr(lifecycle, "LOG_INTERVAL", 1e9)
     with gateway() as (running, _):
         found = running.app._watchdog
         found._logged = -1e9
@@ -110,7 +110,7 @@ def test_lines_are_few(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_block_without_end_is_logged_while_it_lasts(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "LASTING", 0.3)
+    monkeypatch.setattr(lifecycle, "LONG_BLOCK", 0.3)
     over = threading.Event()
 
     async def scene() -> None:

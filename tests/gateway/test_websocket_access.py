@@ -9,7 +9,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from penstock.gateway.config import Key, Serve
-from penstock.gateway.keys import digest
+from penstock.gateway.keys import hash_key
 from tests.gateway import process
 from tests.gateway.openresponses import FAST, LIMIT, socket
 from tests.gateway.running import gateway
@@ -27,7 +27,7 @@ def url() -> Iterator[str]:
 
 @pytest.mark.row("G1")
 def test_a_key_is_asked_for_at_the_door() -> None:
-    keys = {name: Key(hash=digest(f"secret-of-{name}")) for name in ("ann", "ben")}
+    keys = {name: Key(hash=hash_key(f"secret-of-{name}")) for name in ("ann", "ben")}
     with gateway(keys=keys) as (running, _):
         with pytest.raises(InvalidStatus) as refused, socket(running.url):
             pass

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
-from penstock.gateway.byte_budget import FRAMING, ByteBudget
+from penstock.gateway.byte_budget import FRAMING_OVERHEAD, ByteBudget
 from penstock.gateway.config import Serve
-from penstock.gateway.websocket_turn import RESPONSES, ResponseMemory
+from penstock.gateway.websocket_turn import MAX_RESPONSES, ResponseMemory
 from penstock.store.key_value import Past
 from tests.gateway import process
 from tests.gateway.openresponses import LIMIT, socket, until
@@ -93,7 +93,7 @@ def test_bytes_add_up_and_stay_within_the_limit(actions: list[tuple[int, str, in
         assert budget.used == held
         assert held - sum(one.working for one in accounts) <= budget.limit
         for one in accounts:
-            assert one.waiting + one.working + one.arriving <= one.limit + 1000 + FRAMING
+            assert one.waiting + one.working + one.arriving <= one.limit + 1000 + FRAMING_OVERHEAD
     for model in models:
         model.account.close()
     assert budget.used == 0
@@ -104,7 +104,7 @@ def test_a_lone_message_of_the_largest_size_always_fits() -> None:
     assert account.arrive(5000)
     account.deliver(5000)
     account.begin(5000)
-    assert account.arrive(FRAMING - 1)
+    assert account.arrive(FRAMING_OVERHEAD - 1)
     assert not account.arrive(1)
     resumed: list[bool] = []
     account.resume = lambda: resumed.append(True)
@@ -116,12 +116,12 @@ def test_what_is_remembered_is_limited_in_bytes() -> None:
     """Turns of one conversation share what was said before them, and count once."""
     budget = ByteBudget(10**9)
     memory = ResponseMemory(budget.connect(1000, 0))
-    limit = max(FRAMING, 1000)
-    for number in range(RESPONSES + 4):
+    limit = max(FRAMING_OVERHEAD, 1000)
+    for number in range(MAX_RESPONSES + 4):
         memory.keep(f"r{number}", Past([]), 10, f"r{number - 1}")
     assert memory.find("r3") is None
     assert memory.find("r4") is not None
-    assert budget.used == 10 * (RESPONSES + 4)
+    assert budget.used == 10 * (MAX_RESPONSES + 4)
     memory.keep("large", Past([]), limit - 5)
     assert budget.used == limit - 5
     memory.keep("too large", Past([]), 100, "large")
@@ -156,7 +156,7 @@ def test_more_than_may_wait_is_not_read(*, plain: bool) -> None:
             for _ in range(40):
                 assert ws.read()[-1]["type"] == "response.completed"
                 most = max(most, held(budget))
-        assert most <= 100_000 + FRAMING + 300_000  # the limit, one read of a socket, a message
+        assert most <= 100_000 + FRAMING_OVERHEAD + 300_000  # the limit, one read of a socket, a message
         until(lambda: budget.used == 0)
 
 

@@ -7,7 +7,7 @@ import pytest
 from penstock import events as ev
 from penstock.bridge import parser
 from penstock.gateway.client_stream import Passthrough
-from penstock.gateway.endpoints import Asked
+from penstock.gateway.endpoints import TurnRequest
 from penstock.protocols import decoder
 from penstock.request import Request
 from penstock.testing import cuts
@@ -24,7 +24,7 @@ DONE = "data: [DONE]\n\n"
 
 
 def teed(pieces: list[bytes], *, usage: bool) -> bytes:
-    tee = Passthrough(Asked(Request("m"), "openai-chat", usage=usage, options={"include_usage": usage}))
+    tee = Passthrough(TurnRequest(Request("m"), "openai-chat", include_usage=usage, options={"include_usage": usage}))
     return b"".join([tee.feed((piece, [])) for piece in pieces] + [tee.finish()])
 
 
@@ -40,7 +40,7 @@ def test_bytes_pass_untouched_however_they_are_cut(end: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "responses", "gemini"])
 def test_a_fault_behind_half_a_frame_is_a_frame_of_its_own(protocol: str) -> None:
-    tee = Passthrough(Asked(Request("m"), protocol, options={"id": "one"}))
+    tee = Passthrough(TurnRequest(Request("m"), protocol, options={"id": "one"}))
     half = b'data: {"sequence_number":41,"type":"odd"}\n\ndata: {"half'
     out = tee.feed((half, [ev.Start("one", "m", 7)]))
     out += tee.feed((b"", [ev.Fault("network", "it broke")])) + tee.finish()

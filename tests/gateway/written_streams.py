@@ -10,9 +10,9 @@ from penstock.engines.options import Timeouts
 from penstock.engines.reading import Reading
 from penstock.engines.reply import Reply
 from penstock.gateway.client_stream import client_stream
-from penstock.gateway.endpoints import Asked
-from penstock.gateway.reasoning_capture import Keeping
-from penstock.gateway.relay import Streaming
+from penstock.gateway.endpoints import TurnRequest
+from penstock.gateway.reasoning_capture import ReasoningCapture
+from penstock.gateway.relay import StreamRelay
 from penstock.http.connection import Connection
 from penstock.http.pool import parsing
 from penstock.http.response import Incoming
@@ -72,7 +72,7 @@ class Written:
         return False
 
 
-async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: Job) -> tuple[bytes, Keeping]:
+async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: Job) -> tuple[bytes, ReasoningCapture]:
     """What a client gets of chunks that come one by one, and what was kept.
 
     `taken` says of each push whether the client could take it at once.
@@ -92,10 +92,10 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: 
     line: Any = Written(said, taken)
     out = Outlet(send, cast("Any", Stays()), every=0, limit=1, line=line)
     out.prepare("sse", ())
-    kept = Keeping()
-    asked = Asked(Request(model="m"), target)
+    kept = ReasoningCapture()
+    asked = TurnRequest(Request(model="m"), target)
     way = client_stream(asked, reply)
-    stream = Streaming(reply, way, out, kept=kept, tap=None, tape=None)
+    stream = StreamRelay(reply, way, out, kept=kept, tap=None, tape=None)
     task = loop.create_task(stream.run())
     for chunk in chunks:
         connection.data_received(b"%x\r\n%b\r\n" % (len(chunk), chunk))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.gateway.config import AccessTable, Key
-from penstock.gateway.keys import digest
+from penstock.gateway.keys import hash_key
 from tests.gateway.asking import ask, get, post
 from tests.inspector.conftest import inspected
 from tests.inspector.watching import bearer, ended, watching
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 OWNER, FIRST, SECOND, SAME = (f"pk-penstock-{word}0123456789" for word in ("owner", "first", "second", "same"))
 pytestmark = pytest.mark.slow  # a real gateway for each
 KEYS = {
-    "owner": Key(hash=digest(OWNER), inspect="all"),
-    "first": Key(hash=digest(FIRST)),
-    "second": Key(hash=digest(SECOND)),
-    "same": Key(hash=digest(SAME), tenant="first"),
+    "owner": Key(hash=hash_key(OWNER), inspect="all"),
+    "first": Key(hash=hash_key(FIRST)),
+    "second": Key(hash=hash_key(SECOND)),
+    "same": Key(hash=hash_key(SAME), tenant="first"),
 }
 ROUTES = (
     "live", "turns", "turns/x", "turns/x/follow", "turns/x/export", "turns/x/frames/0", "turns/x/outputs/0",

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.gateway.callers import Refused
+from penstock.gateway.callers import Refusal
 from penstock.inspector import live_capture as tapping
 from penstock.inspector import live_capture as watches
 from penstock.inspector import live_stream, single_file
@@ -163,7 +163,7 @@ def test_long_streams_are_looked_at_one_at_a_time() -> None:
 
         first = asyncio.create_task(work.run(long, single_file.LARGE_BYTES + 1))
         assert await asyncio.to_thread(begun.wait, 10)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refusal) as refused:
             await work.run(lambda: None, single_file.LARGE_BYTES + 1)
         assert (refused.value.status, refused.value.fault.retry_after) == (503, 5.0)
         assert await work.run(lambda: "short") == "short"

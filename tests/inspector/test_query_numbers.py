@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.gateway.endpoints import END_OF_TIME, LARGEST, decimal_number, whole_number
+from penstock.gateway.endpoints import MAX_SAFE_INTEGER, YEAR_10000, query_decimal, query_integer
 from tests.gateway.asking import ask, post
 from tests.inspector.conftest import inspected
 
@@ -93,21 +93,21 @@ NUMERIC = st.text("0123456789+-.eE_ naif٣", max_size=30) | st.floats().map(repr
 @pytest.mark.finding("REL-11")
 @given(NUMERIC)
 def test_a_number_is_finite_and_in_range(said: str) -> None:
-    value, refused = read(lambda: decimal_number({"x": said}, "x", 7.0))
+    value, refused = read(lambda: query_decimal({"x": said}, "x", 7.0))
     assert value is not None or refused.startswith("x: expected a number from 0 to ")
     if value is not None:
         assert math.isfinite(value)
-        assert 0 <= value <= END_OF_TIME
+        assert 0 <= value <= YEAR_10000
         assert value == (float(said) if said else 7.0)
 
 
 @pytest.mark.finding("REL-11")
 @given(NUMERIC)
 def test_a_whole_number_is_in_range(said: str) -> None:
-    value, refused = read(lambda: whole_number({"x": said}, "x", 7, least=-1))
+    value, refused = read(lambda: query_integer({"x": said}, "x", 7, least=-1))
     assert value is not None or refused.startswith("x: expected a whole number from -1 to ")
     if value is not None:
-        assert -1 <= value <= LARGEST
+        assert -1 <= value <= MAX_SAFE_INTEGER
         assert value == (int(said) if said else 7)
 
 

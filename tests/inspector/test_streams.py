@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from penstock.gateway.config import Key
-from penstock.gateway.keys import digest
+from penstock.gateway.keys import hash_key
 from tests.inspector.conftest import inspected
 from tests.inspector.sending import send, sending, wired
 
@@ -184,7 +184,7 @@ async def _dropped(stage: Inspected) -> None:
 
 
 def test_a_key_is_asked_for_and_goes_no_further(page: Page, problems: list[str]) -> None:
-    with inspected(wired, keys={"me": Key(hash=digest(KEY))}) as guarded:
+    with inspected(wired, keys={"me": Key(hash=hash_key(KEY))}) as guarded:
         page.goto(f"{guarded.url}/")
         page.get_by_label("Key", exact=True).fill("wrong")
         page.get_by_role("button", name="Open").click()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from penstock.gateway.config import Key, Serve
-from penstock.gateway.keys import digest
+from penstock.gateway.keys import hash_key
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
 from tests.inspector.sending import wired
@@ -139,7 +139,7 @@ def test_a_refusal_is_said_in_plain_words(opened: Page, problems: list[str]) -> 
 
 def test_a_gateway_with_keys_is_asked_with_the_key_and_the_curl_command_has_none(page: Page) -> None:
     secret = "pk-penstock-try-0123456789"
-    with inspected(keys={"anna": Key(hash=digest(secret))}) as running:
+    with inspected(keys={"anna": Key(hash=hash_key(secret))}) as running:
         page.goto(f"{running.url}/#key={secret}&to=try")
         page.get_by_role("heading", name="See a stream").wait_for()
         for count, way in enumerate(WAYS, 1):

@@ -10,7 +10,7 @@ import pytest
 from penstock.engines.config import Config
 from penstock.engines.model_resolution import model_names
 from penstock.errors import InputError
-from penstock.gateway.config import read
+from penstock.gateway.config import read_config
 from penstock.gateway.config_trust import sensitive_settings
 from penstock.providers import model, models, read_model_list
 from penstock.providers.models import CONFIGURATION, FACTS, PROVIDER
@@ -70,7 +70,7 @@ def test_they_go_before_the_providers_own_list() -> None:
 def test_a_wrong_fact_says_where(fact: str, words: str) -> None:
     text = f'[providers.mine]\nbase_url = "http://h/v1"\n[providers.mine.models."m.1"]\n{fact}\n'
     with pytest.raises(InputError, match=words) as caught:
-        read(text, Path("penstock.toml"))
+        read_config(text, Path("penstock.toml"))
     assert str(caught.value).startswith("penstock.toml:")
 
 

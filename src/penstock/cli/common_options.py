@@ -171,9 +171,9 @@ def add_config_option(parser: ArgumentParser) -> None:
 
 def load_config(options: Namespace) -> GatewayConfig:
     """Read the configuration that the command line, the environment or the current folder names."""
-    from penstock.gateway.config import load
+    from penstock.gateway.config import load_config
 
-    return load(options.config, os.environ)
+    return load_config(options.config, os.environ)
 
 
 PROGRAM = "penstock"

@@ -53,10 +53,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Do one of the four."""
     from penstock.errors import InputError
-    from penstock.gateway.keys import file_of
+    from penstock.gateway.keys import open_key_file
 
     config = load_config(options)
-    file = file_of(config)
+    file = open_key_file(config)
     if file is None:
         raise InputError('access.keys_file: "memory" keeps no keys; name a file')
     if options.action == "list":
@@ -77,14 +77,14 @@ def _add_key(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
 
     from penstock.errors import InputError
     from penstock.gateway.config import Key, Limit
-    from penstock.gateway.keys import digest, made
+    from penstock.gateway.keys import create_key, hash_key
 
     if options.name in config.keys:
         raise InputError(f"there is a key {options.name!r} in {config.path} already; choose another name")
     limit = Limit(**{name: getattr(options, name) for name in Limit.__struct_fields__})
-    secret = made()
+    secret = create_key()
     key = Key(
-        hash=digest(secret),
+        hash=hash_key(secret),
         models=tuple(options.models or ("*",)),
         tenant=options.tenant,
         note=options.note,

@@ -50,7 +50,7 @@ def run(options: Namespace) -> int:
     import time
 
     from penstock.errors import InputError
-    from penstock.gateway.recordings import body_of, clean, cleaned_header
+    from penstock.gateway.recordings import redact_body, redact_chunks, redact_header
     from penstock.store.recordings import Header, write
 
     if options.file.exists() and not options.force:
@@ -69,9 +69,9 @@ def run(options: Namespace) -> int:
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
     header.protocol = options.source if options.source != "auto" else _detect_protocol(chunks)
-    kept, header.hidden = clean(chunks)
-    header.request = body_of(request)
-    write(options.file, cleaned_header(header), kept)
+    kept, header.hidden = redact_chunks(chunks)
+    header.request = redact_body(request)
+    write(options.file, redact_header(header), kept)
     hidden = f", {header.hidden} secrets removed" if header.hidden else ""
     print(f"penstock: {options.file}: {size:,} bytes in {len(kept):,} chunks{hidden}", file=sys.stderr)
     return 0

@@ -81,10 +81,10 @@ def _print_headers(recordings: list[Recording]) -> None:
 
 
 async def _play_recording(recording: Recording, speed: float, target: str) -> None:
-    from penstock.gateway.recordings import timed
+    from penstock.gateway.recordings import paced_chunks
 
     pipe = _create_pipe(recording, target) if target else None
-    async for chunk in timed(recording, speed):
+    async for chunk in paced_chunks(recording, speed):
         _write_chunks(pipe.feed([chunk]) if pipe else [chunk])
     _write_chunks(pipe.finish() if pipe else [])
 
@@ -105,10 +105,10 @@ def _write_chunks(chunks: list[bytes]) -> None:
 def _serve_recordings(recordings: list[Recording], options: Namespace) -> None:
     from penstock.cli.serve import base_url
     from penstock.gateway.config import Serve
-    from penstock.gateway.recordings import Playback
+    from penstock.gateway.recordings import PlaybackApp
     from penstock.http.uvicorn_server import listen
 
-    app = Playback(recordings, 0.0 if options.full_speed else options.speed)
+    app = PlaybackApp(recordings, 0.0 if options.full_speed else options.speed)
 
     def ready(port: int, _: object) -> None:
         count = f"{len(recordings)} recording{'s' * (len(recordings) != 1)}"

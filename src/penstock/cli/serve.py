@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.inspector.app import Inspector
 
     app: Any = App(config)
-    logs.setup(config.log, lambda: app.services.secrets)
+    logs.setup_logging(config.log, lambda: app.services.secrets)
     listen(
         Inspector(app),
         config.serve,
@@ -127,10 +127,10 @@ def _on_ready(app: App, args: argparse.Namespace, port: int, server: Server) -> 
     def apply(config: GatewayConfig) -> None:
         _check_trace(config)
         app.services.reload(config)
-        logs.setup(config.log, lambda: app.services.secrets)
-        log_problems(config, app.services.router.env)
+        logs.setup_logging(config.log, lambda: app.services.secrets)
+        log_problems(config, app.services.upstream.router.env)
 
-    log_problems(config, app.services.router.env)
+    log_problems(config, app.services.upstream.router.env)
     reloader = Reloader(args.config, os.environ, apply, _command_line_overrides(args))
     hung_up = _terminal_watcher()
 
@@ -252,9 +252,9 @@ def _agent_rows(
 
 
 def _access_warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
-    from penstock.gateway.callers import loopback
+    from penstock.gateway.callers import is_loopback
 
-    if keyed or loopback(config.serve.host):
+    if keyed or is_loopback(config.serve.host):
         return
     add = f"`{find_command()} keys add NAME`"
     if config.access.anonymous:

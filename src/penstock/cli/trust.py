@@ -51,26 +51,26 @@ def run(options: Namespace) -> int:
 
 
 def _trust_file(store: TrustStore, path: Path) -> None:
-    from penstock.gateway.config import parse
-    from penstock.gateway.config_trust import placed, sensitive_settings
-    from penstock.gateway.toml_locations import Place
+    from penstock.gateway.config import parse_config
+    from penstock.gateway.config_trust import locate_settings, sensitive_settings
+    from penstock.gateway.toml_locations import TomlLocations
 
     data = path.read_bytes()
-    text, raw = parse(data, path)
-    place = Place(text, path)
+    text, raw = parse_config(data, path)
+    place = TomlLocations(text, path)
     for keys in sensitive_settings(raw):
         print(f"{path}:{place.line(keys)}: {'.'.join(keys)}", file=sys.stderr)
     store.add(path, data)  # the bytes whose settings were shown
-    print(f"penstock: {placed(path)} is trusted as it is now", file=sys.stderr)
+    print(f"penstock: {locate_settings(path)} is trusted as it is now", file=sys.stderr)
 
 
 def _remove_trust(store: TrustStore, path: Path) -> None:
     from penstock.errors import InputError
-    from penstock.gateway.config_trust import placed
+    from penstock.gateway.config_trust import locate_settings
 
     if not store.remove(path):
-        raise InputError(f"{placed(path)} was not trusted; `penstock trust --list` shows what is")
-    print(f"penstock: {placed(path)} is not trusted any more", file=sys.stderr)
+        raise InputError(f"{locate_settings(path)} was not trusted; `penstock trust --list` shows what is")
+    print(f"penstock: {locate_settings(path)} is not trusted any more", file=sys.stderr)
 
 
 def _list_trusted(store: TrustStore) -> None:

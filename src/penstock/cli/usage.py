@@ -78,13 +78,13 @@ def run(options: Namespace) -> int:
 
 def _journal_path(options: Namespace) -> Path:
     from penstock.errors import InputError
-    from penstock.gateway.config import place_of
+    from penstock.gateway.config import data_path
     from penstock.gateway.journal import FILE
 
     path: Path | None = options.journal
     if path is None:
         config = load_config(options)
-        path = place_of(config.journal.path, config.data, FILE)
+        path = data_path(config.journal.path, config.data, FILE)
     if not path.is_file():
         raise InputError(f"{path}: there is no journal yet; `penstock serve` writes one")
     return path

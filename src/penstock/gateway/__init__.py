@@ -1,4 +1,4 @@
-"""The gateway: one server that real clients can point at. For now it plays packaged streams."""
+"""The gateway: an HTTP server that speaks the protocols of many clients and forwards to many providers."""
 
 HOST = "127.0.0.1"
 PORT = 4480

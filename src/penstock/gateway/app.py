@@ -1,7 +1,4 @@
-"""The ASGI application, bare: it lets the visit in, finds the door, has it answered. It can be mounted in any other.
-
-Leans on `routes` for what an address means, `turn` for answers of models, `services` for all that outlives a request.
-"""
+"""The ASGI application: admits a request, finds its route, and has it answered. It can be mounted in another app."""
 
 from __future__ import annotations
 
@@ -15,15 +12,24 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock.errors import PenstockError
 from penstock.gateway import error_responses
-from penstock.gateway.aux_requests import Errand
+from penstock.gateway.aux_requests import AuxRequest
 from penstock.gateway.config import GatewayConfig
-from penstock.gateway.endpoints import Visit
-from penstock.gateway.lifecycle import Watchdog, preload
-from penstock.gateway.request_body import read_into
-from penstock.gateway.routes import Answer, Route, client_protocols, dialect_of, find, is_open, page, path_of
+from penstock.gateway.endpoints import IncomingRequest
+from penstock.gateway.lifecycle import LoopWatchdog, preload
+from penstock.gateway.request_body import read_request_body
+from penstock.gateway.routes import (
+    Handler,
+    Route,
+    client_protocols,
+    error_protocol,
+    find_route,
+    is_public_page,
+    mounted_path,
+    serve_page,
+)
 from penstock.gateway.services import Services
 from penstock.gateway.turn import Turn
-from penstock.gateway.websocket import Sockets
+from penstock.gateway.websocket import WebSocketServer
 from penstock.http.disconnect import Gone, Stoppable
 from penstock.http.response_channel import line_of
 from penstock.http.response_writer import Flow, Outlet, end_with
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from penstock.events import Fault
-    from penstock.gateway.endpoints import Door, Headers
+    from penstock.gateway.endpoints import Endpoint, Headers
     from penstock.http.response_channel import Line
 
     Message = MutableMapping[str, Any]
@@ -46,21 +52,25 @@ log = logging.getLogger("penstock.gateway")
 
 
 class App:
-    """The gateway. Services that are given are not closed with it. `pace` 0 plays packaged streams at full speed."""
+    """The gateway. It does not close `services` that it was given. `pace` 0 plays packaged streams at full speed."""
 
-    closes_websockets = True  # once `stopping` was called, each after the turn that is going on
+    closes_websockets = True  # after `stopping`, each once its turn has ended
 
     def __init__(
-        self, config: GatewayConfig | None = None, *, services: Services | None = None, pace: float | None = None,
+        self,
+        config: GatewayConfig | None = None,
+        *,
+        services: Services | None = None,
+        pace: float | None = None,
         env: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
-        made = config or GatewayConfig()
+    ) -> None:
+        config = config or GatewayConfig()
         if pace is not None:
-            made = replace(made, serve=replace(made.serve, pace=pace))
-        self._given = services is not None
-        self.services = services or Services(made, env=env)
-        self._sockets = Sockets(self.services)
-        self._watchdog = Watchdog(self.services.config.log.blocked)
+            config = replace(config, serve=replace(config.serve, pace=pace))
+        self._keeps_services = services is not None
+        self.services = services or Services(config, env=env)
+        self._sockets = WebSocketServer(self.services)
+        self._watchdog = LoopWatchdog(self.services.config.log.blocked)
         self.services.metrics.counts(
             "penstock_loop_blocked_total", "How often the event loop was blocked.", (), self._watchdog.counts
         )
@@ -71,181 +81,202 @@ class App:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
-            await self._sockets.serve(path_of(scope), scope, receive, send)
+            await self._sockets.serve(mounted_path(scope), scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit, then route. A request that is not let in is routed only to learn the dialect of its refusal."""
-        visit = Visit(scope)
-        visit.path = path_of(scope)
-        if "origin" in visit.headers:
-            send = self._shared(scope, send)
-        if is_open(visit):
-            await self._page(visit, scope, send, known=False)
+        """Admit a request, then route it. A refused request is routed only to find the protocol of its error."""
+        incoming = IncomingRequest(scope)
+        incoming.path = mounted_path(scope)
+        if "origin" in incoming.headers:
+            send = self._with_cors(scope, send)
+        if is_public_page(incoming):
+            await self._page(incoming, scope, send, known=False)
             return
-        refusal = self._admitted(scope, visit)
-        route = find(visit.method, visit.path) if len(visit.path) <= MAX_PATH else Route()
+        refusal = self._admit(scope, incoming)
+        route = find_route(incoming.method, incoming.path) if len(incoming.path) <= MAX_PATH else Route()
         if route.params:
-            visit.params = route.params
-        if route.door is not None or route.answer is not None:
+            incoming.params = route.params
+        if route.endpoint is not None or route.handler is not None:
             try:
-                if route.door is not None:
-                    await self._turn(route.door, visit, refusal, receive, send, line_of(scope))
-                elif route.answer is not None:
-                    await self._answer(route.answer, visit, refusal, receive, send)
+                if route.endpoint is not None:
+                    await self._turn(route.endpoint, incoming, refusal, receive, send, line_of(scope))
+                elif route.handler is not None:
+                    await self._handle(route.handler, incoming, refusal, receive, send)
             finally:
-                visit.forget_body()
+                incoming.release_body()
         elif refusal is not None:
-            await _whole(send, *error_responses.refusal(dialect_of(visit.path), refusal))
+            await _send_response(send, *error_responses.error_response(error_protocol(incoming.path), refusal))
         else:
-            await self._page(visit, scope, send, known=route.known)
+            await self._page(incoming, scope, send, known=route.known)
 
-    def _admitted(self, scope: Scope, visit: Visit) -> Fault | None:
-        """Let a visit in; why not, where it is not let in."""
+    def _admit(self, scope: Scope, incoming: IncomingRequest) -> Fault | None:
+        """Admit a request. Returns the fault if it is refused."""
         try:
-            self.services.admit(scope, visit)
+            self.services.admit(scope, incoming)
         except PenstockError as error:
-            return error_responses.fault_of(error)
+            return error_responses.fault_from_error(error)
         return None
 
-    def _shared(self, scope: Scope, send: Send) -> Send:
-        """What a browser needs to let a page read the answer, where the page is welcome."""
+    def _with_cors(self, scope: Scope, send: Send) -> Send:
+        """Return a `send` that adds CORS headers, if the page's origin is allowed."""
         more = self.services.access.cors(scope)
 
-        async def sharing(message: Message) -> None:
+        async def send_with_cors(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
-        return sharing if more else send
+        return send_with_cors if more else send
 
     def stopping(self) -> None:
-        """The server stops: WebSockets close once their turn is over."""
+        """Close WebSockets after their current turn, because the server stops."""
         self.services.closing.set()
 
     def end_answers(self) -> None:
-        """The time for answers to become whole is over."""
+        """End unfinished answers: their time to finish is over."""
         self.services.end_answers()
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
 
     async def _turn(
-        self, door: Door, visit: Visit, refusal: Fault | None, receive: Receive, send: Send, line: Line | None
+        self,
+        endpoint: Endpoint,
+        incoming: IncomingRequest,
+        refusal: Fault | None,
+        receive: Receive,
+        send: Send,
+        line: Line | None,
     ) -> None:
         serve = self.services.config.serve
-        fault = await self._came(door.protocol, visit, refusal, receive, line)
+        fault = await self._read_request(endpoint.protocol, incoming, refusal, receive, line)
         gone, make = Gone(receive, line), None
         out = Outlet(send, gone, every=serve.ping, limit=serve.write, line=line)
         try:
             if fault is not None:
-                status, body, headers = error_responses.refusal(door.protocol, fault)
+                status, body, headers = error_responses.error_response(endpoint.protocol, fault)
                 await out.whole(status, body, headers)
-            elif door.instead is None or (make := await self._instead(door.instead, visit, gone)) is None:
-                with self.services.revocations.guard(visit.caller, gone.end_with):
-                    await Turn(self.services, door, visit, out).run(gone)
+            elif (
+                endpoint.find_alternative is None
+                or (make := await self._find_alternative(endpoint, incoming, gone)) is None
+            ):
+                with self.services.revocations.guard(incoming.caller, gone.end_with):
+                    await Turn(self.services, endpoint, incoming, out).run(gone)
         except asyncio.CancelledError:
             if not gone.caught():
                 raise
             if gone.fault is not None and not out.begun:
-                await end_with(out, *error_responses.refusal(door.protocol, gone.fault))
+                await end_with(out, *error_responses.error_response(endpoint.protocol, gone.fault))
         finally:
             gone.close()
-        if make is not None:  # an answer in one piece, which watches over its client itself
-            await self._said(Answer(door.protocol, make), None, visit, receive, send)
+        if make is not None:  # `_respond` has its own watch for disconnects
+            await self._respond(Handler(endpoint.protocol, make), None, incoming, receive, send)
 
-    async def _instead(self, find: Callable[[Visit], Any], visit: Visit, gone: Gone) -> Any:
-        """What answers a visit that wants no turn, if it is such a one."""
-        self.services.answering.add(gone)
+    async def _find_alternative(self, endpoint: Endpoint, incoming: IncomingRequest, gone: Gone) -> Any:
+        """Return the handler of a request that needs no turn, or None."""
+        assert endpoint.find_alternative is not None  # noqa: S101
+        self.services.active.add(gone)
         try:
-            return await visit.offload(partial(find, visit))
+            return await incoming.offload(partial(endpoint.find_alternative, incoming))
         finally:
-            self.services.answering.discard(gone)
+            self.services.active.discard(gone)
 
-    async def _came(
-        self, protocol: str, visit: Visit, refusal: Fault | None, receive: Receive, line: Line | None = None
+    async def _read_request(
+        self,
+        protocol: str,
+        incoming: IncomingRequest,
+        refusal: Fault | None,
+        receive: Receive,
+        line: Line | None = None,
     ) -> Fault | None:
-        """Read the body of a visit that was let in; what is wrong with either, if anything is."""
+        """Read the body of an admitted request. Returns the fault of the request or its body, if there is one."""
         serve = self.services.config.serve
         if refusal is not None:
-            self.services.away(visit, protocol, refusal)
+            self.services.record_refusal(incoming, protocol, refusal)
             return refusal
-        small = line.take_body(serve.body) if line is not None and "content-encoding" not in visit.headers else None
+        small = line.take_body(serve.body) if line is not None and "content-encoding" not in incoming.headers else None
         if small is not None:
-            visit.raw = small
-            visit.count_body(self.services.body_bytes)
+            incoming.raw = small
+            incoming.count_body(self.services.body_bytes)
             return None
         try:
-            await self._read(visit, receive)
+            await self._read_body(incoming, receive)
         except PenstockError as error:
-            fault = error_responses.fault_of(error)
-            self.services.away(visit, protocol, fault)
+            fault = error_responses.fault_from_error(error)
+            self.services.record_refusal(incoming, protocol, fault)
             return fault
         return None
 
-    async def _read(self, visit: Visit, receive: Receive) -> None:
+    async def _read_body(self, incoming: IncomingRequest, receive: Receive) -> None:
         serve, reading = self.services.config.serve, Stoppable()
-        self.services.answering.add(reading)
+        self.services.active.add(reading)
         try:
-            await read_into(visit, receive, reading, self.services.body_bytes, limit=serve.body, patience=serve.read)
+            await read_request_body(
+                incoming, receive, reading, self.services.body_bytes, limit=serve.body, patience=serve.read
+            )
         finally:
-            self.services.answering.discard(reading)
+            self.services.active.discard(reading)
 
-    # ── what is no turn ───────────────────────────────────────────────────────────────────────────
+    # ── other requests ───────────────────────────────────────────────────────────────────────────
 
-    async def _answer(self, answer: Answer, visit: Visit, refusal: Fault | None, receive: Receive, send: Send) -> None:
-        fault = await self._came(answer.protocol, visit, refusal, receive)
-        if answer.operation and fault is None:
-            visit.errand = Errand(answer.operation, answer.protocol)
-        await self._said(answer, fault, visit, receive, send)
+    async def _handle(
+        self, handler: Handler, incoming: IncomingRequest, refusal: Fault | None, receive: Receive, send: Send
+    ) -> None:
+        fault = await self._read_request(handler.protocol, incoming, refusal, receive)
+        if handler.operation and fault is None:
+            incoming.aux_request = AuxRequest(handler.operation, handler.protocol)
+        await self._respond(handler, fault, incoming, receive, send)
 
-    async def _said(self, answer: Answer, fault: Fault | None, visit: Visit, receive: Receive, send: Send) -> None:
-        serve, named = self.services.config.serve, (b"x-request-id", visit.id.encode())
+    async def _respond(
+        self, handler: Handler, fault: Fault | None, incoming: IncomingRequest, receive: Receive, send: Send
+    ) -> None:
+        serve, id_header = self.services.config.serve, (b"x-request-id", incoming.id.encode())
         gone, status, out = Gone(receive), error_responses.STATUSES["cancelled"], None
-        self.services.answering.add(gone)
+        self.services.active.add(gone)
         try:
-            with self.services.revocations.guard(visit.caller, gone.end_with):
+            with self.services.revocations.guard(incoming.caller, gone.end_with):
                 if fault is None:
-                    status, body, headers = await self._made(answer, visit)
+                    status, body, headers = await self._call_handler(handler, incoming)
                 else:
-                    status, body, headers = error_responses.refusal(answer.protocol, fault)
+                    status, body, headers = error_responses.error_response(handler.protocol, fault)
                 out = Outlet(send, gone, every=serve.ping, limit=serve.write)
                 if isinstance(body, Flow):
-                    self.services.answering.discard(gone)  # it ends when what it follows ends
-                    await body.out(out, (named,))
+                    self.services.active.discard(gone)  # it ends with the response that it follows
+                    await body.out(out, (id_header,))
                 else:
-                    await out.whole(status, body, (*headers, named))
+                    await out.whole(status, body, (*headers, id_header))
         except asyncio.CancelledError:
-            if visit.errand is not None:
-                visit.errand.failed(gone.fault or ev.Fault("cancelled", gone.left or "the server is stopping"))
+            if incoming.aux_request is not None:
+                incoming.aux_request.failed(gone.fault or ev.Fault("cancelled", gone.left or "the server is stopping"))
             if not gone.caught():
                 raise
             if gone.fault is not None:
                 out = out or Outlet(send, gone, every=serve.ping, limit=serve.write)
-                status = await end_with(out, *error_responses.refusal(answer.protocol, gone.fault))
+                status = await end_with(out, *error_responses.error_response(handler.protocol, gone.fault))
         finally:
-            self.services.answering.discard(gone)
+            self.services.active.discard(gone)
             gone.close()
-            if visit.errand is not None:
-                self.services.ran(visit, status, out.size if out is not None else 0)
+            if incoming.aux_request is not None:
+                self.services.finish_aux_request(incoming, status, out.size if out is not None else 0)
 
-    async def _made(self, answer: Answer, visit: Visit) -> tuple[int, bytes | Flow, Any]:
+    async def _call_handler(self, handler: Handler, incoming: IncomingRequest) -> tuple[int, bytes | Flow, Any]:
         why: Exception
         try:
-            return 200, await answer.make(self.services, visit), (error_responses.JSON,)
+            return 200, await handler.make(self.services, incoming), (error_responses.JSON,)
         except PenstockError as error:
-            fault, why = error_responses.fault_of(error, answer.protocol), error
+            fault, why = error_responses.fault_from_error(error, handler.protocol), error
         except Exception as error:
-            log.exception("an answer at %s failed", visit.path)
-            fault, why = error_responses.fault_of(error), error
-        if visit.errand is not None:
-            visit.errand.failed(fault, why)
-        return error_responses.refusal(answer.protocol, fault)
+            log.exception("an answer at %s failed", incoming.path)
+            fault, why = error_responses.fault_from_error(error), error
+        if incoming.aux_request is not None:
+            incoming.aux_request.failed(fault, why)
+        return error_responses.error_response(handler.protocol, fault)
 
-    async def _page(self, visit: Visit, scope: Scope, send: Send, *, known: bool) -> None:
+    async def _page(self, incoming: IncomingRequest, scope: Scope, send: Send, *, known: bool) -> None:
         try:
-            status, body, headers = page(self.services, visit, scope, known=known)
+            status, body, headers = serve_page(self.services, incoming, scope, known=known)
         except PenstockError as error:
-            status, body, headers = error_responses.refusal(DEFAULT, error_responses.fault_of(error))
-        await _whole(send, status, body, headers)
+            status, body, headers = error_responses.error_response(DEFAULT, error_responses.fault_from_error(error))
+        await _send_response(send, status, body, headers)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -253,18 +284,20 @@ class App:
             if message["type"] == "lifespan.startup":  # services that were given may outlive a server
                 self.services.closing.clear()
                 self.services.stopped = False
-                preload(self.services.router.config, self.services.env, client_protocols())  # nothing is served yet
+                preload(
+                    self.services.upstream.router.config, self.services.env, client_protocols()
+                )  # nothing is served yet
                 self._watchdog.start()
             if message["type"] == "lifespan.shutdown":
                 self._watchdog.stop()
-                if not self._given:
+                if not self._keeps_services:
                     await self.services.aclose()
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
 
 
-async def _whole(send: Send, status: int, body: bytes, headers: Headers) -> None:
+async def _send_response(send: Send, status: int, body: bytes, headers: Headers) -> None:
     made = [*headers, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": made})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,6 +1,6 @@
-"""Responses that are made while nobody waits: each is a turn in a task of its own, whose stream anybody may follow.
+"""Background responses: each is a turn in its own task, and clients may follow its stream.
 
-Leans on `inside` for the turn. What a task says is held in memory until it is over; after that the response is stored.
+The stream is held in memory until the turn has ended; then the response is stored.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from penstock.http.response_writer import BODY
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-MOST = 200  # that are made at once
-HELD = 32 * 2**20  # bytes of one stream that are held; one that says more is called off
-ENDED = 1.0  # seconds in which those that were ended with an error must be over
-PATIENCE = 5.0  # seconds in which all must be over when the gateway closes
+MAX_RESPONSES = 200  # running at once
+MAX_BYTES = 32 * 2**20  # of one stream; a longer one is cancelled
+END_TIMEOUT = 1.0  # seconds for turns that were ended with an error
+CANCEL_TIMEOUT = 5.0  # seconds for cancelled turns
 
 
-class Live:
-    """A response that is being made. `off` calls it off; `response` is what is known of it."""
+class BackgroundResponse:
+    """A running response. Setting `off` cancels it; `response` is its current state."""
 
     def __init__(self, response: dict[str, Any]) -> None:
         self.response = response
@@ -31,24 +31,24 @@ class Live:
         self._news = asyncio.Condition()
 
     async def send(self, message: Any) -> None:
-        """In place of a client's connection."""
+        """Replace ASGI's `send`: hold the chunks."""
         data: bytes = message.get("body", b"") if message["type"] == BODY else b""
-        if data and not data.startswith(b":"):  # a sign of life is for those who listen now
+        if data and not data.startswith(b":"):  # keep-alives are not stored
             async with self._news:
                 self._chunks.append(data)
                 self._size += len(data)
                 self._news.notify_all()
-        if self._size > HELD:
+        if self._size > MAX_BYTES:
             self.off.set()
 
     async def end(self) -> None:
-        """No more will be said."""
+        """Mark the stream as complete."""
         async with self._news:
             self.over = True
             self._news.notify_all()
 
     async def follow(self) -> AsyncIterator[bytes]:
-        """All chunks, those that have been and those to come."""
+        """Yield all chunks, past and future."""
         place = 0
         while True:
             async with self._news:
@@ -61,11 +61,11 @@ class Live:
                 yield chunk
 
 
-class Background:
-    """All that are being made, by tenant and id."""
+class BackgroundResponses:
+    """All running responses, by tenant and id."""
 
     def __init__(self) -> None:
-        self._live: dict[tuple[str, str], Live] = {}
+        self._live: dict[tuple[str, str], BackgroundResponse] = {}
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -73,13 +73,15 @@ class Background:
 
     @property
     def full(self) -> bool:
-        return len(self._live) >= MOST
+        return len(self._live) >= MAX_RESPONSES
 
-    def get(self, tenant: str, id: str) -> Live | None:
+    def get(self, tenant: str, id: str) -> BackgroundResponse | None:
         return self._live.get((tenant, id))
 
-    def start(self, tenant: str, live: Live, work: Callable[[Live], Awaitable[None]]) -> None:
-        """Have a response made."""
+    def start(
+        self, tenant: str, live: BackgroundResponse, work: Callable[[BackgroundResponse], Awaitable[None]]
+    ) -> None:
+        """Start a response in a task."""
         key = (tenant, str(live.response["id"]))
 
         async def made() -> None:
@@ -96,20 +98,20 @@ class Background:
         task.add_done_callback(done)
 
     async def cancel(self, tenant: str, id: str) -> bool:
-        """Call one off, and wait until it is over. Whether there was one."""
+        """Cancel a response and wait until it has ended. Returns whether it was running."""
         task, live = self._tasks.get((tenant, id)), self._live.get((tenant, id))
         if task is None or live is None:
             return False
         live.off.set()
-        await asyncio.wait([task], timeout=PATIENCE)
+        await asyncio.wait([task], timeout=CANCEL_TIMEOUT)
         return True
 
     async def aclose(self) -> None:
-        """Wait until those whose turn was ended have stored that, then call off the others."""
+        """Wait until ended turns have stored their responses, then cancel the others."""
         tasks = list(self._tasks.values())
         if tasks:
-            await asyncio.wait(tasks, timeout=ENDED)
+            await asyncio.wait(tasks, timeout=END_TIMEOUT)
         for live in self._live.values():
             live.off.set()
         if self._tasks:
-            await asyncio.wait(list(self._tasks.values()), timeout=PATIENCE)
+            await asyncio.wait(list(self._tasks.values()), timeout=CANCEL_TIMEOUT)

@@ -1,8 +1,8 @@
-"""How many bytes of requests the gateway holds: one limit for each connection, one for all of them.
+"""Limits the bytes of requests that the gateway holds: for each connection, and for all together.
 
-WebSockets have one budget, bodies over HTTP another. A WebSocket at its limit is not read from until a turn is over.
-When all accounts of a budget together are over its limit, the one that holds most gives its bytes up. Nothing here
-waits or writes.
+WebSockets have one budget, HTTP bodies another. A WebSocket at its limit is not read until a turn has ended.
+When a budget is over its limit, the connection with the most bytes gives them up. Also has the uvicorn protocol that
+counts bytes of WebSockets as they arrive: uvicorn passes only complete messages to the application.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 SCOPE_KEY = "penstock.websocket_bytes"
 """Where our own server puts the `ConnectionBytes` of a WebSocket, which count bytes from the moment they arrive."""
-FRAMING = 64 * 1024  # bytes beside the largest message: frame headers, and what one read may bring of the next
+FRAMING_OVERHEAD = 64 * 1024  # bytes besides the largest message: frame headers, and the start of the next message
 
 
 class ByteBudget:
-    """The bytes of all connections: WebSockets, or requests over HTTP. Whoever holds no more than `spared` goes on."""
+    """The bytes of all connections. Connections with at most `spared` bytes never have to give up."""
 
     def __init__(self, limit: int, spared: int = -1) -> None:
         self.limit, self._spared = limit, spared
@@ -30,21 +30,21 @@ class ByteBudget:
         self._connections: set[ConnectionBytes] = set()
 
     def connect(self, limit: int, largest: int) -> ConnectionBytes:
-        """The account of a new connection. One message of the `largest` size always fits."""
-        made = ConnectionBytes(self, max(limit, largest + FRAMING))
+        """Add a connection. One message of the `largest` size always fits."""
+        made = ConnectionBytes(self, max(limit, largest + FRAMING_OVERHEAD))
         self._connections.add(made)
         return made
 
     def disconnect(self, connection: ConnectionBytes) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self._connections.discard(connection)
 
     def change(self, more: int) -> None:
-        """Count bytes that came (or, below 0, went). Raises nothing: a connection that must end is told so."""
+        """Add bytes, or remove them if negative. If the budget is full, the largest connections give up."""
         self.used += more
         while more > 0 and self.used > self.limit:
             before = self.used
-            most = max(self._connections, key=_spare, default=None)
+            most = max(self._connections, key=_releasable_bytes, default=None)
             if most is None or most.give_up is None or most.spare <= self._spared:
                 return
             most.give_up()
@@ -52,22 +52,33 @@ class ByteBudget:
                 return
 
 
-def _spare(connection: ConnectionBytes) -> int:
+def _releasable_bytes(connection: ConnectionBytes) -> int:
     return connection.spare if connection.give_up is not None else -1
 
 
 class ConnectionBytes:
-    """The bytes of one connection: of a message that is arriving, of messages that wait, of the one being answered.
+    """The bytes of one connection: of the arriving message, of waiting messages, and of the one being answered.
 
-    A request over HTTP is a connection with one message.
+    An HTTP request is a connection with one message.
 
-    `remembered` are bytes of earlier turns, which count among those of all connections only. `give_up` is called when
-    all connections hold too much, and this one most; `resume` when it may be read from again; `lost` when the client
-    has gone.
+    `remembered` are bytes of earlier turns; they count only for all connections together. `give_up` is called when
+    the budget is full and this connection holds most, `resume` when it may be read again, `lost` when the client
+    has disconnected.
     """
 
-    __slots__ = ("_budget", "_paused", "abandoned", "arriving", "give_up", "limit", "lost", "remembered", "resume",
-                 "waiting", "working")  # fmt: skip
+    __slots__ = (
+        "_budget",
+        "_paused",
+        "abandoned",
+        "arriving",
+        "give_up",
+        "limit",
+        "lost",
+        "remembered",
+        "resume",
+        "waiting",
+        "working",
+    )
 
     def __init__(self, budget: ByteBudget, limit: int) -> None:
         self._budget = budget
@@ -76,22 +87,22 @@ class ConnectionBytes:
         self.give_up: Callable[[], None] | None = None
         self.resume: Callable[[], None] | None = None
         self.lost: Callable[[], None] | None = None
-        self.abandoned = False  # nothing that it sends is wanted any more
+        self.abandoned = False  # everything it sends is ignored
         self._paused = False
 
     @property
     def spare(self) -> int:
-        """Bytes that would be free if the connection were closed, or forgot what was said. A running turn goes on."""
+        """Bytes that closing the connection would free. A running turn continues."""
         return self.arriving + self.waiting + self.remembered
 
     @property
     def full(self) -> bool:
-        """Whether nothing more may be read now. A lone message may always come whole."""
+        """Whether reading must stop. A single message may always arrive completely."""
         held = self.waiting + self.working
         return held > 0 and held + self.arriving >= self.limit
 
     def arrive(self, size: int) -> bool:
-        """Bytes of a message that is not whole. False: read no more until `resume` is called."""
+        """Count bytes of an incomplete message. Returns False if reading must stop until `resume` is called."""
         if self.abandoned:
             return True
         self.arriving += size
@@ -100,18 +111,18 @@ class ConnectionBytes:
         return not self._paused
 
     def deliver(self, size: int) -> None:
-        """A message is whole, and waits."""
+        """Count a complete message that waits."""
         more = size - self.arriving
         self.arriving, self.waiting = 0, self.waiting + size
         self._budget.change(more)
 
     def begin(self, size: int) -> None:
-        """A message that waited is being answered."""
+        """Count a waiting message as being answered."""
         self.waiting -= size
         self.working += size
 
     def finish(self, size: int) -> None:
-        """It is answered."""
+        """Stop counting an answered message."""
         self.working -= size
         self._budget.change(-size)
         if self._paused and not self.full:
@@ -120,18 +131,18 @@ class ConnectionBytes:
                 self.resume()
 
     def remember(self, size: int) -> None:
-        """How many bytes of earlier turns are kept now."""
+        """Set the bytes of earlier turns that are kept."""
         more, self.remembered = size - self.remembered, size
         self._budget.change(more)
 
     def abandon(self) -> None:
-        """The connection ends: what it has sent and nobody has looked at counts no more."""
+        """Stop counting unread bytes, because the connection ends."""
         self.abandoned = True
         gone, self.arriving, self.waiting = self.arriving + self.waiting, 0, 0
         self._budget.change(-gone)
 
     def close(self) -> None:
-        """The connection is over."""
+        """Remove the connection and its bytes."""
         self._budget.disconnect(self)
         self._budget.change(-(self.arriving + self.waiting + self.working + self.remembered))
         self.arriving = self.waiting = self.working = self.remembered = 0
@@ -140,13 +151,13 @@ class ConnectionBytes:
             lost()
 
 
-UNASKED = 256 * 1024  # bytes that a client may send while nobody reads messages: a handshake, a close frame
-LINGER = 2.0  # seconds that a client which was closed for holding too much has to read why
+MAX_UNREAD = 256 * 1024  # bytes that may arrive before or after the application reads: a handshake, a close frame
+LINGER = 2.0  # seconds that an abandoned client has to read the close frame
 _Base: Any = object  # `websocket_protocol` adds the protocol that uvicorn chose
 
 
 class CountedWebSocket(_Base):  # type: ignore[misc]
-    """One connection. `budget`, `limit` and `largest` are set by `websocket_protocol`."""
+    """A WebSocket that counts its bytes. `websocket_protocol` sets `budget`, `limit` and `largest`."""
 
     budget: ByteBudget
     limit = 0
@@ -165,10 +176,10 @@ class CountedWebSocket(_Base):  # type: ignore[misc]
 
     def data_received(self, data: bytes) -> None:
         more = self._bytes.arrive(len(data))
-        if self._bytes.give_up is None and self._bytes.arriving > UNASKED:  # the application has not begun, or is done
+        if self._bytes.give_up is None and self._bytes.arriving > MAX_UNREAD:  # the application is not reading
             self._bytes.abandon()
             self.transport.close()
-        if self._bytes.abandoned:  # read on, so that the close frame arrives, but keep nothing
+        if self._bytes.abandoned:  # keep reading so that the close frame arrives, but store nothing
             return
         super().data_received(data)  # pyright: ignore[reportUnknownMemberType]
         if not more and not self.transport.is_closing():
@@ -182,16 +193,16 @@ class CountedWebSocket(_Base):  # type: ignore[misc]
             self.loop.call_later(LINGER, self.transport.close)
 
     def shutdown(self) -> None:
-        """Uvicorn would close every WebSocket at the first signal.
+        """Do not close WebSockets at the first signal, as uvicorn would.
 
-        Where the application says that it closes its connections itself (`closes_websockets`), it is left to do so: a
-        turn that is going on is given the same time as a stream.
+        An application that closes its own WebSockets (`closes_websockets`) gives a running turn the same time as a
+        stream.
         """
         if not (getattr(self.config.app, "closes_websockets", False) and self.handshake_complete):
             super().shutdown()  # pyright: ignore[reportUnknownMemberType]
 
     def _discard(self) -> None:
-        """Free the half of a message that has arrived. Parser and connection hold each other, so nothing else would."""
+        """Free an incomplete message. Parser and connection reference each other, so nothing else would free it."""
         discard = getattr(getattr(getattr(self, "conn", None), "reader", None), "discard", None)
         if discard is not None:
             discard()
@@ -202,7 +213,7 @@ class CountedWebSocket(_Base):  # type: ignore[misc]
 
 
 def websocket_protocol(app: Any, serve: Serve) -> Any:
-    """The class for an application that has a budget; uvicorn's own choice for any other."""
+    """Return the protocol class for an application with a budget; "auto" for any other."""
     budget = getattr(getattr(app, "services", None), "websocket_bytes", None)
     try:
         from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol  # noqa: PLC0415 — an extra

@@ -1,6 +1,6 @@
-"""What a gateway is told: `penstock.toml` as values. Providers, aliases and options are the engines' own (`Config`).
+"""The gateway's configuration from `penstock.toml`. Providers, aliases and options are in the engines' `Config`.
 
-Leans on `places` to say where in the file something is wrong: every error names file, line and key.
+Every error names the file, the line and the key (`toml_locations`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.engines.options import RequestOptions
 from penstock.errors import InputError
 from penstock.gateway import HOST, PORT
 from penstock.gateway.config_trust import TrustStore, check_trust
-from penstock.gateway.toml_locations import Place, found
+from penstock.gateway.toml_locations import TomlLocations, locate_error
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
 from penstock.option_checks import read_toml
 from penstock.providers.models import Model, Policy, max_input_tokens
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 FILE = "penstock.toml"
 MIB = 2**20
-_DEEPEST = 64  # tables and lists within each other; the deepest setting needs six
+_MAX_DEPTH = 64  # tables and lists within each other; the deepest setting needs six
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A table of the file: what it does not know is an error."""
+    """A table of the file. An unknown key is an error."""
 
 
 class Serve(_Table, frozen=True):
-    """Where and how to listen. Sizes in bytes, times in seconds. `pace` 0 plays packaged streams at full speed."""
+    """Where and how to listen. Sizes in bytes, times in seconds. With `pace` 0 packaged streams play at full speed."""
 
     host: str = HOST
     port: int = PORT
@@ -46,12 +46,12 @@ class Serve(_Table, frozen=True):
     body: int = 32 * MIB
     body_total: int = MAX_BODY_TOTAL_BYTES  # of all requests over HTTP that are not answered yet
     headers: int = 64 * 1024
-    read: float = 60.0  # for the whole of a request's body to arrive
+    read: float = 60.0  # for a request body to arrive
     idle: float = 75.0  # that a connection is kept open between two requests
-    ping: float = 15.0  # silence after which a stream is sent a comment
-    write: float = 60.0  # that a client may take no byte of its stream
-    drain: float = 30.0  # that streams are given to end when the server stops
-    streams: int = 2_000  # open at once, of all callers
+    ping: float = 15.0  # idle time after which a stream gets a keep-alive
+    write: float = 60.0  # that a client may read nothing of its stream
+    drain: float = 30.0  # for streams to end when the server stops
+    streams: int = 2_000  # open at once, for all callers
     websocket_bytes: int = MAX_WEBSOCKET_BYTES  # of requests in flight on one WebSocket
     websocket_total: int = MAX_WEBSOCKET_TOTAL_BYTES  # of requests and remembered turns of all WebSockets
     websocket_age: float = 86_400.0  # after which a WebSocket is closed between two requests; 0: never
@@ -126,15 +126,15 @@ class StateTable(_Table, frozen=True):
 
 
 class Features(_Table, frozen=True):
-    """What the gateway does on its own account."""
+    """Optional behaviour of the gateway."""
 
     prompt_caching: bool = False
     context_management: bool = False
-    strict: bool = False  # a setting that changes the result and cannot be carried is refused with 400
-    estimates: bool = True  # a sample of turns is estimated afterwards, to learn how far off that is
+    strict: bool = False  # refuse requests with 400 if a setting cannot be converted
+    estimates: bool = True  # compare estimates with providers' counts for a sample of turns
     max_input: Policy = "reserve-output"  # how long a prompt may be, as lists of models say it
     assumed_context: int = 128_000  # of models whose window is unknown, for editors that need a number
-    fast_path: bool = True  # frames that differ in their text alone are read without parsing their JSON
+    fast_path: bool = True  # text frames that match the last one are decoded without parsing JSON
 
 
 class FetchTable(_Table, frozen=True):
@@ -164,7 +164,7 @@ class Log(_Table, frozen=True):
 Keys: TypeAlias = dict[str, Key] | Literal["forward"]
 
 
-class File(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ConfigFile(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`penstock.toml`, all of it. Its JSON Schema is docs/penstock.schema.json."""
 
     serve: Serve = Serve()
@@ -186,9 +186,9 @@ class File(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A gateway's configuration. `path`: the file it was read from; None where there was none.
+    """A gateway's configuration. `path`: the file it was read from; None without a file.
 
-    `data`: the folder of what is kept and has no place of its own; None, as for one made in a program: memory.
+    `data`: the folder of files without a configured path; None keeps them in memory.
     """
 
     engine: Config = Config()
@@ -206,7 +206,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     data: Path | None = None
 
     def __repr__(self) -> str:
-        """Options may hold keys and passwords: a configuration is not printed."""
+        """Print nothing: options may contain keys and passwords."""
         return f"GatewayConfig(path={str(self.path or '')!r}, providers={sorted(self.engine.providers)})"
 
     def __rich_repr__(self) -> Any:
@@ -214,12 +214,12 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def forward(self) -> bool:
-        """Whether the client's own key is passed on."""
+        """Whether the client's own provider key is forwarded."""
         return self.access.keys == "forward"
 
     @classmethod
-    def of(cls, file: File, path: Path | None = None) -> GatewayConfig:
-        """The two halves of a file apart."""
+    def of(cls, file: ConfigFile, path: Path | None = None) -> GatewayConfig:
+        """Split a file into the engines' part and the gateway's part."""
         engine = Config(**{name: getattr(file, name) for name in Config.__struct_fields__})
         own = {name: getattr(file, name) for name in cls.__struct_fields__ if name not in {"engine", "path", "data"}}
         if file.keys == "forward":
@@ -228,72 +228,76 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return cls(engine=engine, path=path, **own)
 
 
-def load(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
-    """The configuration in a file: the one named, the one of PENSTOCK_CONFIG, ./penstock.toml, or none at all.
+def load_config(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
+    """Load the configuration from the given file, from PENSTOCK_CONFIG, or from ./penstock.toml, if there is one.
 
-    A file that is named is trusted. One that was only found in the current folder is not: see `config_trust`.
+    A file that was named is trusted. One that was found in the current folder is not: see `config_trust`.
     """
     data = folder(env)
     named = path or (Path(env["PENSTOCK_CONFIG"]).expanduser() if env.get("PENSTOCK_CONFIG") else None)
     if named is not None:
-        made = _made(named.read_bytes(), named)
+        made = _build_config(named.read_bytes(), named)
     elif Path(FILE).is_file():
-        made = _made(Path(FILE).read_bytes(), Path(FILE), TrustStore(data))
+        made = _build_config(Path(FILE).read_bytes(), Path(FILE), TrustStore(data))
     else:
         made = GatewayConfig()
     return msgspec.structs.replace(made, data=data)
 
 
-def read(text: str, path: Path) -> GatewayConfig:
-    """The configuration in a text. Errors name the file, the line and the key."""
-    return _made(text.encode("utf-8"), path)
+def read_config(text: str, path: Path) -> GatewayConfig:
+    """Read the configuration from a text. Errors name the file, the line and the key."""
+    return _build_config(text.encode("utf-8"), path)
 
 
-def _made(data: bytes, path: Path, store: TrustStore | None = None) -> GatewayConfig:
-    """The configuration in a file's bytes. With a `store`, the file must be harmless or trusted."""
-    text, raw = parse(data, path)
+def _build_config(data: bytes, path: Path, store: TrustStore | None = None) -> GatewayConfig:
+    """Read the configuration from bytes. With a `store`, the file must be harmless or trusted."""
+    text, raw = parse_config(data, path)
     if store is not None:
         check_trust(raw, data, path, store)
     try:
-        file = msgspec.convert(raw, File)
+        file = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
-        raise InputError(found(text, path, error, File)) from None
+        raise InputError(locate_error(text, path, error, ConfigFile)) from None
     made = GatewayConfig.of(file, path)
-    _check(made, Place(text, path))
+    _check_config(made, TomlLocations(text, path))
     return made
 
 
-def parse(data: bytes, path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of a file, and its tables."""
+def parse_config(data: bytes, path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a file, and its tables."""
     try:
         text, tables = read_toml(data, str(path))
     except tomllib.TOMLDecodeError as error:
-        raise InputError(found(data.decode("utf-8"), path, error)) from None
-    if _deeper(tables, _DEEPEST):
-        raise InputError(f"{path}: not a configuration: it nests deeper than {_DEEPEST} tables")
+        raise InputError(locate_error(data.decode("utf-8"), path, error)) from None
+    if _merge_tables(tables, _MAX_DEPTH):
+        raise InputError(f"{path}: not a configuration: it nests deeper than {_MAX_DEPTH} tables")
     return text, tables
 
 
-def _deeper(tables: Any, most: int) -> bool:
-    """Whether tables are nested deeper than that. Level by level: dotted keys make any depth without a bracket."""
+def _merge_tables(tables: Any, most: int) -> bool:
+    """Return whether tables are nested too deep. Iterative, because dotted keys can nest to any depth."""
     level = [tables]
     for _ in range(most):
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)
-                 if isinstance(inner, dict | list)]  # fmt: skip
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
         if not level:
             return False
     return True
 
 
-def place_of(said: str, data: Path | None, name: str) -> Path:
-    """Where something is kept: as said, or by this name with the data, or in memory."""
+def data_path(said: str, data: Path | None, name: str) -> Path:
+    """Return the path of a file: as configured, else by its name in the data folder, else in memory."""
     if said == "memory" or (not said and data is None):
         return ABSENT
     return Path(said).expanduser() if said or data is None else data / name
 
 
-def _check(config: GatewayConfig, place: Place) -> None:
-    """What would otherwise only be found out by the first request."""
+def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
+    """Raise for errors that the first request would otherwise find."""
     engine = config.engine
     with place.at("options"):
         RequestOptions.read(engine.options)

@@ -1,6 +1,6 @@
-"""A turn whose answer does not go to a client of HTTP: a WebSocket's, one in the background, one of the gateway's own.
+"""Turns whose answer does not go to an HTTP client: WebSocket turns, background responses, the gateway's own requests.
 
-The same `Turn`, with the same limits and the same row in the journal; only `send` and `receive` are somebody else's.
+They have the same limits and journal rows as other turns; only `send` and `receive` differ.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from penstock.http.response_writer import BODY, Outlet
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.gateway.endpoints import Door, Visit
+    from penstock.gateway.endpoints import Endpoint, IncomingRequest
 
     Send = Callable[[Any], Awaitable[None]]
 
 
-async def run(door: Door, visit: Visit, send: Send, off: asyncio.Event | None = None, *, begun: bool = False) -> Turn:
-    """A turn, until its end or until it is called off. `begun`: it is streamed from the first word, refusals too."""
-    serve = visit.services.config.serve
+async def run_internal_turn(
+    endpoint: Endpoint, incoming: IncomingRequest, send: Send, off: asyncio.Event | None = None, *, begun: bool = False
+) -> Turn:
+    """Run a turn until it ends or `off` is set. `begun`: errors are sent inside the stream from the start."""
+    serve = incoming.services.config.serve
     watched = off or asyncio.Event()
 
     async def receive() -> dict[str, Any]:
@@ -33,16 +35,16 @@ async def run(door: Door, visit: Visit, send: Send, off: asyncio.Event | None = 
     try:
         out = Outlet(send, gone, every=serve.ping if off is not None else 0, limit=serve.write)
         out.begun = begun
-        turn = Turn(visit.services, door, visit, out)
-        with visit.services.revocations.guard(visit.caller, gone.end_with):
+        turn = Turn(incoming.services, endpoint, incoming, out)
+        with incoming.services.revocations.guard(incoming.caller, gone.end_with):
             await turn.run(gone)
     finally:
         gone.close()
     return turn
 
 
-class Caught:
-    """An answer that is wanted whole, in place of a connection."""
+class ResponseCollector:
+    """Replaces a connection and collects the status and body of an answer."""
 
     def __init__(self) -> None:
         self.status = 0

@@ -1,6 +1,6 @@
-"""The journal: a row for every turn, written by a thread of its own. `note` costs the caller an append to a list.
+"""The journal: a row for every turn, written in a thread. `note` only appends to a list.
 
-Leans on `store.journal` for the table and its questions. Never holds what was said: no prompt, no answer, no key.
+It contains no prompt, no answer and no key. The table is in `store.journal`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import fields, replace
 
 from penstock.errors import InputError
-from penstock.gateway.config import place_of
+from penstock.gateway.config import data_path
 from penstock.providers.models import model as model_of
 from penstock.redaction import redact, redact_cut
 from penstock.store.journal import JournalRows, Turn
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 FILE = "journal.sqlite"
 DAY = 86_400.0
-_LONG = 500  # characters that are kept of a message, or of what a client sent,
-_CUT = _LONG - 40  # the note about the rest among them
-_PRICED = 1000  # models whose prices are remembered: clients choose their names
-_OWN_ID = re.compile("[0-9a-f]{32}")  # as `Visit` makes them
+_MAX_LENGTH = 500  # characters of a text column
+_CUT_LENGTH = _MAX_LENGTH - 40  # leaves room for the note about the cut
+_MAX_PRICES = 1000  # models whose prices are cached; clients choose their names
+_GATEWAY_ID = re.compile("[0-9a-f]{32}")  # as `IncomingRequest` creates them
 log = logging.getLogger("penstock.journal")
 
-__all__ = ["Journal", "PriceList", "Turn", "cost"]
+__all__ = ["Journal", "PriceList", "Turn", "usage_cost"]
 
 
 class Journal:
-    """Where turns are noted. `rows` answers questions about them; None where no journal is kept."""
+    """Writes rows of turns. `rows` queries them; None if the journal is off."""
 
     def __init__(self, rows: JournalRows | None, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self.rows = rows
@@ -49,10 +49,10 @@ class Journal:
 
     @classmethod
     def open(cls, config: GatewayConfig, secrets: Callable[[], Iterable[str]] = tuple) -> Journal:
-        """The journal that a configuration asks for. A file that cannot be written is said, and done without."""
+        """Open the journal of a configuration. If the default file cannot be written, rows are kept in memory."""
         if config.journal.path == "off":
             return cls(None)
-        path = place_of(config.journal.path, config.data, FILE)
+        path = data_path(config.journal.path, config.data, FILE)
         age, size = config.journal.days * DAY, config.journal.size
         try:
             return cls(JournalRows(path, time.time, age=age, size=size), secrets)
@@ -63,21 +63,21 @@ class Journal:
             return cls(JournalRows(ABSENT, time.time, age=age, size=size), secrets)
 
     def note(self, row: Turn) -> None:
-        """Keep a row. Never blocks; a row that there is no room for is counted (`lost`) and logged."""
+        """Write a row without blocking. A row without room in the queue is counted (`lost`) and logged."""
         if self.rows is not None and not self.rows.add(row, self._clean):
             log.error("a turn was not journaled: too many rows wait for the disk")
 
     def _clean(self, row: Turn) -> Turn:
-        """All texts of a row, short and without secrets. In the writer's thread: searching takes its time.
+        """Shorten and redact all texts of a row. Runs in the writer's thread, because searching is slow.
 
-        This is the one place that redacts for the journal: every text column goes through it.
+        All text columns of the journal are redacted here.
         """
         known = tuple(self._secrets())
-        told = _texts(row)
-        shown = _redacted(told, known)
-        changed = {} if shown == told else dict(zip(_TEXTS, shown, strict=True))
-        if not _OWN_ID.fullmatch(row.request_id):
-            changed["request_id"] = redact_cut(row.request_id, _LONG, known)
+        told = _read_texts(row)
+        shown = _redact_texts(told, known)
+        changed = {} if shown == told else dict(zip(_TEXT_COLUMNS, shown, strict=True))
+        if not _GATEWAY_ID.fullmatch(row.request_id):
+            changed["request_id"] = redact_cut(row.request_id, _MAX_LENGTH, known)
         return replace(row, **changed) if changed else row
 
     @property
@@ -86,7 +86,7 @@ class Journal:
 
     @property
     def lost(self) -> int:
-        """Rows that were not written."""
+        """The number of rows that were not written."""
         return self.rows.lost if self.rows is not None else 0
 
     def flush(self) -> None:
@@ -94,45 +94,45 @@ class Journal:
             self.rows.flush()
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write everything that waits."""
         if self.rows is not None:
             self.rows.close()
 
 
-# Every column of text but the gateway's own id of a request: no two rows share that, and the others are looked up.
-_TEXTS = tuple(
+# All text columns except the request id, which is unique and would defeat the cache.
+_TEXT_COLUMNS = tuple(
     field.name
     for field in fields(Turn)
     if isinstance(field.default, str) and field.name not in {"request_id", "status"}
 )
-_texts: Callable[[Turn], tuple[str, ...]] = attrgetter(*_TEXTS)
-_BETWEEN = "\n\0\n"  # no secret goes on behind it
+_read_texts: Callable[[Turn], tuple[str, ...]] = attrgetter(*_TEXT_COLUMNS)
+_SEPARATOR = "\n\0\n"  # no secret contains it
 
 
 @lru_cache(1000)
-def _redacted(told: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """Searched together, and once for turns that are alike: most are."""
-    short = [redact_cut(text, _CUT, known) if len(text) > _LONG else text for text in told]
-    joined = _BETWEEN.join(short)
+def _redact_texts(told: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Redact the texts of a row. They are searched as one text and cached, because most rows are alike."""
+    short = [redact_cut(text, _CUT_LENGTH, known) if len(text) > _MAX_LENGTH else text for text in told]
+    joined = _SEPARATOR.join(short)
     hidden = redact(joined, known)
-    made = short if hidden is joined else hidden.split(_BETWEEN)
-    if len(made) != len(told):  # a text that holds the separator itself
+    made = short if hidden is joined else hidden.split(_SEPARATOR)
+    if len(made) != len(told):  # a text contains the separator
         made = [redact(text, known) for text in short]
     return tuple(made)
 
 
 class PriceList:
-    """The prices of models under one configuration, each looked up once."""
+    """The prices of models with one configuration, cached."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._known: dict[tuple[str, str], Prices | None] = {}
 
     def prices(self, provider: str, model: str) -> Prices | None:
-        """The prices of a model; None where they are not known."""
+        """Return the prices of a model; None if they are unknown."""
         key = (provider, model)
         if key not in self._known:
-            if len(self._known) >= _PRICED:
+            if len(self._known) >= _MAX_PRICES:
                 self._known.clear()
             self._known[key] = self._find(provider, model)
         return self._known[key]
@@ -140,12 +140,12 @@ class PriceList:
     def _find(self, provider: str, model: str) -> Prices | None:
         try:
             return model_of(self._config.provider(provider), model).prices
-        except InputError:  # a provider that a reload has taken out of the configuration
+        except InputError:  # a reload has removed the provider
             return None
 
 
-def cost(listed: PriceList, provider: str, model: str, usage: Usage | None) -> float | None:
-    """Dollars, where the price is known. What is read from or put into a cache has its own, or that of the input."""
+def usage_cost(listed: PriceList, provider: str, model: str, usage: Usage | None) -> float | None:
+    """Return the cost in dollars; None if unknown. Cached tokens have their own price, else the input's."""
     if usage is None or not model:
         return None
     prices = listed.prices(provider, model)

@@ -1,7 +1,7 @@
-"""Rows that may come by the thousand (refusals at the door, counts): few of a sort are written, the rest are numbers.
+"""Limits journal rows of requests that may come by the thousand: refusals and token counts.
 
-The first ones of a sort in a minute have a row each; how many more there were is one row (`times`). So a flood costs
-the journal a handful of rows a minute, and hides nothing. Leans on a clock and a loop; knows no table.
+Writes the first rows of a kind in each minute, counts the rest, and writes the count as one row (`times`). So a flood
+costs the journal a few rows a minute, and no request goes uncounted.
 """
 
 from __future__ import annotations
@@ -17,76 +17,73 @@ if TYPE_CHECKING:
 
     from penstock.store.journal import Turn
 
-EACH = 3  # of a sort in a minute, with rows of their own; that is for strangers,
-KNOWN = 30  # and this for whoever was let in
-SORTS = 64  # at once; what is of no known sort is written together
+MAX_ANONYMOUS_ROWS = 3  # of a kind in a minute, from callers without a key
+MAX_CALLER_ROWS = 30  # of a kind in a minute, from callers with a key
+MAX_KINDS = 64  # that are told apart; the others share one count
 MINUTE = 60.0
-_REST = ("", 0, "", "", "")
+_OTHER_KINDS = ("", 0, "", "", "")
 
 
-class _Sort:
-    __slots__ = ("count", "held", "last", "since")
+class _RowKind:
+    """Rows of one kind in the current minute. `last` is the last row that was counted instead of written."""
+
+    __slots__ = ("count", "last", "since", "skipped")
 
     def __init__(self, now: float) -> None:
         self.since = now
-        self.count = self.held = 0
+        self.count = self.skipped = 0
         self.last: Turn | None = None
 
 
-class Sparing:
-    """Hands rows on to `write`, as few as tell the story."""
+class JournalThrottle:
+    """Writes the first rows of a kind per minute with `write`; counts the rest."""
 
     def __init__(self, write: Callable[[Turn], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write, self._clock = write, clock
-        self._sorts: dict[tuple[object, ...], _Sort] = {}
+        self._kinds: dict[tuple[object, ...], _RowKind] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self, row: Turn) -> None:
         """Write a row, or count it."""
-        now = self._clock()
-        sort = self._of((row.key, row.http, row.fault, row.operation, row.model), now)
-        sort.count += 1
-        if sort.count <= (KNOWN if row.key else EACH) and sort is not self._sorts.get(_REST):
+        kind = self._find_kind((row.key, row.http, row.fault, row.operation, row.model), self._clock())
+        kind.count += 1
+        limit = MAX_CALLER_ROWS if row.key else MAX_ANONYMOUS_ROWS
+        if kind.count <= limit and kind is not self._kinds.get(_OTHER_KINDS):
             self._write(row)
             return
-        sort.held += 1
-        sort.last = row
+        kind.skipped += 1
+        kind.last = row
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(MINUTE, self._ring)
+            self._timer = asyncio.get_running_loop().call_later(MINUTE, self.flush)
 
-    def _of(self, key: tuple[object, ...], now: float) -> _Sort:
-        found = self._sorts.get(key)
+    def _find_kind(self, key: tuple[object, ...], now: float) -> _RowKind:
+        found = self._kinds.get(key)
         if found is None:
-            if len(self._sorts) >= SORTS:
-                self._forget(now)
-            key = key if len(self._sorts) < SORTS else _REST
-            found = self._sorts.get(key)
+            if len(self._kinds) >= MAX_KINDS:
+                self._drop_expired(now)
+            key = key if len(self._kinds) < MAX_KINDS else _OTHER_KINDS
+            found = self._kinds.get(key)
         if found is None or now - found.since >= MINUTE:
             if found is not None:
-                self._told(found)
-            found = self._sorts[key] = _Sort(now)
+                self._write_count(found)
+            found = self._kinds[key] = _RowKind(now)
         return found
 
-    def _forget(self, now: float) -> None:
-        for key, sort in list(self._sorts.items()):
-            if now - sort.since >= MINUTE:
-                self._told(sort)
-                del self._sorts[key]
+    def _drop_expired(self, now: float) -> None:
+        for key, kind in list(self._kinds.items()):
+            if now - kind.since >= MINUTE:
+                self._write_count(kind)
+                del self._kinds[key]
 
-    def _told(self, sort: _Sort) -> None:
-        """Write how many more there were."""
-        if sort.last is not None:
-            self._write(replace(sort.last, times=sort.held))
-            sort.last, sort.held = None, 0
-
-    def _ring(self) -> None:
-        self._timer = None
-        self.flush()
+    def _write_count(self, kind: _RowKind) -> None:
+        if kind.last is not None:
+            self._write(replace(kind.last, times=kind.skipped))
+            kind.last, kind.skipped = None, 0
 
     def flush(self) -> None:
-        """Write what was only counted so far; the minute of a sort goes on."""
+        """Write the counts of rows that were not written. The minute of each kind continues."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for sort in self._sorts.values():
-            self._told(sort)
+        for kind in self._kinds.values():
+            self._write_count(kind)

@@ -1,4 +1,4 @@
-"""Imports and reads what requests will need before the first one comes: on the event loop it would hold up all."""
+"""Start-up and operation: reports configuration problems, preloads modules, reloads, watches the event loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from penstock.engines.config_problems import Problem, find_problems
 from penstock.engines.model_resolution import REPLAY, STAR, best_pattern, known, model_names
 from penstock.errors import PenstockError
-from penstock.gateway.config import GatewayConfig, load
-from penstock.gateway.keys import file_of
+from penstock.gateway.config import GatewayConfig, load_config
+from penstock.gateway.keys import open_key_file
 from penstock.gateway.request_body import build_types
-from penstock.gateway.toml_locations import Place
+from penstock.gateway.toml_locations import TomlLocations
 from penstock.protocols import MODULES, request_module
 from penstock.providers.models import model
 from penstock.providers.registry import providers
@@ -37,8 +37,8 @@ _REPLAY = "penstock.engines.replay"
 
 
 def preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) -> None:
-    """Import them now. Not in a thread: msgspec may crash if two threads use a type for the first time at once."""
-    for name in modules(config, env, protocols):
+    """Import modules before the first request. Not in a thread: msgspec may crash if two threads build a type."""
+    for name in modules_to_preload(config, env, protocols):
         try:
             import_module(name)
         except Exception as error:  # noqa: BLE001 — whoever needs the module says what is wrong, and to whom
@@ -48,12 +48,12 @@ def preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) ->
 
 
 def _load_model_tables() -> None:
-    """Read the facts of models now: it takes a fifth of a second, and the first request needs them."""
+    """Read the tables of models. It takes 0.2 s, and the first request needs them."""
     _ = model("openai", "gpt-5").thinking
 
 
-def modules(config: Config, env: Mapping[str, str], protocols: Iterable[str]) -> Iterator[str]:
-    """The modules of every client protocol, and of the providers that are configured."""
+def modules_to_preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) -> Iterator[str]:
+    """Yield the modules of client protocols and of configured providers."""
     rows = known(config, env)
     if any(row.engine == "native" for row in rows):
         yield from _NATIVE
@@ -78,19 +78,22 @@ log_reload = logging.getLogger("penstock.reload")
 
 
 class Reloader:
-    """Reads the file again and hands it to whoever must know. `overrides` puts what the command line said on top."""
+    """Reloads the configuration file. Running requests keep theirs. `overrides` applies the command line."""
 
     def __init__(
-        self, path: Path | None, env: Mapping[str, str], apply: Apply,
+        self,
+        path: Path | None,
+        env: Mapping[str, str],
+        apply: Apply,
         overrides: Callable[[GatewayConfig], GatewayConfig] = lambda config: config,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._path, self._env, self._apply, self._overrides = path, env, apply, overrides
         self.count = 0  # reloads that took effect
 
     def now(self) -> bool:
-        """Reload; False where the file is no good, and the old configuration stays."""
+        """Reload now. Returns False and keeps the old configuration if the file is invalid."""
         try:
-            config = self._overrides(load(self._path, self._env))
+            config = self._overrides(load_config(self._path, self._env))
             self._apply(config)
         except (PenstockError, OSError) as error:
             log_reload.error("the configuration was not reloaded, the old one stays: %s", error)  # noqa: TRY400
@@ -100,7 +103,7 @@ class Reloader:
         return True
 
     def listen(self, on_signal: Callable[[], object] | None = None) -> bool:
-        """Reload on SIGHUP, or do what is given; False where the system has none."""
+        """Reload, or call `on_signal`, on SIGHUP. Returns False if the system has no SIGHUP."""
         number = getattr(signal, "SIGHUP", None)
         if number is None:
             return False
@@ -112,26 +115,31 @@ class Reloader:
 
 
 log_watchdog = logging.getLogger("penstock.watchdog")
-BEATS = 5  # of the timer within the limit
-FRAMES = 12  # of a stack that are logged, the innermost first
-QUIET = 10.0  # seconds between two lines
-LASTING = 5.0  # seconds after which a block is logged before it has ended
+BEATS_PER_LIMIT = 5  # of the timer
+MAX_STACK_FRAMES = 12  # of a logged stack
+LOG_INTERVAL = 10.0  # seconds between two log lines
+LONG_BLOCK = 5.0  # seconds after which a block is logged while it lasts
 
 
-class Watchdog:
-    """Of one event loop. `limit`: seconds that it may be blocked for; 0 watches nothing."""
+class LoopWatchdog:
+    """Logs when the event loop is blocked, for how long, and by what. `limit`: seconds; 0 turns it off.
+
+    A timer of the loop writes the time, and a thread checks it. If it is too old, the thread takes the stack of the
+    loop's thread: names and line numbers, no values. This also works for C code that holds the interpreter lock,
+    because the thread runs next when the lock is released.
+    """
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self.blocks = 0
-        self.seconds = 0.0  # that the loop was blocked for, in all
-        self._last = 0.0  # when the loop was last seen alive
+        self.seconds = 0.0  # that the loop was blocked in total
+        self._last = 0.0  # when the timer last ran
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._thread: threading.Thread | None = None
         self._watched = 0  # the id of the loop's thread
         self._stopped = threading.Event()
-        self._logged = -QUIET
+        self._logged = -LOG_INTERVAL
         self._unlogged = 0
 
     def start(self) -> None:
@@ -154,26 +162,26 @@ class Watchdog:
             self._thread = None
 
     def counts(self) -> Mapping[tuple[str, ...], float]:
-        """How often the loop was blocked, for the metrics."""
+        """Return how often the loop was blocked, for the metrics."""
         return {(): float(self.blocks)}
 
     def _beat(self) -> None:
         self._last = time.monotonic()
         if self._loop is not None:
-            self._timer = self._loop.call_later(self._limit / BEATS, self._beat)
+            self._timer = self._loop.call_later(self._limit / BEATS_PER_LIMIT, self._beat)
 
     # ── in the watchdog's thread ──────────────────────────────────────────────────────────────────
 
     def _watch(self) -> None:
-        while not self._stopped.wait(max(self._last + self._limit - time.monotonic(), self._limit / BEATS)):
+        while not self._stopped.wait(max(self._last + self._limit - time.monotonic(), self._limit / BEATS_PER_LIMIT)):
             if time.monotonic() - self._last > self._limit:
                 self._blocked(self._last)
 
     def _blocked(self, since: float) -> None:
-        """Wait for the end of a block, and log it."""
-        stack, told = _stack(self._watched), False
-        while self._last == since and not self._stopped.wait(self._limit / BEATS):
-            if not told and time.monotonic() - since > LASTING:
+        """Wait until the loop runs again, and log the block."""
+        stack, told = _format_thread_stack(self._watched), False
+        while self._last == since and not self._stopped.wait(self._limit / BEATS_PER_LIMIT):
+            if not told and time.monotonic() - since > LONG_BLOCK:
                 self._log(time.monotonic() - since, "still is", stack)
                 told = True
         seconds = (self._last if self._last != since else time.monotonic()) - since
@@ -183,7 +191,7 @@ class Watchdog:
 
     def _log(self, seconds: float, still: str, stack: str) -> None:
         now = time.monotonic()
-        if now - self._logged < QUIET:
+        if now - self._logged < LOG_INTERVAL:
             self._unlogged += 1
             return
         also = f" ({self._unlogged} more times since the last such line)" if self._unlogged else ""
@@ -192,11 +200,11 @@ class Watchdog:
         log_watchdog.warning("%s: every request waited. It ran %s", what, stack)
 
 
-def _stack(thread: int) -> str:
-    """What a thread runs: the innermost function first."""
+def _format_thread_stack(thread: int) -> str:
+    """Format the stack of a thread, the innermost function first."""
     frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 — documented, in spite of its name  # pyright: ignore[reportPrivateUsage]
     lines: list[str] = []
-    while frame is not None and len(lines) < FRAMES:
+    while frame is not None and len(lines) < MAX_STACK_FRAMES:
         lines.append(f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_name}:{frame.f_lineno}")
         frame = frame.f_back
     return " < ".join(lines) or "something that has ended"
@@ -206,19 +214,23 @@ log_config = logging.getLogger("penstock.config")
 
 
 def report_problems(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
-    """One line for each problem."""
-    found = [*find_problems(config.engine, env, forward=config.forward), *_keys(config, env)]
-    place = Place(config.path.read_text(encoding="utf-8"), config.path) if found and config.path is not None else None
-    return [*(_format_problem(problem, place) for problem in found), *_stored_keys(config, env)]
+    """Return one line for each problem of a configuration: file, line, setting, problem, fix."""
+    found = [*find_problems(config.engine, env, forward=config.forward), *_key_problems(config, env)]
+    place = (
+        TomlLocations(config.path.read_text(encoding="utf-8"), config.path)
+        if found and config.path is not None
+        else None
+    )
+    return [*(_format_problem(problem, place) for problem in found), *_stored_key_problems(config, env)]
 
 
 def log_problems(config: GatewayConfig, env: Mapping[str, str]) -> None:
-    """Warn of them: the gateway serves what does work."""
+    """Log the problems of a configuration. The gateway serves what works."""
     for line in report_problems(config, env):
         log_config.warning("%s", line)
 
 
-def _format_problem(problem: Problem, place: Place | None) -> str:
+def _format_problem(problem: Problem, place: TomlLocations | None) -> str:
     if not problem.keys:
         return f"environment: {problem.message}"
     if place is None:
@@ -226,8 +238,8 @@ def _format_problem(problem: Problem, place: Place | None) -> str:
     return place.say(problem.keys, problem.message)
 
 
-def _keys(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[Problem]:
-    """Keys of the configuration whose variable is not set, or that allow nothing."""
+def _key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield configured keys whose variable is not set, or that match no model."""
     for name, key in config.keys.items():
         if key.env and not env.get(key.env):
             yield Problem(("keys", name, "env"), f"{key.env} is not set: it must hold the key")
@@ -235,9 +247,9 @@ def _keys(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[Problem]:
             yield Problem(("keys", name, "models"), said)
 
 
-def _stored_keys(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
-    """The same for keys that `penstock keys` has made."""
-    file = file_of(config)
+def _stored_key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the same problems of keys in the key file."""
+    file = open_key_file(config)
     for name, key in file.read().items() if file is not None else ():
         for said in _useless_patterns(key, config, env):
             yield f"{file.path if file else ''}: the key {name!r}: {said}"
@@ -246,33 +258,33 @@ def _stored_keys(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]
 def _useless_patterns(key: Key, config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
     if "*" in key.models:
         return
-    names = list(_askable(config, env))
+    names = list(_model_names(config, env))
     for pattern in key.models:
-        if not _matches(pattern, names, config, env):
+        if not _pattern_matches(pattern, names, config, env):
             yield f"{pattern!r} matches no alias, and no model of a configured provider: it allows nothing"
 
 
-def _matches(pattern: str, names: list[str], config: GatewayConfig, env: Mapping[str, str]) -> bool:
-    """Whether a key's pattern allows anything. Of a named provider any model may be asked for, listed or not."""
+def _pattern_matches(pattern: str, names: list[str], config: GatewayConfig, env: Mapping[str, str]) -> bool:
+    """Return whether a key's pattern matches anything. It may name unlisted models of a configured provider."""
     who, slash, _ = pattern.partition("/")
-    if slash and any(fnmatchcase(name, who) for name in _providers(config, env)):
+    if slash and any(fnmatchcase(name, who) for name in _provider_names(config, env)):
         return True
     if best_pattern(pattern.replace(STAR, ""), list(config.engine.aliases)):
-        return True  # an alias that is a pattern itself, for the same names
+        return True  # an alias pattern for the same names
     return any(fnmatchcase(name, pattern) for name in names)
 
 
-def _providers(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+def _provider_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
     if config.forward:
-        yield from providers()  # callers bring their keys
+        yield from providers()  # callers send their own keys
     for row in known(config.engine, env):
         yield row.name
         yield from row.names
     yield REPLAY
 
 
-def _askable(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
-    """Names that a client can ask for, as far as they are known."""
+def _model_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the known model names that a client can use."""
     yield from config.engine.aliases
     for row in known(config.engine, env):
         for name in model_names(row, config.engine):

@@ -1,7 +1,7 @@
-"""Metrics in the text form of Prometheus, by hand: counters, gauges and histograms of turns.
+"""Metrics in Prometheus' text format: counters, gauges and histograms of turns.
 
-Every label that a client can choose is bounded: `model_labels` says which model has a label, and a counter has a budget
-of series for each kind of name. The rest is counted as `other`.
+Labels that clients can create are limited: `ModelLabels` decides which model has a label, and a counter has
+a budget of series for each kind of name. The rest is counted as `other`.
 """
 
 from __future__ import annotations
@@ -18,137 +18,143 @@ if TYPE_CHECKING:
 
     from penstock.store.journal import Turn
 
-CALLS = frozenset({"embeddings", "rerank", "count"})  # operations that are no turns
-TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-SERIES = 1_000  # of one metric, for models that a list knows, and for labels that are no model
-OPEN_SERIES = 100  # of one metric and provider, for all other models
-TOGETHER = 100  # turns that are counted at once
-TTFT = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-DURATION = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+AUX_OPERATIONS = frozenset({"embeddings", "rerank", "count"})  # operations that are not turns
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+MAX_SERIES = 1_000  # of one metric, for listed models and other labels
+MAX_OPEN_SERIES = 100  # of one metric and provider, for unlisted models
+BATCH_SIZE = 100  # turns that are counted together
+TTFT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 Labels: TypeAlias = tuple[str, ...]
 
 
 OTHER = "other"
-_REMEMBERED = 10_000  # names whose label is remembered
-_LONG = 160  # characters of a label
+_MAX_LABELS = 10_000  # cached labels
+_MAX_LABEL_LENGTH = 160  # characters of a label
 
 
-class Budget(Enum):
-    """Which budget of series a model counts against."""
+class SeriesBudget(Enum):
+    """The budget of series that a model counts against."""
 
-    CONFIGURED = "configured"  # unlimited: their number is the operator's choice
+    CONFIGURED = "configured"  # unlimited: the operator chooses them
     LISTED = "listed"
     OPEN = "open"
 
 
-Label: TypeAlias = tuple[str, Budget]
-_OTHER: Label = (OTHER, Budget.CONFIGURED)
+ModelLabel: TypeAlias = tuple[str, SeriesBudget]
+_OTHER: ModelLabel = (OTHER, SeriesBudget.CONFIGURED)
 
 
-class Counter:
-    """Figures that only grow, by labels. `model`: the place of the label that a client chooses, if there is one."""
+class CounterMetric:
+    """A counter with labels."""
 
     def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
         self.name, self._about, self._labels = name, about, labels
         self._model = labels.index("model") if "model" in labels else -1
         self._provider = labels.index("provider") if "provider" in labels else -1
         self._values: dict[Labels, float] = {}
-        self._used: Tally[tuple[Budget, str]] = Tally()
+        self._used: Tally[tuple[SeriesBudget, str]] = Tally()
 
-    def add(self, labels: Labels = (), amount: float = 1.0, budget: Budget = Budget.LISTED) -> None:
+    def add(self, labels: Labels = (), amount: float = 1.0, budget: SeriesBudget = SeriesBudget.LISTED) -> None:
         if labels not in self._values:
             labels = self._admitted(labels, budget)
         self._values[labels] = self._values.get(labels, 0.0) + amount
 
-    def _admitted(self, labels: Labels, budget: Budget) -> Labels:
-        """The labels of a new series, or of the one that stands for all that have no room."""
-        if budget is Budget.CONFIGURED:
+    def _admitted(self, labels: Labels, budget: SeriesBudget) -> Labels:
+        """Return the labels of a new series, or of the `other` series if the budget is used up."""
+        if budget is SeriesBudget.CONFIGURED:
             return labels
-        provider = labels[self._provider] if budget is Budget.OPEN else ""
-        if self._used[budget, provider] < (OPEN_SERIES if budget is Budget.OPEN else SERIES):
+        provider = labels[self._provider] if budget is SeriesBudget.OPEN else ""
+        if self._used[budget, provider] < (MAX_OPEN_SERIES if budget is SeriesBudget.OPEN else MAX_SERIES):
             self._used[budget, provider] += 1
             return labels
         return tuple([OTHER if self._model in {place, -1} else one for place, one in enumerate(labels)])
 
     def lines(self) -> Iterable[str]:
-        yield from _head(self.name, self._about, "counter")
+        yield from _metric_header(self.name, self._about, "counter")
         for labels, value in sorted(self._values.items()):
-            yield f"{self.name}{_labels(self._labels, labels)} {_number(value)}"
+            yield f"{self.name}{_format_labels(self._labels, labels)} {_format_number(value)}"
 
 
-class Histogram:
-    """Figures counted by size, by labels."""
+class HistogramMetric:
+    """A histogram with labels."""
 
     def __init__(self, name: str, about: str, bounds: tuple[float, ...], labels: Labels = ()) -> None:
         self.name, self._about, self._bounds, self._labels = name, about, bounds, labels
         self._values: dict[Labels, tuple[list[int], list[float]]] = {}
 
     def add(self, labels: Labels, value: float) -> None:
-        if labels not in self._values and len(self._values) >= SERIES // 10:
+        if labels not in self._values and len(self._values) >= MAX_SERIES // 10:
             labels = (OTHER,) * len(self._labels)
         counts, total = self._values.setdefault(labels, ([0] * (len(self._bounds) + 1), [0.0]))
         counts[bisect_left(self._bounds, value)] += 1
         total[0] += value
 
     def lines(self) -> Iterable[str]:
-        yield from _head(self.name, self._about, "histogram")
+        yield from _metric_header(self.name, self._about, "histogram")
         names = (*self._labels, "le")
         for labels, (counts, total) in sorted(self._values.items()):
             running = 0
-            for bound, count in zip((*map(_number, self._bounds), "+Inf"), counts, strict=True):
+            for bound, count in zip((*map(_format_number, self._bounds), "+Inf"), counts, strict=True):
                 running += count
-                yield f"{self.name}_bucket{_labels(names, (*labels, bound))} {running}"
-            yield f"{self.name}_sum{_labels(self._labels, labels)} {_number(total[0])}"
-            yield f"{self.name}_count{_labels(self._labels, labels)} {running}"
+                yield f"{self.name}_bucket{_format_labels(names, (*labels, bound))} {running}"
+            yield f"{self.name}_sum{_format_labels(self._labels, labels)} {_format_number(total[0])}"
+            yield f"{self.name}_count{_format_labels(self._labels, labels)} {running}"
 
 
 class Metrics:
-    """All of them. `gauge` adds a figure that is asked for when the page is."""
+    """All metrics. Gauges are read when the page is rendered."""
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self.models = ModelLabels(secrets)
         who = ("protocol", "provider", "model")
-        self._turns = Counter("penstock_turns_total", "Turns by how they ended.", (*who, "status", "reason"))
-        self._tokens = Counter("penstock_tokens_total", "Tokens that providers report.", ("provider", "model", "kind"))
-        self._calls = Counter(
+        self._turns = CounterMetric("penstock_turns_total", "Turns by how they ended.", (*who, "status", "reason"))
+        self._tokens = CounterMetric(
+            "penstock_tokens_total", "Tokens that providers report.", ("provider", "model", "kind")
+        )
+        self._calls = CounterMetric(
             "penstock_calls_total", "What is no turn, by how it ended.", ("operation", *who, "status")
         )
-        self._cost = Counter("penstock_cost_dollars_total", "What turns cost, where known.", ("provider", "model"))
-        self._refused = Counter("penstock_refused_total", "Requests that were not let in.", ("status", "reason"))
-        self._bytes = Counter("penstock_client_bytes_total", "Bytes from and to clients.", ("way",))
-        self._tries = Counter("penstock_tries_total", "How often providers were asked.", ("provider",))
-        self._ttft = Histogram("penstock_ttft_seconds", "Time to the first content.", TTFT, ("provider",))
-        self._duration = Histogram("penstock_turn_seconds", "Time of whole turns.", DURATION, ("provider",))
+        self._cost = CounterMetric(
+            "penstock_cost_dollars_total", "What turns cost, where known.", ("provider", "model")
+        )
+        self._refused = CounterMetric("penstock_refused_total", "Requests that were not let in.", ("status", "reason"))
+        self._bytes = CounterMetric("penstock_client_bytes_total", "Bytes from and to clients.", ("way",))
+        self._tries = CounterMetric("penstock_tries_total", "How often providers were asked.", ("provider",))
+        self._ttft = HistogramMetric("penstock_ttft_seconds", "Time to the first content.", TTFT_BUCKETS, ("provider",))
+        self._duration = HistogramMetric(
+            "penstock_turn_seconds", "Time of whole turns.", DURATION_BUCKETS, ("provider",)
+        )
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._counts: dict[str, tuple[str, Labels, Callable[[], Mapping[Labels, float]]]] = {}
-        self._ended: list[Turn] = []  # turns that are not counted yet
+        self._ended: list[Turn] = []  # not counted yet
         self.open_streams = 0
         self.gauge("penstock_open_streams", "Streams that are open now.", lambda: self.open_streams)
 
     def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """A figure to ask for: how many wait, how many are open."""
+        """Add a gauge."""
         self._gauges[name] = (about, value)
 
     def counts(self, name: str, about: str, labels: Labels, values: Callable[[], Mapping[Labels, float]]) -> None:
-        """Counters that somebody else keeps, such as a router's decisions."""
+        """Add counters that are kept elsewhere, such as the router's decisions."""
         self._counts[name] = (about, labels, values)
 
     def opened(self) -> None:
-        """A stream begins."""
+        """Count an open stream."""
         self.open_streams += 1
 
     def closed(self) -> None:
-        """A stream has ended."""
+        """Count a closed stream."""
         self.open_streams -= 1
 
     def refused(self, status: int, reason: str) -> None:
-        """A request was not let in."""
+        """Count a refused request."""
         self._refused.add((str(status), reason))
 
     def turn(self, row: Turn) -> None:
-        """A turn has ended. It is counted later, together with others: alone it would cost several times as much."""
+        """Count a finished turn. Turns are counted in batches, which is several times cheaper."""
         self._ended.append(row)
-        if len(self._ended) >= TOGETHER:
+        if len(self._ended) >= BATCH_SIZE:
             self._count()
 
     def _count(self) -> None:
@@ -162,7 +168,7 @@ class Metrics:
             self.refused(row.http, reason)
             return
         model, budget = self.models.label(row.provider, row.model, answered=row.status == "finish")
-        if row.operation in CALLS:
+        if row.operation in AUX_OPERATIONS:
             self._calls.add((row.operation, row.protocol, row.provider, model, row.status), budget=budget)
         else:
             self._turns.add((row.protocol, row.provider, model, row.status, reason), budget=budget)
@@ -181,69 +187,72 @@ class Metrics:
             self._ttft.add((row.provider,), row.ttft)
 
     def render(self) -> bytes:
-        """The page."""
+        """Render the page."""
         self._count()
         made: list[str] = []
         kept = (self._turns, self._calls, self._tokens, self._cost, self._refused, self._bytes, self._tries)
         for one in (*kept, self._ttft, self._duration):
             made += one.lines()
         for name, (about, value) in self._gauges.items():
-            made += [*_head(name, about, "gauge"), f"{name} {_number(value())}"]
+            made += [*_metric_header(name, about, "gauge"), f"{name} {_format_number(value())}"]
         for name, (about, labels, values) in self._counts.items():
-            made += _head(name, about, "counter")
-            made += [f"{name}{_labels(labels, key)} {_number(value)}" for key, value in sorted(values().items())]
+            made += _metric_header(name, about, "counter")
+            made += [
+                f"{name}{_format_labels(labels, key)} {_format_number(value)}"
+                for key, value in sorted(values().items())
+            ]
         return ("\n".join(made) + "\n").encode("utf-8", "replace")
 
 
-def _head(name: str, about: str, kind: str) -> list[str]:
+def _metric_header(name: str, about: str, kind: str) -> list[str]:
     return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
 
 
-def _labels(names: Labels, values: Labels) -> str:
-    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+def _format_labels(names: Labels, values: Labels) -> str:
+    pairs = (f'{name}="{_escape_label(value)}"' for name, value in zip(names, values, strict=True))
     return f"{{{','.join(pairs)}}}" if names else ""
 
 
-def _escaped(value: str) -> str:
+def _escape_label(value: str) -> str:
     return value[:200].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
 class ModelLabels:
-    """Looks up labels. `configured` and `listed` say whether a provider's model is in the configuration, in a list."""
+    """Chooses the label of a model. `configured` and `listed` tell whether it is in the configuration or a list."""
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self.configured: Callable[[str, str], bool] = lambda _provider, _model: False
         self.listed: Callable[[str, str], bool] = lambda _provider, _model: False
         self._secrets = secrets
-        self._labels: dict[tuple[str, str], Label] = {}
+        self._labels: dict[tuple[str, str], ModelLabel] = {}
 
     def clear(self) -> None:
-        """Forget the labels: the configuration has changed."""
+        """Drop cached labels, because the configuration has changed."""
         self._labels.clear()
 
-    def label(self, provider: str, model: str, *, answered: bool) -> Label:
-        """The label of a model, and its budget. `answered`: the model has just answered without a fault."""
+    def label(self, provider: str, model: str, *, answered: bool) -> ModelLabel:
+        """Return the label and budget of a model. `answered`: it has just answered without a fault."""
         found = self._labels.get((provider, model))
         if found is None:
             found = self._choose(provider, model, answered=answered)
-            if answered or (found[1] is Budget.CONFIGURED and found is not _OTHER):  # the rest may change
-                if len(self._labels) >= _REMEMBERED:
+            if answered or (found[1] is SeriesBudget.CONFIGURED and found is not _OTHER):  # others may change
+                if len(self._labels) >= _MAX_LABELS:
                     self._labels.clear()
                 self._labels[provider, model] = found
         return found
 
-    def _choose(self, provider: str, model: str, *, answered: bool) -> Label:
+    def _choose(self, provider: str, model: str, *, answered: bool) -> ModelLabel:
         if not model:
-            return "", Budget.CONFIGURED
+            return "", SeriesBudget.CONFIGURED
         if self.configured(provider, model):
-            budget = Budget.CONFIGURED
+            budget = SeriesBudget.CONFIGURED
         else:
             listed = self.listed(provider, model)
             if not (listed or answered):
                 return _OTHER
-            budget = Budget.LISTED if listed and answered else Budget.OPEN
-        return redact_cut(model, _LONG, self._secrets()), budget
+            budget = SeriesBudget.LISTED if listed and answered else SeriesBudget.OPEN
+        return redact_cut(model, _MAX_LABEL_LENGTH, self._secrets()), budget

@@ -1,4 +1,4 @@
-"""Server-sent events as bytes: where frames end, whether their data is JSON, which are errors. Pure; no IO.
+"""SSE frames as bytes: finds their ends, malformed data, and errors. No IO.
 
 The rules for lines are those of the WHATWG event stream format: a line ends with LF, CR or CRLF, and a blank line ends
 a frame (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream).
@@ -16,33 +16,33 @@ from penstock.redaction import redact_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LONGEST_ERROR = 2**16  # bytes of an error frame that are searched for credentials
+LONGEST_ERROR = 2**16  # bytes of an error frame
 _BLANK = frozenset({b"\n", b"\r", b"\r\n"})
 _ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
-_OVERLAP = 2  # bytes of an end that may stand before a read
+_OVERLAP = 2  # bytes of a frame end that may be in an earlier read
 _SENTINEL = b"[DONE]"
 _NO_CHOICES = (b'"choices":[]', b'"choices": []')
 _NOT_JSON = object()
 
 
 class UnredactableError(ValueError):
-    """An error frame that is too long or too deep to be searched."""
+    """An error frame is too long or too deep to be redacted."""
 
 
 class FrameBuffer:
-    """Gives whole frames and keeps the unfinished one. It holds no more than the parser beside it, which is bounded."""
+    """Returns complete frames and keeps the unfinished one. It holds no more than the parser, which is limited."""
 
     __slots__ = ("_pieces", "_tail")
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        self._tail = b""  # the last bytes of the pieces
+        self._tail = b""  # the last bytes of `_pieces`
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
 
     def take(self, chunk: bytes) -> bytes:
-        """The bytes up to the last end of a frame. Only what is new is searched."""
+        """Return the bytes up to the last frame end. Only the new bytes are searched."""
         if not self._pieces and (chunk[-2:] == b"\n\n" or chunk[-4:] == b"\r\n\r\n"):
             return chunk
         at = _last_end(self._tail + chunk) - len(self._tail)
@@ -56,7 +56,7 @@ class FrameBuffer:
         return whole
 
     def clear(self) -> bytes:
-        """The unfinished frame, which is forgotten."""
+        """Return and drop the unfinished frame."""
         rest = b"".join(self._pieces)
         self._pieces, self._tail = [], b""
         return rest
@@ -67,28 +67,28 @@ class FrameBuffer:
 
 
 def _last_end(data: bytes) -> int:
-    """The position behind the last end of a frame; 0 if there is none."""
+    """Return the position after the last complete frame; 0 if there is none."""
     found = ((data.rfind(end), len(end)) for end in _ENDS)
     return max((at + size for at, size in found if at >= 0), default=0)
 
 
 def _next_end(data: bytes, start: int) -> int:
-    """The position behind the first end of a frame from there on; the end of the data if there is none."""
+    """Return the position after the first frame end from `start`; the end of the data if there is none."""
     found = ((data.find(end, start), len(end)) for end in _ENDS)
     return min((at + size for at, size in found if at >= 0), default=len(data))
 
 
 def last_frame_end(data: bytes, marks: Iterable[bytes]) -> int:
-    """The position behind the first frame that holds one of the marks; the end of the data if none does."""
-    places = [place for place in map(data.find, marks) if place >= 0]  # faster than a pattern
+    """Return the position after the first frame with one of the marks; the end of the data if there is none."""
+    places = [place for place in map(data.find, marks) if place >= 0]  # faster than a regular expression
     return _next_end(data, min(places)) if places else len(data)
 
 
 def split_frames(data: bytes) -> list[bytes]:
-    """The frames, each with its blank line. Joined they are the data."""
+    """Split data into frames, each with its blank line."""
     made: list[bytes] = []
     lines: list[bytes] = []
-    for line in data.splitlines(keepends=True):  # bytes: at LF, CR and CRLF only
+    for line in data.splitlines(keepends=True):  # bytes split only at LF, CR and CRLF
         lines.append(line)
         if line in _BLANK:
             made.append(b"".join(lines))
@@ -97,7 +97,7 @@ def split_frames(data: bytes) -> list[bytes]:
 
 
 def remove_usage_frames(data: bytes) -> bytes:
-    """The data without Chat chunks that only report the usage. Frames that cannot be such are not looked at."""
+    """Remove Chat chunks that only report usage. Other frames are not parsed."""
     if not any(name in data for name in _NO_CHOICES):
         return data
     start, end = 0, len(data)
@@ -108,30 +108,30 @@ def remove_usage_frames(data: bytes) -> bytes:
     return b"".join([data[:start], *kept, data[end:]])
 
 
-def is_sound(frame: bytes) -> bool:
-    """Whether a frame may be sent to a client: it has no data, or its data is JSON or the sentinel."""
-    data = _fields(frame)[1]
-    return not data or data.strip().upper() == _SENTINEL or _value(data) is not _NOT_JSON
+def is_well_formed(frame: bytes) -> bool:
+    """Return whether a frame has no data, or data that is JSON or the sentinel."""
+    data = _parse_fields(frame)[1]
+    return not data or data.strip().upper() == _SENTINEL or _parse_json(data) is not _NOT_JSON
 
 
 def is_complete(rest: bytes) -> bool:
-    """Whether an unfinished frame lacks no more than its blank line: its data is whole, or it has comments only."""
-    if _fields(rest)[1]:
-        return is_sound(rest)
+    """Return whether an unfinished frame only lacks its blank line."""
+    if _parse_fields(rest)[1]:
+        return is_well_formed(rest)
     return all(not line or line.startswith(b":") for line in rest.removeprefix(BOM).splitlines())
 
 
 def is_error_frame(frame: bytes) -> bool:
-    """Whether a frame tells of an error, in any of the protocols that are passed through."""
-    name, data = _fields(frame)
-    return bool(data) and _is_error(name, _value(data))
+    """Return whether a frame is an error of any protocol with passthrough."""
+    name, data = _parse_fields(frame)
+    return bool(data) and _is_error(name, _parse_json(data))
 
 
 def is_usage_frame(frame: bytes) -> bool:
-    """Whether a Chat chunk has no choice and only reports the usage."""
+    """Return whether a Chat chunk has no choices and only reports usage."""
     if b'"choices"' not in frame:
         return False
-    value = _value(_fields(frame)[1])
+    value = _parse_json(_parse_fields(frame)[1])
     if not isinstance(value, dict):
         return False
     chunk = cast("dict[str, Any]", value)
@@ -139,20 +139,20 @@ def is_usage_frame(frame: bytes) -> bool:
 
 
 def is_unreadable_error(frame: bytes) -> bool:
-    """Whether a frame means an error that clients cannot read: plain text under `event: error`, or no data at all.
+    """Return whether a frame is an error that clients cannot read: plain text under `event: error`, or without data.
 
-    The parser accepts the latter as well: a field `error`, or a bare error object.
+    The parser accepts the latter: a field `error`, or a bare error object.
     """
-    name, data = _fields(frame)
+    name, data = _parse_fields(frame)
     if data:
-        return (name == b"error" or name.endswith(b"Exception")) and not is_sound(frame)
+        return (name == b"error" or name.endswith(b"Exception")) and not is_well_formed(frame)
     return any(line.startswith((b"error:", b"{")) for line in frame.splitlines())
 
 
 def redact_frame(frame: bytes, secrets: Iterable[str]) -> bytes:
-    """The frame; if it is an error that holds a credential, with a mark in its place."""
-    name, data = _fields(frame)
-    value = _value(data) if data else None
+    """Replace credentials in an error frame by a mark."""
+    name, data = _parse_fields(frame)
+    value = _parse_json(data) if data else None
     if value is None or not _is_error(name, value):
         return frame
     if len(frame) > LONGEST_ERROR:
@@ -165,11 +165,11 @@ def redact_frame(frame: bytes, secrets: Iterable[str]) -> bytes:
         made = b"data: " + json.dumps(hidden, separators=(",", ":")).encode()
     except (RecursionError, ValueError) as error:
         raise UnredactableError from error
-    return _with_data(frame, made)
+    return _replace_data(frame, made)
 
 
-def _with_data(frame: bytes, made: bytes) -> bytes:
-    """The frame with other data, its remaining lines as they were."""
+def _replace_data(frame: bytes, made: bytes) -> bytes:
+    """Replace the data of a frame; its other lines stay."""
     lines: list[bytes] = []
     for line in frame.splitlines(keepends=True):
         if line.removeprefix(BOM).partition(b":")[0].rstrip(b"\r\n") != b"data":
@@ -180,8 +180,8 @@ def _with_data(frame: bytes, made: bytes) -> bytes:
     return b"".join(lines)
 
 
-def _fields(frame: bytes) -> tuple[bytes, bytes]:
-    """The event name and the data of a frame, empty where it has none."""
+def _parse_fields(frame: bytes) -> tuple[bytes, bytes]:
+    """Return the event name and data of a frame; empty if missing."""
     name, data = b"", list[bytes]()
     for line in frame.removeprefix(BOM).splitlines():
         field, _, value = line.partition(b":")
@@ -192,15 +192,15 @@ def _fields(frame: bytes) -> tuple[bytes, bytes]:
     return name, b"\n".join(data) if any(data) else b""
 
 
-def _value(data: bytes) -> Any:
-    """The data read as RFC 8259 has it: UTF-8, no NaN, no raw control characters. Numbers stay text."""
+def _parse_json(data: bytes) -> Any:
+    """Parse data strictly by RFC 8259: UTF-8, no NaN, no raw control characters. Numbers stay text."""
     try:
-        return json.loads(data.decode(), parse_int=str, parse_float=str, parse_constant=_refuse)
+        return json.loads(data.decode(), parse_int=str, parse_float=str, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return _NOT_JSON
 
 
-def _refuse(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(constant)
 
 
@@ -214,5 +214,5 @@ def _is_error(name: bytes, value: Any) -> bool:
         return True
     if "choices" in said:
         return any(one.get("error") for one in lenient.get_objects(said, "choices"))
-    # An error without the word: {"message": "…"} or {"detail": "…"} where an answer should have been.
+    # An error without `error`: {"message": "…"} or {"detail": "…"} instead of an answer.
     return any(isinstance(said.get(key), str) for key in ("message", "detail"))

@@ -1,6 +1,6 @@
-"""What of a turn's events the next request may need: all but the words of its texts, of which only the key is kept.
+"""Captures the events of a turn that the next request may need: all but text, of which only a hash is kept.
 
-More of one part in a row becomes one delta. So a long answer takes no more memory than its thoughts do.
+Consecutive deltas of one part become one delta, so a long answer takes no more memory than its reasoning.
 """
 
 from __future__ import annotations
@@ -15,78 +15,75 @@ from penstock.messages.state import Said
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FRESH = 64  # events that are kept as they came at most
-MOST = 8 * 2**20  # characters of a turn; one that says more is not kept
-_TEXTS = frozenset({ev.TextDelta, ev.RefusalDelta})
-_STARTS = frozenset({ev.TextStart, ev.RefusalStart})
+MAX_BUFFERED = 64  # events that are buffered before they are compacted
+MAX_CHARACTERS = 8 * 2**20  # of reasoning in a turn; a longer turn is not captured
+_TEXT_DELTAS = frozenset({ev.TextDelta, ev.RefusalDelta})
+_TEXT_STARTS = frozenset({ev.TextStart, ev.RefusalStart})
 
 
-class Keeping:
-    """A turn's events. `add` is on the way of every read, and costs next to nothing there.
+class ReasoningCapture:
+    """The captured events of a turn. `add` is called for every read and must stay cheap.
 
-    `said` is what the texts say, of the first choice, in the order of its parts.
+    `text_key` hashes the texts of the first choice, in the order of its parts.
     """
 
-    __slots__ = ("_fresh", "_kept", "_last", "_others", "_size", "full", "said")
+    __slots__ = ("_buffered", "_events", "_last_text", "_other_choices", "_size", "full", "text_key")
 
     def __init__(self) -> None:
-        self._fresh: list[ev.AnyEvent] = []
-        self._kept: list[ev.AnyEvent] = []
+        self._buffered: list[ev.AnyEvent] = []
+        self._events: list[ev.AnyEvent] = []
         self._size = 0
-        self._last = -1  # the text that was spoken last
-        self._others: set[int] = set()  # texts of other choices
-        self.full = False  # it was too much, or too mixed, and is forgotten
-        self.said = Said()
+        self._last_text = -1  # index of the text part that began last
+        self._other_choices: set[int] = set()  # indexes of text parts of other choices
+        self.full = False  # too long, or its texts are interleaved: nothing is captured
+        self.text_key = Said()
 
     def add(self, batch: Sequence[ev.AnyEvent]) -> None:
-        self._fresh += batch
-        if len(self._fresh) > FRESH:
-            self._squeeze()
+        self._buffered += batch
+        if len(self._buffered) > MAX_BUFFERED:
+            self._compact()
 
     def has(self, kinds: frozenset[type]) -> bool:
-        """Whether there is an event of these kinds."""
-        return not (kinds.isdisjoint(map(type, self._fresh)) and kinds.isdisjoint(map(type, self._kept)))
+        """Return whether there is an event of these kinds."""
+        return not (kinds.isdisjoint(map(type, self._buffered)) and kinds.isdisjoint(map(type, self._events)))
 
     def events(self) -> list[ev.AnyEvent]:
-        """All of them, in order; none where they were too many. Of a text there is the first letter."""
-        self._squeeze()
-        return self._kept
+        """Return the events in order; none if the turn was too long. A text has only its first character."""
+        self._compact()
+        return self._events
 
-    def _squeeze(self) -> None:
-        fresh, self._fresh = self._fresh, []
+    def _compact(self) -> None:
+        buffered, self._buffered = self._buffered, []
         if self.full:
             return
-        for (kind, index), run in groupby(fresh, _same):
+        for (kind, index), run in groupby(buffered, _kind_and_index):
             events: list[Any] = list(run)
-            if kind in _TEXTS:
-                self._spoken(index, events)
+            if kind in _TEXT_DELTAS:
+                self._hash_text(index, events)
             elif kind is ev.ReasoningDelta:
-                self._join(events)
+                text = "".join([event.text for event in events])
+                self._size += len(text)
+                self._events.append(ev.ReasoningDelta(index, text))
             else:
-                self._kept += events
-                self._others.update(event.index for event in events if kind in _STARTS and event.choice)
-        if self._size > MOST or self.full:
-            self.full, self._kept = True, []
+                self._events += events
+                self._other_choices.update(event.index for event in events if kind in _TEXT_STARTS and event.choice)
+        if self._size > MAX_CHARACTERS or self.full:
+            self.full, self._events = True, []
 
-    def _spoken(self, index: int, events: list[Any]) -> None:
-        """More of a text. One that goes on after another has begun would have to be kept as it is: it is not."""
-        if index in self._others:
+    def _hash_text(self, index: int, events: list[Any]) -> None:
+        """Hash more of a text. If an earlier text continues, the order of the hash is lost: the capture is dropped."""
+        if index in self._other_choices:
             return
-        if index > self._last:
-            self._kept.append(type(events[0])(index, events[0].text[:1]))
-            self._last = index
-        self.full = self.full or index < self._last
+        if index > self._last_text:
+            self._events.append(type(events[0])(index, events[0].text[:1]))
+            self._last_text = index
+        self.full = self.full or index < self._last_text
         for event in events:
-            self.said.add(event.text)
-
-    def _join(self, run: list[Any]) -> None:
-        text = "".join([event.text for event in run])
-        self._size += len(text)
-        self._kept.append(type(run[0])(run[0].index, text))
+            self.text_key.add(event.text)
 
 
-class SealedContent:
-    """The encrypted content of an answer that is handed on as it is. A `Keeping` that keeps nothing else."""
+class CiphertextCapture:
+    """Captures only the encrypted content of an answer that is passed through unchanged."""
 
     __slots__ = ("found",)
 
@@ -97,5 +94,5 @@ class SealedContent:
         self.found += ciphertexts_of(batch)
 
 
-def _same(event: ev.AnyEvent) -> tuple[type, int]:
+def _kind_and_index(event: ev.AnyEvent) -> tuple[type, int]:
     return type(event), getattr(event, "index", -1)

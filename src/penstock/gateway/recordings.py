@@ -1,7 +1,7 @@
-"""Streams saved as they pass, for replay. A tape keeps chunks in memory, and is written once it is closed.
+"""Records streams to files, and plays them back. A recording is kept in memory and written when it is closed.
 
-Secrets are taken out on the way to the file, whole, also where a chunk ends in the middle of one. Writing happens in a
-thread of its own. Leans on `store.recordings` for the file, on `secrecy` for what a secret is.
+Secrets are removed before writing, also if they span chunks. Writing happens in a thread. The playback server stands
+in for the recorded provider and looks at requests only to find the recording of the same request.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 DAY = 86_400.0
 log = logging.getLogger("penstock.recording")
-_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
-PATIENCE = 10.0
-_LONG = 2_000  # characters of a path, a name or a note that are kept
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+CLOSE_TIMEOUT = 10.0
+_MAX_TEXT = 2_000  # characters of a text in the header
 
 
-class Tape:
-    """One recording. `close` it, whatever happened; a second time does nothing."""
+class RecordingSession:
+    """One recording. `close` writes it; a second call does nothing."""
 
     def __init__(self, recorder: Recorder, header: Header, secrets: tuple[str, ...] = ()) -> None:
         self.header = header
@@ -52,18 +52,18 @@ class Tape:
         self._closed = False
 
     def request(self, body: bytes) -> None:
-        """The body that was sent."""
+        """Set the request body."""
         self._request = body
 
     def answered(self, reply: Reply, spoken: str) -> None:
-        """How the answer begins. `spoken` is the client's protocol: what is kept where the engine has no bytes."""
+        """Set the head of the answer. `spoken` is the client's protocol, recorded if the engine has no bytes."""
         header = self.header
         header.status, header.headers = reply.status, dict(reply.headers)
         header.provider, header.model = reply.provider, reply.model
         header.protocol = reply.protocol if reply.raw else spoken
 
     def chunk(self, data: bytes) -> None:
-        """Bytes that came. What is over the size of a tape is not kept, and the recording says so."""
+        """Add bytes. Bytes over the size limit are dropped, and the header says so."""
         if self._size + len(data) > self._recorder.size:
             self.header.cut = True
             return
@@ -77,7 +77,7 @@ class Tape:
 
 
 class Recorder:
-    """Makes tapes; `begin` gives None where nothing is recorded. `secrets` are those known by value."""
+    """Starts recordings; `begin` returns None if the gateway does not record. `secrets` are redacted."""
 
     def __init__(self, table: RecordTable, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self.folder = Path(table.path).expanduser() if table.path else None
@@ -90,21 +90,21 @@ class Recorder:
         if self.folder is not None:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def begin(self, info: Header, secrets: Iterable[str] = ()) -> Tape | None:
-        """A tape for one answer; `secrets` are those of this one besides."""
-        return Tape(self, info, tuple(secrets)) if self.folder is not None else None
+    def begin(self, info: Header, secrets: Iterable[str] = ()) -> RecordingSession | None:
+        """Start a recording. `secrets` are redacted in addition."""
+        return RecordingSession(self, info, tuple(secrets)) if self.folder is not None else None
 
     def keep(
         self, header: Header, request: bytes, chunks: list[tuple[float, bytes]], secrets: tuple[str, ...] = ()
     ) -> None:
-        """Have a tape written."""
+        """Write a recording in the thread."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "penstock-recorder")
             atexit.register(self.close)
         self._last = self._pool.submit(self._write, header, request, chunks, secrets)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write everything that waits."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
             self._pool = None
@@ -115,11 +115,11 @@ class Recorder:
     def _write(
         self, header: Header, request: bytes, chunks: list[tuple[float, bytes]], secrets: tuple[str, ...]
     ) -> None:
-        assert self.folder is not None  # noqa: S101 — there would be no tape
+        assert self.folder is not None  # noqa: S101 — set if there are recordings
         known = (*self._secrets(), *secrets)
         try:
-            cleaned, hidden = clean(chunks, known)
-            made = replace(cleaned_header(header, known), request=body_of(request, known), hidden=hidden)
+            cleaned, hidden = redact_chunks(chunks, known)
+            made = replace(redact_header(header, known), request=redact_body(request, known), hidden=hidden)
             write(self._path(self.folder, made), made, cleaned)
             self._trim()
         except Exception:
@@ -127,14 +127,14 @@ class Recorder:
             log.exception("a recording was not written to %s", self.folder)
 
     def _path(self, folder: Path, header: Header) -> Path:
-        """A name that is not taken: another gateway may record to the same folder, in the same second."""
+        """Return an unused path: another gateway may record to the same folder in the same second."""
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(header.time or time.time()))
-        who = _PLAIN.sub("-", f"{header.provider}-{header.model}").strip("-.")[:80] or "stream"
+        who = _UNSAFE.sub("-", f"{header.provider}-{header.model}").strip("-.")[:80] or "stream"
         names = (folder / f"{stamp}-{number:04}-{who}{SUFFIX}" for number in self._numbers)
         return next(path for path in names if not path.exists())
 
     def _trim(self) -> None:
-        """What is too old goes, and the oldest of the rest make room for new ones."""
+        """Delete recordings that are too old, then the oldest until the total size fits."""
         assert self.folder is not None  # noqa: S101
         found = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self.folder.glob(f"*{SUFFIX}"))
         over, oldest = sum(size for _, size, _ in found) - self.total, time.time() - self.age
@@ -145,18 +145,20 @@ class Recorder:
             over -= size
 
 
-def clean(chunks: list[tuple[float, bytes]], secrets: Iterable[str] = ()) -> tuple[list[tuple[float, bytes]], int]:
-    """The chunks without secrets, and how many there were: a mark stands where one began, cuts stay where they were."""
+def redact_chunks(
+    chunks: list[tuple[float, bytes]], secrets: Iterable[str] = ()
+) -> tuple[list[tuple[float, bytes]], int]:
+    """Return the chunks with a mark for each secret, and the number of secrets. Chunk boundaries stay."""
     whole = b"".join(data for _, data in chunks).decode("latin-1")
     known = [secret.encode("utf-8", "surrogateescape").decode("latin-1") for secret in secrets]
     spans = find_secrets(whole, known)
     if not spans:
         return chunks, 0
-    return list(_cut(chunks, spans)), len(spans)
+    return list(_remove_spans(chunks, spans)), len(spans)
 
 
-def _cut(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]]) -> Iterable[tuple[float, bytes]]:
-    """Each chunk without the spans, in one walk over both: spans are sorted, and none touches another."""
+def _remove_spans(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]]) -> Iterable[tuple[float, bytes]]:
+    """Remove the spans from the chunks in one pass. Spans are sorted and do not touch."""
     start = number = 0
     for at, data in chunks:
         end = start + len(data)
@@ -168,23 +170,27 @@ def _cut(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]]) -> Ite
                 pieces += (data[place - start : first - start], MARK.encode())
             place = min(last, end)
             if last > end:
-                break  # it goes on in the next chunk
+                break  # it continues in the next chunk
             number += 1
         yield at, b"".join([*pieces, data[place - start :]])
         start = end
 
 
-def cleaned_header(header: Header, secrets: tuple[str, ...] = ()) -> Header:
-    """A header without secrets."""
+def redact_header(header: Header, secrets: tuple[str, ...] = ()) -> Header:
+    """Redact a header."""
     return replace(
-        header, url=redact_cut(header.url, _LONG, secrets), headers=redact_headers(header.headers, secrets),
-        request_headers=redact_headers(header.request_headers, secrets), note=redact_cut(header.note, _LONG, secrets),
-        provider=redact_cut(header.provider, _LONG, secrets), model=redact_cut(header.model, _LONG, secrets),
-    )  # fmt: skip
+        header,
+        url=redact_cut(header.url, _MAX_TEXT, secrets),
+        headers=redact_headers(header.headers, secrets),
+        request_headers=redact_headers(header.request_headers, secrets),
+        note=redact_cut(header.note, _MAX_TEXT, secrets),
+        provider=redact_cut(header.provider, _MAX_TEXT, secrets),
+        model=redact_cut(header.model, _MAX_TEXT, secrets),
+    )
 
 
-def body_of(body: bytes, secrets: tuple[str, ...] = ()) -> Any:
-    """A request's body without secrets: a JSON value, or a text."""
+def redact_body(body: bytes, secrets: tuple[str, ...] = ()) -> Any:
+    """Redact a request body: a JSON value, or a text."""
     if not body:
         return None
     try:
@@ -193,17 +199,27 @@ def body_of(body: bytes, secrets: tuple[str, ...] = ()) -> Any:
         return redact(body.decode("utf-8", "replace"), secrets)
 
 
-BODY = 64 * 2**20
+MAX_BODY_BYTES = 64 * 2**20
 JSON = (b"content-type", b"application/json")
-# What belongs to the connection that was recorded, or to an encoding that is gone.
-_NOT = frozenset({
-    "connection", "content-encoding", "content-length", "date", "keep-alive", "server", "set-cookie", "trailer",
-    "transfer-encoding", "upgrade",
-})  # fmt: skip
+# Headers of the recorded connection or of a removed encoding.
+_DROPPED_HEADERS = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "date",
+        "keep-alive",
+        "server",
+        "set-cookie",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
 
 
-async def timed(recording: Recording, speed: float) -> AsyncIterator[bytes]:
-    """The chunks, each at its time. `speed` 2 is twice as fast; 0 waits for nothing."""
+async def paced_chunks(recording: Recording, speed: float) -> AsyncIterator[bytes]:
+    """Yield the chunks at their recorded times. `speed` 2 is twice as fast; 0 does not wait."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     for at, chunk in recording.chunks:
@@ -213,18 +229,20 @@ async def timed(recording: Recording, speed: float) -> AsyncIterator[bytes]:
         yield chunk
 
 
-class Playback:
-    """An ASGI application that answers with recordings: the one of the same request, else one after the other."""
+class PlaybackApp:
+    """An ASGI application that answers with the recording of the same request, else with the next one."""
 
     def __init__(self, recordings: Sequence[Recording], speed: float = 0.0) -> None:
         self._recordings = recordings
         self._speed = speed
         self._next = itertools.cycle(recordings)
-        self._asked = {_key(one.header.request): one for one in reversed(recordings) if one.header.request is not None}
+        self._asked = {
+            _request_key(one.header.request): one for one in reversed(recordings) if one.header.request is not None
+        }
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await _run_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
 
@@ -233,14 +251,18 @@ class Playback:
             models = [
                 {"id": name, "object": "model"} for name in sorted({one.header.model for one in self._recordings})
             ]
-            await _whole(send, msgspec.json.encode({"object": "list", "data": models}))
+            await _send_body(send, msgspec.json.encode({"object": "list", "data": models}))
             return
-        recording = self._chosen(await _body(receive))
+        recording = self._chosen(await _read_body(receive))
         said = recording.header.headers.items()
-        made = (response_header(name, value) for name, value in said if name.lower() not in _NOT and is_token(name))
+        made = (
+            response_header(name, value)
+            for name, value in said
+            if name.lower() not in _DROPPED_HEADERS and is_token(name)
+        )
         headers = [header for header in made if header is not None]
         await send({"type": "http.response.start", "status": recording.header.status, "headers": headers or [JSON]})
-        async for chunk in timed(recording, self._speed):
+        async for chunk in paced_chunks(recording, self._speed):
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -249,30 +271,30 @@ class Playback:
             asked = redact_json(decode_bounded(body))
         except (msgspec.DecodeError, NestingError):
             asked = None
-        return self._asked.get(_key(asked)) or next(self._next)
+        return self._asked.get(_request_key(asked)) or next(self._next)
 
 
-def _key(request: Any) -> bytes:
+def _request_key(request: Any) -> bytes:
     return msgspec.json.encode(request, order="deterministic")
 
 
-async def _body(receive: Any) -> bytes:
-    """The body, or as much of it as is read."""
+async def _read_body(receive: Any) -> bytes:
+    """Receive the body, up to a limit."""
     pieces: list[bytes] = []
     more = True
-    while more and sum(map(len, pieces)) < BODY:
+    while more and sum(map(len, pieces)) < MAX_BODY_BYTES:
         message = await receive()
         pieces.append(message.get("body", b""))
         more = message.get("more_body", False)
     return b"".join(pieces)
 
 
-async def _whole(send: Any, body: bytes) -> None:
+async def _send_body(send: Any, body: bytes) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def _lifespan(receive: Any, send: Any) -> None:
+async def _run_lifespan(receive: Any, send: Any) -> None:
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

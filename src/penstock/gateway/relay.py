@@ -1,7 +1,7 @@
-"""A stream on its way through: every read becomes at most one write.
+"""Relays a provider's stream to the client: every read becomes at most one write.
 
-While the client keeps up, a read is written from within the connection's own callback (`pour` and `push`); when it does
-not, or the server cannot, reads wait for their writes, and the upstream with them.
+While the client keeps up, a read is written from within the connection's callback (`pour` and `push`). If the client
+is slow, or the server has no direct channel, reads wait for their writes, and so does the upstream.
 """
 
 from __future__ import annotations
@@ -15,63 +15,83 @@ if TYPE_CHECKING:
     from penstock.engines.reply import Reply
     from penstock.events import AnyEvent
     from penstock.gateway.client_stream import Passthrough, Translation
-    from penstock.gateway.reasoning_capture import Keeping, SealedContent
+    from penstock.gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
+    from penstock.gateway.recordings import RecordingSession
     from penstock.http.response_writer import Outlet
     from penstock.transforms.remote_files import RemoteFiles
 
 
-class Streaming:
-    """One stream. `kept`, `tap` and `tape` see it go by, where there are any. `files` fetches files of the answer."""
+class StreamRelay:
+    """Relays one stream. `capture`, `observer` and `recording` see each read; `files` fetches files of the answer."""
 
-    __slots__ = ("_feed", "_files", "_finish", "_kept", "_left", "_out", "_over", "_reply", "_tap", "_tape")
+    __slots__ = (
+        "_capture",
+        "_ended",
+        "_feed",
+        "_files",
+        "_finish",
+        "_observer",
+        "_out",
+        "_recording",
+        "_reply",
+        "_unsent",
+    )
 
     def __init__(
-        self, reply: Reply, way: Translation | Passthrough, out: Outlet, *, kept: Keeping | SealedContent | None,
-        tap: Any, tape: Any, files: RemoteFiles | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        reply: Reply,
+        writer: Translation | Passthrough,
+        out: Outlet,
+        *,
+        capture: ReasoningCapture | CiphertextCapture | None,
+        observer: Any,
+        recording: RecordingSession | None,
+        files: RemoteFiles | None = None,
+    ) -> None:
         self._reply, self._out = reply, out
-        self._feed, self._finish = way.feed, way.finish
-        self._kept, self._tap, self._tape, self._files = kept, tap, tape, files
-        self._left = b""  # what was made and not written
-        self._over = False
+        self._feed, self._finish = writer.feed, writer.finish
+        self._capture, self._observer, self._recording, self._files = capture, observer, recording, files
+        self._unsent = b""  # encoded, not yet written
+        self._ended = False
 
     async def run(self) -> None:
-        """All of it. The last words and the end are one write."""
+        """Relay the whole stream. The last chunk and the end are one write."""
         out, reply = self._out, self._reply
         await out.begin()
-        while not self._over and (pair := await reply.take()) is not None:
-            if self._files is not None:  # which may take seconds: no read is then written from within its callback
+        while not self._ended and (pair := await reply.take()) is not None:
+            if self._files is not None:  # fetching may take seconds, so reads are not written from their callback
                 pair = pair[0], await self._files.fill(expand_runs(pair[1]))
-            self._left = self._made(*pair)
-            if not self._over:
-                await self._written()
-            if self._files is None and out.past is not None and not self._over:
-                await reply.pour(self._step)
-                if not self._over:
-                    await self._written()
+            self._unsent = self._encode(*pair)
+            if not self._ended:
+                await self._send_unsent()
+            if self._files is None and out.past is not None and not self._ended:
+                await reply.pour(self._push)
+                if not self._ended:
+                    await self._send_unsent()
         last = self._finish()
-        if self._tape is not None and not reply.raw:
-            self._tape.chunk(last)
-        await out.end(self._left + last)
+        if self._recording is not None and not reply.raw:
+            self._recording.chunk(last)
+        await out.end(self._unsent + last)
 
-    def leave(self) -> bytes:
-        """What was made and not written. For a stream that is broken off."""
-        data, self._left = self._left, b""
+    def take_unsent(self) -> bytes:
+        """Return the bytes that are encoded but not written, for a stream that ends early."""
+        data, self._unsent = self._unsent, b""
         return data
 
-    async def _written(self) -> None:
-        data, self._left = self._left, b""
+    async def _send_unsent(self) -> None:
+        data = self.take_unsent()
         if data:
-            self._out.count += 1
-            self._out.sent_at = self._out.clock()
-            self._out.size += len(data)
-            await self._out.send({"type": BODY, "body": data, "more_body": True})
+            out = self._out
+            out.count += 1
+            out.sent_at = out.clock()
+            out.size += len(data)
+            await out.send({"type": BODY, "body": data, "more_body": True})
 
-    def _step(self, chunk: bytes, events: list[AnyEvent]) -> bool:
-        """A read, in the callback that read it. False: go on by waiting."""
-        data, out = self._made(chunk, events), self._out
-        if self._over or out.past is None or (data and not out.past.push(data)):
-            self._left = data
+    def _push(self, chunk: bytes, events: list[AnyEvent]) -> bool:
+        """Write a read in the callback that read it. Returns False if the relay must wait for the client."""
+        data, out = self._encode(chunk, events), self._out
+        if self._ended or out.past is None or (data and not out.past.push(data)):
+            self._unsent = data
             return False
         if data:
             out.count += 1
@@ -79,15 +99,15 @@ class Streaming:
             out.size += len(data)
         return True
 
-    def _made(self, chunk: bytes, events: list[AnyEvent]) -> bytes:
-        """What a client gets for a read."""
-        if self._kept is not None:
-            self._kept.add(merge_runs(events))
-        if self._tap is not None:
-            self._tap.on_read((chunk, events))  # it keeps the bytes; an engine that has none gives no runs
+    def _encode(self, chunk: bytes, events: list[AnyEvent]) -> bytes:
+        """Return the client's bytes for a read."""
+        if self._capture is not None:
+            self._capture.add(merge_runs(events))
+        if self._observer is not None:
+            self._observer.on_read((chunk, events))  # it keeps the bytes; an engine without bytes emits no text runs
         data = self._feed((chunk, events))
-        if self._tape is not None:
-            self._tape.chunk(chunk if self._reply.raw else data)
+        if self._recording is not None:
+            self._recording.chunk(chunk if self._reply.raw else data)
         end = self._reply.end
-        self._over = end is not None and bool(events) and events[-1] is end
+        self._ended = end is not None and bool(events) and events[-1] is end
         return data

@@ -1,7 +1,7 @@
-"""The body of a request, within its bounds of size and time; unpacked, where it came packed.
+"""Reads request bodies within limits of size and time, decompresses them, and converts large ones in a thread.
 
-All bodies together are bounded too. When they are too large, the largest of those that are not whole is refused with
-503: small requests pass beside clients that send much and never finish.
+All bodies together are limited too. When they are too large, the largest incomplete one is refused with 503, so that
+small requests pass beside clients that send much and never finish.
 """
 
 from __future__ import annotations
@@ -19,154 +19,157 @@ import msgspec
 
 from penstock.errors import StreamFault
 from penstock.events import Fault
-from penstock.gateway.callers import refused
-from penstock.gateway.error_responses import STOPPING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from penstock.gateway.callers import make_refusal
+from penstock.gateway.error_responses import SHUTTING_DOWN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from penstock.gateway.byte_budget import ByteBudget, ConnectionBytes
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.endpoints import IncomingRequest
     from penstock.http.disconnect import Stoppable
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
 
-FULL = Fault(
-    "overloaded", "the gateway holds as many bytes of requests as serve.body_total allows; try again later", status=503,
-    code="too_many_body_bytes", retry_after=1.0,
-)  # fmt: skip
-PIECE = 2**18  # bytes that are unpacked at once, so that other requests go on meanwhile
+BUDGET_FULL = Fault(
+    "overloaded",
+    "the gateway holds as many bytes of requests as serve.body_total allows; try again later",
+    status=503,
+    code="too_many_body_bytes",
+    retry_after=1.0,
+)
+DECOMPRESS_STEP = 2**18  # bytes that are decompressed before other requests get a turn
 
 
-async def read_into(
-    visit: Visit, receive: Receive, reading: Stoppable, budget: ByteBudget, *, limit: int, patience: float
+async def read_request_body(
+    incoming: IncomingRequest, receive: Receive, reading: Stoppable, budget: ByteBudget, *, limit: int, patience: float
 ) -> None:
-    """Read the body of a visit. It counts in the budget from its first byte until `Visit.forget_body` is called.
+    """Read the body of a request. It counts in the budget from its first byte until `release_body` is called.
 
-    `reading` ends it, from outside or when the budget is used up.
+    `reading` cancels it: from outside, or when the budget is full.
     """
     account = budget.connect(limit, limit)
     _limit_reading(account, reading)
     try:
-        raw = await body_of(receive, limit, patience, account)
-        if "content-encoding" in visit.headers:
-            raw = await unpacked(raw, visit.headers["content-encoding"], limit, account)
-        visit.raw = raw
+        raw = await receive_body(receive, limit, patience, account)
+        if "content-encoding" in incoming.headers:
+            raw = await decompress(raw, incoming.headers["content-encoding"], limit, account)
+        incoming.raw = raw
     except asyncio.CancelledError:
         if not reading.caught():
             raise
-        raise StreamFault(reading.fault or STOPPING) from None
+        raise StreamFault(reading.fault or SHUTTING_DOWN) from None
     finally:
         account.close()
-    visit.count_body(budget)
+    incoming.count_body(budget)
 
 
 def _limit_reading(account: ConnectionBytes, reading: Stoppable) -> None:
-    """Have the current task stop reading, with `FULL`, when all bodies are too large and this is the largest."""
+    """Stop the current task with `BUDGET_FULL` when all bodies are too large and this is the largest."""
     task = asyncio.current_task()
 
     def give_up() -> None:
         account.abandon()
-        if asyncio.current_task() is not task:  # else `_charge` raises
-            reading.end_with(FULL)
+        if asyncio.current_task() is not task:  # else `_charge_bytes` raises
+            reading.end_with(BUDGET_FULL)
 
     account.give_up = give_up
 
 
-async def body_of(receive: Receive, limit: int, patience: float, account: ConnectionBytes | None = None) -> bytes:
-    """All of it, or a refusal. `account` counts its bytes as they come."""
+async def receive_body(receive: Receive, limit: int, patience: float, account: ConnectionBytes | None = None) -> bytes:
+    """Receive a whole body, or raise a refusal. `account` counts its bytes as they arrive."""
     try:
         async with asyncio.timeout(patience):
-            return await _body(receive, limit, account)
+            return await _receive_chunks(receive, limit, account)
     except TimeoutError:
-        raise refused(408, "timeout", f"the body did not come within {patience:g} s") from None
+        raise make_refusal(408, "timeout", f"the body did not come within {patience:g} s") from None
 
 
-async def _body(receive: Receive, limit: int, account: ConnectionBytes | None) -> bytes:
+async def _receive_chunks(receive: Receive, limit: int, account: ConnectionBytes | None) -> bytes:
     message = await receive()
-    _check_present(message)
+    _check_connected(message)
     first: bytes = message.get("body", b"")
-    _charge(account, len(first))
+    _charge_bytes(account, len(first))
     if not message.get("more_body") and len(first) <= limit:
         return bytes(first)
-    made = bytearray(first)  # not a list: a client may send its body byte by byte
+    made = bytearray(first)  # a client may send its body byte by byte
     while message.get("more_body") and len(made) <= limit:
         message = await receive()
-        _check_present(message)
+        _check_connected(message)
         piece: bytes = message.get("body", b"")
-        _charge(account, len(piece))
+        _charge_bytes(account, len(piece))
         made += piece
     if len(made) > limit:
-        raise refused(413, "too-large", f"the body is over {limit} bytes")
+        raise make_refusal(413, "too-large", f"the body is over {limit} bytes")
     return bytes(made)
 
 
-async def unpacked(data: bytes, encoding: str, limit: int, account: ConnectionBytes | None = None) -> bytes:
-    """A body that was sent packed, as large as it may be and no larger."""
+async def decompress(data: bytes, encoding: str, limit: int, account: ConnectionBytes | None = None) -> bytes:
+    """Decompress a body, up to the size limit."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
         return data
     if name not in ("gzip", "x-gzip", "deflate"):
         said = f"a body with the content-encoding {name[:40]!r} cannot be read: send it as it is, or by gzip"
-        raise refused(415, "invalid", said, code="unsupported_content_encoding")
-    unpack = zlib.decompressobj(47)  # 32 + 15: gzip or zlib, whichever it is
+        raise make_refusal(415, "invalid", said, code="unsupported_content_encoding")
+    unpack = zlib.decompressobj(47)  # 32 + 15: gzip or zlib
     pieces: list[bytes] = []
     size, start = 0, 0
     while start < len(data) and not unpack.eof:
-        rest = data[start : start + PIECE]
-        start += PIECE
+        rest = data[start : start + DECOMPRESS_STEP]
+        start += DECOMPRESS_STEP
         while rest and not unpack.eof:
             try:
-                piece = unpack.decompress(rest, PIECE)
+                piece = unpack.decompress(rest, DECOMPRESS_STEP)
             except zlib.error:
-                raise refused(400, "invalid", f"the body is not {name}, as its content-encoding says") from None
+                raise make_refusal(400, "invalid", f"the body is not {name}, as its content-encoding says") from None
             rest = unpack.unconsumed_tail
             size += len(piece)
             if size > limit:
-                raise refused(413, "too-large", f"the body is over {limit} bytes")
-            _charge(account, len(piece))
+                raise make_refusal(413, "too-large", f"the body is over {limit} bytes")
+            _charge_bytes(account, len(piece))
             pieces.append(piece)
-            if size > PIECE:
+            if size > DECOMPRESS_STEP:
                 await asyncio.sleep(0)
     if not unpack.eof:
-        raise refused(400, "invalid", f"the body ends before its {name} does")
+        raise make_refusal(400, "invalid", f"the body ends before its {name} does")
     return b"".join(pieces)
 
 
-def _charge(account: ConnectionBytes | None, size: int) -> None:
+def _charge_bytes(account: ConnectionBytes | None, size: int) -> None:
     if account is not None:
         account.arrive(size)
         if account.abandoned:
-            raise StreamFault(FULL)
+            raise StreamFault(BUDGET_FULL)
 
 
-def _check_present(message: Message) -> None:
-    """Raise if the client has left: what came of its body is not the request that it meant."""
+def _check_connected(message: Message) -> None:
+    """Raise if the client has disconnected: the body is incomplete."""
     if message.get("type") == "http.disconnect":
-        raise refused(400, "invalid", "the connection ended before the body did", code="incomplete_body")
+        raise make_refusal(400, "invalid", "the connection ended before the body did", code="incomplete_body")
 
 
 T = TypeVar("T")
-LARGE = 256 * 1024  # bytes of a body: to read a smaller one takes less than a thread does harm
 
 
 class ConversionThread:
-    """One thread. Work that waits for it is forgotten when its request is cancelled; work that runs is finished."""
+    """Converts large requests in one thread, so that the event loop stays free for small ones.
+
+    Waiting work is dropped when its request is cancelled; running work is finished. A single call of the JSON parser
+    still blocks the event loop, because it holds the interpreter lock.
+    """
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slot = asyncio.Semaphore(1)
-        self._modules = 0  # that were loaded when types were built
+        self._modules = 0  # loaded when types were last built
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises. It sees the context variables of the caller."""
+        """Run `work` in the thread, with the caller's context variables."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # a semaphore belongs to one
+        if self._loop is not loop:  # a semaphore belongs to one loop
             self._loop, self._slot = loop, asyncio.Semaphore(1)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "penstock-conversion")
@@ -174,10 +177,10 @@ class ConversionThread:
             build_types()
             self._modules = len(sys.modules)
         slot = self._slot
-        # Not left to the pool's own queue, which would hold the bodies of cancelled requests.
+        # The pool's queue would keep the bodies of cancelled requests.
         await slot.acquire()
         try:
-            running = loop.run_in_executor(self._pool, contextvars.copy_context().run, partial(_finished, work))
+            running = loop.run_in_executor(self._pool, contextvars.copy_context().run, partial(_call_safely, work))
         except BaseException:
             slot.release()
             raise
@@ -185,21 +188,21 @@ class ConversionThread:
         return await asyncio.shield(running)
 
     def close(self) -> None:
-        """Wait for what runs."""
+        """Wait for running work."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
 
-def _finished(work: Callable[[], T]) -> T:
+def _call_safely(work: Callable[[], T]) -> T:
     try:
         return work()
-    except StopIteration as error:  # a future cannot hold one, and would never be done
+    except StopIteration as error:  # a future cannot hold it and would never finish
         raise RuntimeError("the conversion of a request stopped early") from error
 
 
 def build_types() -> None:
-    """Have msgspec build what it knows of every Struct that is loaded. It does so at first use, and may crash there.
+    """Make msgspec build the types of all loaded Structs. At first use in two threads at once it may crash.
 
     Large requests are converted in a thread while others are converted on the event loop.
     """
@@ -212,5 +215,5 @@ def build_types() -> None:
                 waiting.append(one)
     for one in seen:
         if one.__module__.partition(".")[0] == "penstock":
-            with suppress(Exception):  # what cannot be built is never read either
+            with suppress(Exception):  # a type that cannot be built is never decoded
                 msgspec.json.Decoder(one)

@@ -1,7 +1,7 @@
-"""Which address leads where: a door, an answer in one piece, or nothing but a page. Asked once a request is let in.
+"""Routes: maps a path to an endpoint, to a handler without a turn, or to a page (health, metrics, home).
 
-Addresses are met as clients write them: with `/v1` forgotten, or said twice, with a slash too many, below what other
-gateways and providers have their APIs under.
+Accepts paths as clients send them: without `/v1`, with `/v1` twice, with double slashes, and with the prefixes of
+other gateways and providers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from penstock.gateway.access import check_size
 from penstock.gateway.aux_requests import COUNT
 from penstock.gateway.endpoints import (
-    Door,
+    Endpoint,
     chat,
     count_tokens,
     embeddings,
@@ -29,7 +29,7 @@ from penstock.gateway.endpoints import (
     uistream,
     vscode,
 )
-from penstock.gateway.metrics import TYPE
+from penstock.gateway.metrics import CONTENT_TYPE
 from penstock.http.response_writer import Flow
 from penstock.protocols import DEFAULT
 from penstock.replay import offered
@@ -37,22 +37,33 @@ from penstock.replay import offered
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from penstock.gateway.endpoints import Headers, Visit
+    from penstock.gateway.endpoints import Headers, IncomingRequest
     from penstock.gateway.services import Services
 
-# What others have in front of an API that is known here; what stands behind it is looked for.
-_ELSEWHERE = ("/openai/v1/", "/anthropic/v1/", "/api/v1/", "/v1beta/openai/", "/compatible-mode/v1/", "/inference/v1/")
-_GEMINI = ("/gemini/v1beta/", "/gemini/v1/", "/google/v1beta/")
-_DEPLOYMENTS = "/openai/deployments/"  # so Azure has it
-_DEPLOYED = ("/chat/completions", "/completions", "/embeddings")
-_DIALECTS = (
-    ("/v1/messages", "anthropic"), ("/v1/responses", "responses"), ("/v1beta", "gemini"), ("/v1alpha", "gemini"),
-    ("/api/", "ollama"), ("/vscode/", "vscode"),
-)  # fmt: skip
-_REWRITES = 8  # of one address; those that are known need three at most
-_BARE = ("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank")
+# Prefixes of other gateways and providers; the rest of the path is looked up.
+_FOREIGN_PREFIXES = (
+    "/openai/v1/",
+    "/anthropic/v1/",
+    "/api/v1/",
+    "/v1beta/openai/",
+    "/compatible-mode/v1/",
+    "/inference/v1/",
+)
+_GEMINI_PREFIXES = ("/gemini/v1beta/", "/gemini/v1/", "/google/v1beta/")
+_AZURE_PREFIX = "/openai/deployments/"  # Azure
+_AZURE_OPERATIONS = ("/chat/completions", "/completions", "/embeddings")
+_ERROR_PROTOCOLS = (
+    ("/v1/messages", "anthropic"),
+    ("/v1/responses", "responses"),
+    ("/v1beta", "gemini"),
+    ("/v1alpha", "gemini"),
+    ("/api/", "ollama"),
+    ("/vscode/", "vscode"),
+)
+_MAX_REWRITES = 8  # of one path; known prefixes need at most three
+_UNVERSIONED = ("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank")
 
-DOORS: Mapping[str, Door] = {
+ENDPOINTS: Mapping[str, Endpoint] = {
     "/v1/chat/completions": chat.CHAT,
     "/v1/completions": chat.COMPLETIONS,
     "/v1/fim/completions": chat.FIM,
@@ -62,37 +73,40 @@ DOORS: Mapping[str, Door] = {
     "/api/generate": ollama.GENERATE,
     "/vscode/chat": vscode.CHAT,
 }
-# Gemini's addresses end in a method; the model is in the middle, and may have slashes: an SDK then says no `models/`.
-METHODS: Mapping[str, Door] = {"generateContent": gemini.GENERATE, "streamGenerateContent": gemini.GENERATE}
-_VERSIONS = ("/v1beta/", "/v1/", "/v1alpha/", "/v1beta1/")
-_MODELS = "models/"
+# Gemini's paths end in a method. The model may contain slashes; an SDK then omits `models/`.
+GEMINI_ENDPOINTS: Mapping[str, Endpoint] = {
+    "generateContent": gemini.GENERATE,
+    "streamGenerateContent": gemini.GENERATE,
+}
+_GEMINI_VERSIONS = ("/v1beta/", "/v1/", "/v1alpha/", "/v1beta1/")
+_MODELS_PREFIX = "models/"
 
 
 def client_protocols() -> set[str]:
-    """The protocols that clients of the gateway speak."""
-    return {endpoint.protocol for endpoint in (*DOORS.values(), *METHODS.values())}
+    """Return the protocols that clients of the gateway speak."""
+    return {endpoint.protocol for endpoint in (*ENDPOINTS.values(), *GEMINI_ENDPOINTS.values())}
 
 
 class Route(msgspec.Struct):
-    """What was found. `known`: the address is right, the method is not."""
+    """The result of a lookup. `known`: the path exists, but not for this method."""
 
-    door: Door | None = None
-    answer: Answer | None = None
+    endpoint: Endpoint | None = None
+    handler: Handler | None = None
     params: dict[str, str] = {}
     known: bool = False
 
 
-def find(method: str, path: str) -> Route:
-    """The way to an address. Each round takes time in proportion to the path, and there are only a few."""
+def find_route(method: str, path: str) -> Route:
+    """Find the route of a path. Unknown paths are rewritten a few times; each step is linear in the path."""
     params: dict[str, str] = {}
-    for _ in range(_REWRITES):
-        door = DOORS.get(path)
-        found = _entered(method, door) if door is not None else _answer(method, path)
-        if found.answer is not None or found.door is not None or found.known:
+    for _ in range(_MAX_REWRITES):
+        endpoint = ENDPOINTS.get(path)
+        found = _endpoint_route(method, endpoint) if endpoint is not None else _handler_route(method, path)
+        if found.handler is not None or found.endpoint is not None or found.known:
             if params:
                 found.params = {**params, **found.params}
             return found
-        rewritten = _rewritten(path)
+        rewritten = _rewrite_path(path)
         if rewritten is None:
             break
         path, named = rewritten
@@ -100,91 +114,91 @@ def find(method: str, path: str) -> Route:
     return Route()
 
 
-def _entered(method: str, door: Door) -> Route:
-    return Route(door) if method == "POST" else Route(known=True)
+def _endpoint_route(method: str, endpoint: Endpoint) -> Route:
+    return Route(endpoint) if method == "POST" else Route(known=True)
 
 
-def _rewritten(path: str) -> tuple[str, dict[str, str]] | None:
-    """The address that an unknown one stands for, and what the unknown one says besides."""
-    if path.startswith(_BARE):
+def _rewrite_path(path: str) -> tuple[str, dict[str, str]] | None:
+    """Return the path that an unknown one stands for, and its parameters."""
+    if path.startswith(_UNVERSIONED):
         return f"/v1{path}", {}
     if path.startswith("/v1/v1/"):
         return path[_last_version(path) :], {}
     if "//" in path:
         return re.sub(r"//+", "/", path), {}
-    deployed = _deployed(path)
+    deployed = _parse_azure_path(path)
     if deployed is not None:
         return deployed
-    for prefix in _ELSEWHERE:
+    for prefix in _FOREIGN_PREFIXES:
         if path.startswith(prefix):
             return f"/v1/{path.removeprefix(prefix)}", {}
-    return (path[path.index("/", 1) :], {}) if path.startswith(_GEMINI) else None
+    return (path[path.index("/", 1) :], {}) if path.startswith(_GEMINI_PREFIXES) else None
 
 
 def _last_version(path: str) -> int:
-    """Where the last of several `/v1` at the beginning of a path stands."""
+    """Return the position of the last `/v1` at the beginning of a path."""
     at = 0
     while path.startswith("/v1/v1/", at):
         at += len("/v1")
     return at
 
 
-def _deployed(path: str) -> tuple[str, dict[str, str]] | None:
-    if not path.startswith(_DEPLOYMENTS):
+def _parse_azure_path(path: str) -> tuple[str, dict[str, str]] | None:
+    if not path.startswith(_AZURE_PREFIX):
         return None
-    for rest in _DEPLOYED:
-        model = path[len(_DEPLOYMENTS) : -len(rest)]
+    for rest in _AZURE_OPERATIONS:
+        model = path[len(_AZURE_PREFIX) : -len(rest)]
         if model and path.endswith(rest):
             return f"/v1{rest}", {"model": model}
     return None
 
 
-def _answer(method: str, path: str) -> Route:
-    answer = ANSWERS.get((method, path))
-    if answer is not None:
-        return Route(answer=answer, params=dict(answer.params))
-    params = modelled(path)
-    if params and _is_method(params["method"]):  # else a model whose name ends in `:latest`
-        return _method(method, params)
-    answer, named = one_model(method, path)
-    if answer is not None:
-        return Route(answer=answer, params={**answer.params, **named})
-    return Route(known=any(where == path for _, where in ANSWERS))
+def _handler_route(method: str, path: str) -> Route:
+    handler = HANDLERS.get((method, path))
+    if handler is not None:
+        return Route(handler=handler, params=dict(handler.params))
+    params = parse_gemini_path(path)
+    if params and _is_gemini_method(params["method"]):  # else the name of a model that ends in `:latest`
+        return _gemini_route(method, params)
+    handler, named = find_resource_handler(method, path)
+    if handler is not None:
+        return Route(handler=handler, params={**handler.params, **named})
+    return Route(known=any(where == path for _, where in HANDLERS))
 
 
-def _is_method(name: str) -> bool:
-    return name in METHODS or ("POST", name) in GEMINI_HANDLERS
+def _is_gemini_method(name: str) -> bool:
+    return name in GEMINI_ENDPOINTS or ("POST", name) in GEMINI_HANDLERS
 
 
-def _method(method: str, params: dict[str, str]) -> Route:
-    door, answer = METHODS.get(params["method"]), GEMINI_HANDLERS.get((method, params["method"]))
+def _gemini_route(method: str, params: dict[str, str]) -> Route:
+    endpoint, handler = GEMINI_ENDPOINTS.get(params["method"]), GEMINI_HANDLERS.get((method, params["method"]))
     if method != "POST":
         return Route(known=True)
-    return Route(door, answer, params)
+    return Route(endpoint, handler, params)
 
 
-def modelled(path: str) -> dict[str, str]:
-    """The model and the method that a path of Gemini's names; nothing where it is another. Read from the right."""
+def parse_gemini_path(path: str) -> dict[str, str]:
+    """Return the model and method of a Gemini path; nothing for other paths. Parsed from the right."""
     head, colon, method = path.rpartition(":")
-    version = next((version for version in _VERSIONS if head.startswith(version)), "")
+    version = next((version for version in _GEMINI_VERSIONS if head.startswith(version)), "")
     if not (colon and version and method.isascii() and method.isalpha()):
         return {}
     model = head[len(version) :]
-    at = model.rfind(f"/{_MODELS}", 0, -1)  # -1: something must follow it
+    at = model.rfind(f"/{_MODELS_PREFIX}", 0, -1)  # -1: something must follow it
     if at >= 0:
-        model = model[at + 1 + len(_MODELS) :]
-    elif model.startswith(_MODELS) and model != _MODELS:
-        model = model.removeprefix(_MODELS)
+        model = model[at + 1 + len(_MODELS_PREFIX) :]
+    elif model.startswith(_MODELS_PREFIX) and model != _MODELS_PREFIX:
+        model = model.removeprefix(_MODELS_PREFIX)
     return {"model": model, "method": method} if model else {}
 
 
-def dialect_of(path: str) -> str:
-    """The protocol in which a request to an address that is not looked up is refused."""
-    return next((protocol for prefix, protocol in _DIALECTS if path.startswith(prefix)), DEFAULT)
+def error_protocol(path: str) -> str:
+    """Return the protocol of an error for a path without a route."""
+    return next((protocol for prefix, protocol in _ERROR_PROTOCOLS if path.startswith(prefix)), DEFAULT)
 
 
-def path_of(scope: MutableMapping[str, Any]) -> str:
-    """The path below wherever the application is mounted, without a slash at its end."""
+def mounted_path(scope: MutableMapping[str, Any]) -> str:
+    """Return the path below the mount point, without a trailing slash."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     if root and path.startswith(root):
@@ -192,10 +206,10 @@ def path_of(scope: MutableMapping[str, Any]) -> str:
     return path.rstrip("/") or "/"
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """How an answer is made, and the protocol in which it is refused. `params` are what the address says by itself.
+class Handler(msgspec.Struct, frozen=True):
+    """A handler of requests that are not turns, and the protocol of its errors. `params` are fixed by the path.
 
-    `operation`: what the journal calls it, where it has a row.
+    `operation`: its name in the journal, if it has a row.
     """
 
     protocol: str
@@ -204,26 +218,26 @@ class Answer(msgspec.Struct, frozen=True):
     operation: str = ""
 
 
-ANSWERS: Mapping[tuple[str, str], Answer] = {
-    ("GET", "/v1/models"): Answer("openai-chat", models.listed),
-    ("GET", "/v1beta/models"): Answer("gemini", models.listed, {"shape": "gemini"}),
-    ("GET", "/api/tags"): Answer("ollama", models.listed, {"shape": "ollama"}),
-    ("GET", "/vscode/models"): Answer("vscode", models.editors),
-    ("POST", "/vscode/count"): Answer("vscode", count_tokens.editor, operation=COUNT),
-    ("GET", "/vscode/usage"): Answer("vscode", vscode.today),
-    ("POST", "/v1/messages/count_tokens"): Answer("anthropic", count_tokens.messages, operation=COUNT),
-    ("POST", "/v1/responses/compact"): Answer("responses", responses.compact),
-    ("POST", "/v1/responses/input_tokens"): Answer("responses", responses.input_tokens, operation=COUNT),
-    ("POST", "/v1/embeddings"): Answer("openai-chat", embeddings.embeddings, operation="embeddings"),
-    ("POST", "/v1/rerank"): Answer("openai-chat", embeddings.rerank, operation="rerank"),
-    ("POST", "/v2/rerank"): Answer("openai-chat", embeddings.rerank, operation="rerank"),
-    ("POST", "/api/embed"): Answer("ollama", embeddings.ollama, operation="embeddings"),
-    ("POST", "/api/embeddings"): Answer("ollama", embeddings.ollama_one, operation="embeddings"),
-    ("POST", "/api/show"): Answer("ollama", ollama.shown),
-    ("GET", "/api/ps"): Answer("ollama", ollama.running),
-    ("GET", "/api/version"): Answer("ollama", ollama.version),
+HANDLERS: Mapping[tuple[str, str], Handler] = {
+    ("GET", "/v1/models"): Handler("openai-chat", models.list_models),
+    ("GET", "/v1beta/models"): Handler("gemini", models.list_models, {"shape": "gemini"}),
+    ("GET", "/api/tags"): Handler("ollama", models.list_models, {"shape": "ollama"}),
+    ("GET", "/vscode/models"): Handler("vscode", models.list_vscode_models),
+    ("POST", "/vscode/count"): Handler("vscode", count_tokens.count_vscode, operation=COUNT),
+    ("GET", "/vscode/usage"): Handler("vscode", vscode.report_usage),
+    ("POST", "/v1/messages/count_tokens"): Handler("anthropic", count_tokens.count_messages, operation=COUNT),
+    ("POST", "/v1/responses/compact"): Handler("responses", responses.compact_conversation),
+    ("POST", "/v1/responses/input_tokens"): Handler("responses", responses.count_input_tokens, operation=COUNT),
+    ("POST", "/v1/embeddings"): Handler("openai-chat", embeddings.embed_openai, operation="embeddings"),
+    ("POST", "/v1/rerank"): Handler("openai-chat", embeddings.rerank_documents, operation="rerank"),
+    ("POST", "/v2/rerank"): Handler("openai-chat", embeddings.rerank_documents, operation="rerank"),
+    ("POST", "/api/embed"): Handler("ollama", embeddings.embed_ollama, operation="embeddings"),
+    ("POST", "/api/embeddings"): Handler("ollama", embeddings.embed_ollama_legacy, operation="embeddings"),
+    ("POST", "/api/show"): Handler("ollama", ollama.show_ollama_model),
+    ("GET", "/api/ps"): Handler("ollama", ollama.list_running_models),
+    ("GET", "/api/version"): Handler("ollama", ollama.report_version),
     **{
-        (method, f"/api/{word}"): Answer("ollama", ollama.unserved)
+        (method, f"/api/{word}"): Handler("ollama", ollama.refuse_model_change)
         for method, word in (
             ("POST", "pull"),
             ("POST", "push"),
@@ -233,36 +247,36 @@ ANSWERS: Mapping[tuple[str, str], Answer] = {
         )
     },
 }
-# Gemini's, by the method at the end of the address.
-GEMINI_HANDLERS: Mapping[tuple[str, str], Answer] = {
-    ("POST", "countTokens"): Answer("gemini", count_tokens.gemini, operation=COUNT),
-    ("POST", "embedContent"): Answer("gemini", embeddings.gemini_one, operation="embeddings"),
-    ("POST", "batchEmbedContents"): Answer("gemini", embeddings.gemini_many, operation="embeddings"),
+# Gemini's handlers, by the method at the end of the path.
+GEMINI_HANDLERS: Mapping[tuple[str, str], Handler] = {
+    ("POST", "countTokens"): Handler("gemini", count_tokens.count_gemini, operation=COUNT),
+    ("POST", "embedContent"): Handler("gemini", embeddings.embed_gemini, operation="embeddings"),
+    ("POST", "batchEmbedContents"): Handler("gemini", embeddings.embed_gemini_batch, operation="embeddings"),
 }
-# One model, whose name may have slashes: what stands before it.
-_SHOWN = {
-    "/v1/models/": Answer("openai-chat", models.shown),
-    "/v1beta/models/": Answer("gemini", models.shown, {"shape": "gemini"}),
+# Prefixes of a model's path; its name may contain slashes.
+_MODEL_HANDLERS = {
+    "/v1/models/": Handler("openai-chat", models.show_model),
+    "/v1beta/models/": Handler("gemini", models.show_model, {"shape": "gemini"}),
 }
 
 
-def one_model(method: str, path: str) -> tuple[Answer | None, dict[str, str]]:
-    """The answer that shows a single model, and its name."""
+def find_resource_handler(method: str, path: str) -> tuple[Handler | None, dict[str, str]]:
+    """Return the handler of a model or stored response, and its parameters."""
     if path.startswith(stored_responses.PREFIX):
-        return _one_response(method, path)
-    for prefix, answer in _SHOWN.items():
+        return _response_handler(method, path)
+    for prefix, answer in _MODEL_HANDLERS.items():
         if method == "GET" and path.startswith(prefix):
             return answer, {"model": path.removeprefix(prefix)}
     return None, {}
 
 
-def _one_response(method: str, path: str) -> tuple[Answer | None, dict[str, str]]:
+def _response_handler(method: str, path: str) -> tuple[Handler | None, dict[str, str]]:
     id, _, what = path.removeprefix(stored_responses.PREFIX).partition("/")  # noqa: A001 — as the protocol calls it
     make = stored_responses.ROUTES.get((method, what))
-    return (Answer("responses", make), {"response": id}) if make is not None and id else (None, {})
+    return (Handler("responses", make), {"response": id}) if make is not None and id else (None, {})
 
 
-READING = frozenset({"GET", "HEAD"})
+READ_METHODS = frozenset({"GET", "HEAD"})
 _JSON: Headers = ((b"content-type", b"application/json"),)
 _HTML: Headers = ((b"content-type", b"text/html; charset=utf-8"),)
 _STYLE = (
@@ -272,57 +286,59 @@ _STYLE = (
 )
 
 
-_OPEN = frozenset({"/", "/healthz", "/readyz", "/metrics"})
+_PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/metrics"})
 
 
-def is_open(visit: Visit) -> bool:
-    """Whether a request is for a page that admits for itself: health needs nothing, the others no gateway key.
+def is_public_page(incoming: IncomingRequest) -> bool:
+    """Return whether a request is for a page without a gateway key, or a CORS preflight, which cannot have one.
 
-    A browser's preflight cannot hold a key.
+    The page checks access itself.
     """
-    if visit.method == "OPTIONS":
-        return "access-control-request-method" in visit.headers
-    return visit.method in READING and visit.path in _OPEN
+    if incoming.method == "OPTIONS":
+        return "access-control-request-method" in incoming.headers
+    return incoming.method in READ_METHODS and incoming.path in _PUBLIC_PATHS
 
 
-def page(
-    services: Services, visit: Visit, scope: MutableMapping[str, Any], *, known: bool
+def serve_page(
+    services: Services, incoming: IncomingRequest, scope: MutableMapping[str, Any], *, known: bool
 ) -> tuple[int, bytes, Headers]:
-    """Status, body and headers of what is neither a door nor an answer."""
+    """Return the status, body and headers of a page, or of a 404 or 405."""
     check_size(scope)
-    asked = services.access.preflight(scope)
-    if asked is not None:
-        return 204, b"", tuple(asked)
+    preflight = services.access.preflight(scope)
+    if preflight is not None:
+        return 204, b"", tuple(preflight)
     if known:
-        wants = "POST" if visit.method in READING else "another method"
+        wants = "POST" if incoming.method in READ_METHODS else "another method"
         return 405, b'{"error":{"message":"this address takes %b"}}' % wants.encode(), _JSON
-    made = _made(services, visit, scope) if visit.method in READING else None
+    made = _build_page(services, incoming, scope) if incoming.method in READ_METHODS else None
     return made or (404, b'{"error":{"message":"nothing is served at this address"}}', _JSON)
 
 
-def _made(services: Services, visit: Visit, scope: MutableMapping[str, Any]) -> tuple[int, bytes, Headers] | None:
-    if visit.path == "/healthz":
+def _build_page(
+    services: Services, incoming: IncomingRequest, scope: MutableMapping[str, Any]
+) -> tuple[int, bytes, Headers] | None:
+    if incoming.path == "/healthz":
         return 200, b'{"status":"ok"}', _JSON
-    if visit.path == "/readyz":
-        return _readiness(services)
-    if visit.path == "/metrics":
+    if incoming.path == "/readyz":
+        return _readiness_page(services)
+    if incoming.path == "/metrics":
         services.access.watch(scope)
-        return 200, services.metrics.render(), ((b"content-type", TYPE),)
-    if visit.path == "/":
+        return 200, services.metrics.render(), ((b"content-type", CONTENT_TYPE),)
+    if incoming.path == "/":
         services.access.admit(scope, key=False)
-        return 200, _home(visit.headers.get("host", "localhost")).encode(), _HTML
-    if visit.path == "/api/version":  # what Ollama's clients look for first
+        return 200, _home_page(incoming.headers.get("host", "localhost")).encode(), _HTML
+    if incoming.path == "/api/version":  # Ollama's clients ask for it first
         return 200, b'{"version":"0.13.0"}', _JSON
     return None
 
 
-def _readiness(services: Services) -> tuple[int, bytes, Headers]:
-    """Not ready while the server stops, or while a provider that is configured has no key. No name of either is told:
-    the page needs no gateway key. The log at the start and `penstock serve --check` name them.
+def _readiness_page(services: Services) -> tuple[int, bytes, Headers]:
+    """Return 503 while the server stops or a configured provider has no key. It names no provider,
+    because the page needs no gateway key. The log and `penstock serve --check` name it.
     """
     if not services.ready:
         return 503, b'{"status":"stopping"}', _JSON
-    if services.lacks_keys():
+    if services.catalogue.lacks_keys():
         said = (
             b'{"status":"misconfigured","reason":"a configured provider has no key; penstock serve --check names it"}'
         )
@@ -330,7 +346,7 @@ def _readiness(services: Services) -> tuple[int, bytes, Headers]:
     return 200, b'{"status":"ready"}', _JSON
 
 
-def _home(host: str) -> str:
+def _home_page(host: str) -> str:
     rows = "".join(
         f"<tr><td><code>replay/{escape(name)}</code></td><td>{escape(about)}</td></tr>"
         for name, about in offered().items()

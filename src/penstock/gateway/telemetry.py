@@ -1,6 +1,7 @@
-"""What a gateway keeps of its turns, opened and closed together: journal, metrics, spans, recordings, state.
+"""Everything that a gateway records of its turns: journal, metrics, recordings, stored state, OpenTelemetry spans.
 
-Spans only where the process has set OpenTelemetry up (`OTEL_…`) and the extra `otel` is there.
+Spans follow the conventions for generative AI and need the extra `otel` and `OTEL_…` variables. A span is created when
+its turn has ended, with the turn's times: nothing is done while a stream runs. It contains no prompt and no answer.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import MissingExtra, StreamFault
 from penstock.events import Fault
 from penstock.gateway.aux_requests import COUNT
-from penstock.gateway.config import place_of
+from penstock.gateway.config import data_path
 from penstock.gateway.journal import Journal
-from penstock.gateway.journal_throttle import Sparing
-from penstock.gateway.metrics import CALLS, Metrics
+from penstock.gateway.journal_throttle import JournalThrottle
+from penstock.gateway.metrics import AUX_OPERATIONS, Metrics
 from penstock.gateway.recordings import Recorder
 from penstock.redaction import redact_cut
 from penstock.store.key_value import SqliteRows
@@ -29,37 +30,39 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.gateway.config import GatewayConfig, StateTable
-    from penstock.gateway.limits import Limits
+    from penstock.gateway.limits import CallerLimits
     from penstock.store.journal import Turn
 
 DAY = 86_400.0
 log = logging.getLogger("penstock.kept")
 
 
-class Kept:
-    """All of it. `secrets` are those known by value, kept out of everything that is written."""
+class Telemetry:
+    """Opens and closes all of them. `secrets` returns the secrets that are redacted in everything that is written."""
 
     def __init__(
         self, config: GatewayConfig, env: Mapping[str, str], secrets: Callable[[], Iterable[str]] = tuple
     ) -> None:
         self.journal = Journal.open(config, secrets)
-        self.sparing = Sparing(self.journal.note)
-        self.state = State.open(config)
+        self.throttle = JournalThrottle(self.journal.note)
+        self.state = StateStore.open(config)
         self.recorder = Recorder(config.record, secrets)
         self.metrics = Metrics(secrets)
-        self.spans = _spans(env, secrets)
+        self.spans = _open_spans(env, secrets)
         self.metrics.gauge("penstock_journal_waiting", "Rows not yet written.", lambda: self.journal.waiting)
-        self.metrics.gauge("penstock_journal_lost", "Rows that were not written.", lambda: self.journal.lost)
+        self.metrics.gauge(
+            "penstock_journal_lost", "The number of rows that were not written.", lambda: self.journal.lost
+        )
 
-    def note(self, row: Turn, headers: Mapping[str, str] | None = None, *, sparing: bool = False) -> None:
-        """A turn is over. `sparing`: there may be thousands of the kind, and a few rows must do for all."""
-        (self.sparing if sparing else self.journal).note(row)
+    def note(self, row: Turn, headers: Mapping[str, str] | None = None, *, throttle: bool = False) -> None:
+        """Record a finished turn. `throttle`: thousands of the kind may come, so only a few get a row."""
+        (self.throttle if throttle else self.journal).note(row)
         self.metrics.turn(row)
         if self.spans is not None:
             self.spans.turn(row, headers)
 
-    def seed(self, limits: Limits) -> None:
-        """Tell the limits what was used today, before this process."""
+    def seed(self, limits: CallerLimits) -> None:
+        """Load today's usage from the journal into the limits, so that a restart does not reset them."""
         if self.journal.rows is None:
             return
         today = time.time() // DAY * DAY
@@ -67,41 +70,43 @@ class Kept:
             limits.seed(row.name, row.turns - row.refused, row.input + row.output, row.cost)
 
     def close(self) -> None:
-        """Write what waits. Nothing that was noted is lost."""
+        """Write everything that waits."""
         self.recorder.close()
-        self.sparing.flush()
+        self.throttle.flush()
         self.journal.close()
         if self.spans is not None:
             self.spans.close()
         self.state.close()
 
 
-def _spans(env: Mapping[str, str], secrets: Callable[[], Iterable[str]]) -> Spans | None:
+def _open_spans(env: Mapping[str, str], secrets: Callable[[], Iterable[str]]) -> SpanExporter | None:
     if not any(name.startswith("OTEL_") for name in env) or env.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
-
     try:
         if env.get("OTEL_EXPORTER_OTLP_ENDPOINT") or env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
-            setup()
-        return Spans(secrets=secrets)
+            setup_tracing()
+        return SpanExporter(secrets=secrets)
     except MissingExtra as error:
-        log.warning("no spans are made: %s", error)
+        log.warning("spans are not created: %s", error)
         return None
 
 
 T = TypeVar("T")
 FILE = "state.sqlite"
-SHARE = 8  # a tenant has at most this part of all
+RESPONSES_SHARE = 8  # a tenant may use one of so many parts of the size
 log_state = logging.getLogger("penstock.state")
 
 
-class State:
-    """`reasoning` is a `penstock.stores.ReasoningStore`; `responses` the same for stored responses, by their ids."""
+class StateStore:
+    """Reasoning state and stored responses in one SQLite file, separated by tenant.
+
+    If the file cannot be written, state is kept in memory, unless the configuration names the path.
+    """
 
     def __init__(self, table: StateTable, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._writer = Writer(path)
         age, size = table.hours * HOUR, table.size // 2
-        rows = Bounds(rows=50_000, size=max(size // SHARE, 1), total=size, age=age)
+        rows = Bounds(rows=50_000, size=max(size // RESPONSES_SHARE, 1), total=size, age=age)
         try:
             self.reasoning = SqliteRows(self._writer, "reasoning", clock, rows)
             self.responses = SqliteRows(self._writer, "responses", clock, rows)
@@ -110,10 +115,10 @@ class State:
             raise
 
     @classmethod
-    def open(cls, config: GatewayConfig) -> State:
-        """The state that a configuration asks for."""
+    def open(cls, config: GatewayConfig) -> StateStore:
+        """Open the store that a configuration describes."""
         try:
-            return cls(config.state, place_of(config.state.path, config.data, FILE))
+            return cls(config.state, data_path(config.state.path, config.data, FILE))
         except OSError as error:
             if config.state.path:
                 raise
@@ -121,32 +126,37 @@ class State:
             return cls(config.state, ABSENT)
 
     async def read(self, work: Callable[[], T]) -> T:
-        """Look something up in a thread, while the event loop goes on. A file that cannot be read is a fault."""
+        """Run a lookup in a thread. Raises a fault if the file cannot be read."""
         try:
             return await self._writer.in_thread(work)
         except sqlite3.Error as error:
-            log_state.error("%s cannot be read: %s", self._writer.path, error)  # noqa: TRY400 — the file's fault, not ours
-            said = f"stored responses cannot be read just now: {error}"
-            raise StreamFault(Fault("server", said, status=503, code="store_unavailable", retry_after=1)) from None
+            log_state.error("%s cannot be read: %s", self._writer.path, error)  # noqa: TRY400 — a stack would not help
+            message = f"stored responses cannot be read just now: {error}"
+            raise StreamFault(Fault("server", message, status=503, code="store_unavailable", retry_after=1)) from None
 
     def flush(self) -> None:
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write everything that waits."""
         self._writer.close()
 
 
-NAMES = {  # a provider's name here → its name in the conventions, where that is another
-    "gemini": "gcp.gemini", "vertexai": "gcp.vertex_ai", "bedrock": "aws.bedrock", "azure": "azure.ai.openai",
-    "mistral": "mistral_ai", "xai": "x_ai", "watsonx": "ibm.watsonx.ai",
-}  # fmt: skip
-FLUSH = 5_000  # milliseconds
-LONG = 500  # characters of a name or an attribute
+PROVIDER_NAMES = {  # our name of a provider → its name in the OpenTelemetry conventions, if it differs
+    "gemini": "gcp.gemini",
+    "vertexai": "gcp.vertex_ai",
+    "bedrock": "aws.bedrock",
+    "azure": "azure.ai.openai",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+    "watsonx": "ibm.watsonx.ai",
+}
+FLUSH_MILLISECONDS = 5_000
+MAX_ATTRIBUTE = 500  # characters of a name or an attribute
 _OPERATIONS = {"/embeddings": "embeddings", "/completions": "text_completion"}
 
 
-def setup() -> None:
+def setup_tracing() -> None:
     """Send spans where OTEL_EXPORTER_OTLP_ENDPOINT says, unless the process has set up something of its own."""
     try:
         from opentelemetry import trace  # noqa: PLC0415
@@ -162,7 +172,7 @@ def setup() -> None:
     trace.set_tracer_provider(provider)
 
 
-class Spans:
+class SpanExporter:
     """Makes spans with the tracer that the process has set up. `provider`: another one than the process's.
 
     `secrets` are those known by value: they are kept out of names and attributes.
@@ -184,9 +194,9 @@ class Spans:
         """A turn has ended. `headers` are the client's: a `traceparent` among them makes the span its child."""
         parent = self._propagator.extract(dict(headers or {}))
         start, known = int(row.time * 1e9), tuple(self._secrets())
-        name = redact_cut(f"{_operation(row)} {row.model or row.asked}".strip(), LONG, known)
+        name = redact_cut(f"{_operation_name(row)} {row.model or row.asked}".strip(), MAX_ATTRIBUTE, known)
         span = self._tracer.start_span(
-            name, parent, self._trace.SpanKind.CLIENT, attributes=attributes(row, known), start_time=start
+            name, parent, self._trace.SpanKind.CLIENT, attributes=span_attributes(row, known), start_time=start
         )
         if row.ttft is not None:
             span.add_event("gen_ai.first_token", timestamp=start + int(row.ttft * 1e9))
@@ -198,22 +208,22 @@ class Spans:
         """Send what waits: a process that is ended by a signal has no other chance."""
         flush = getattr(self._provider, "force_flush", None)
         if flush is not None:
-            flush(FLUSH)
+            flush(FLUSH_MILLISECONDS)
 
 
-def _operation(row: Turn) -> str:
-    if row.operation in CALLS:
+def _operation_name(row: Turn) -> str:
+    if row.operation in AUX_OPERATIONS:
         return row.operation
     if row.route.endswith("/chat/completions"):
         return "chat"
     return next((word for end, word in _OPERATIONS.items() if row.route.endswith(end)), "chat")
 
 
-def attributes(row: Turn, secrets: tuple[str, ...] = ()) -> dict[str, str | int | float | list[str]]:
+def span_attributes(row: Turn, secrets: tuple[str, ...] = ()) -> dict[str, str | int | float | list[str]]:
     """What a span says, redacted."""
     said: dict[str, Any] = {
-        "gen_ai.operation.name": _operation(row),
-        "gen_ai.provider.name": NAMES.get(row.provider, row.provider),
+        "gen_ai.operation.name": _operation_name(row),
+        "gen_ai.provider.name": PROVIDER_NAMES.get(row.provider, row.provider),
         "gen_ai.request.model": row.asked,
         "gen_ai.response.model": row.model,
         "gen_ai.usage.input_tokens": row.input,
@@ -233,7 +243,7 @@ def attributes(row: Turn, secrets: tuple[str, ...] = ()) -> dict[str, str | int 
         "penstock.cost": row.cost,
     }
     return {
-        name: redact_cut(value, LONG, secrets) if isinstance(value, str) else value
+        name: redact_cut(value, MAX_ATTRIBUTE, secrets) if isinstance(value, str) else value
         for name, value in said.items()
         if value not in (None, "", 0)
     }

@@ -1,6 +1,6 @@
-"""Where in a TOML file a key stands, and what is wrong with it in one line: file, line, key, fix.
+"""Locations of keys in a TOML file, for error messages with file, line, key and fix.
 
-The standard library's reader keeps no line numbers; this one finds them, and leaves all meaning to it.
+The standard library's parser keeps no line numbers; this module finds them in the text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANY = "[...]"
-# A quote that is not closed is taken as far as it goes: tried again from each further quote, it would take for ever.
+# An unclosed quote matches to its end: backtracking from each quote would be quadratic.
 _KEY = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
 _DOTTED = rf"{_KEY}(?:[ \t]*+\.[ \t]*+{_KEY})*+"
 _TOKEN = re.compile(
@@ -39,8 +39,8 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _LINE = re.compile(r" ?\(at (?:line (\d{1,9}), column (\d{1,9})|end of document)\)")
 
 
-class Place:
-    """The places of a file's keys, found when first asked for."""
+class TomlLocations:
+    """The lines of a file's keys, indexed at first use."""
 
     def __init__(self, text: str, path: Path) -> None:
         self._text, self._path = text, path
@@ -48,7 +48,7 @@ class Place:
 
     @contextmanager
     def at(self, *keys: str) -> Generator[None]:
-        """What is wrong in here is wrong with that key."""
+        """Add the location of a key to errors that are raised inside."""
         try:
             yield
         except InputError as error:
@@ -59,9 +59,9 @@ class Place:
         return f"{self._path}{f':{line}' if line else ''}: {'.'.join(keys) or 'the file'}: {message}"
 
     def line(self, keys: tuple[str, ...]) -> int:
-        """The line of a key, or of the nearest one around it; 0 where there is none."""
+        """Return the line of a key, or of its closest parent; 0 if there is none."""
         if self._lines is None:
-            self._lines = lines(self._text)
+            self._lines = index_lines(self._text)
         while keys:
             if keys in self._lines:
                 return self._lines[keys]
@@ -69,8 +69,8 @@ class Place:
         return 0
 
 
-def lines(text: str) -> dict[tuple[str, ...], int]:
-    """Each key of a TOML text → its line. Keys in inline tables too; those of arrays of tables share a name."""
+def index_lines(text: str) -> dict[tuple[str, ...], int]:
+    """Return the line of each key of a TOML text, also in inline tables. Arrays of tables share a name."""
     made: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     around: list[tuple[str, ...]] = []  # the keys whose brackets are open
@@ -81,32 +81,34 @@ def lines(text: str) -> dict[tuple[str, ...], int]:
         token = header or _TOKEN.match(text, place)
         assert token is not None  # noqa: S101 — the last alternative takes any letter
         if header is not None:
-            table = last = _names(header[1])
-            _note(made, table, line)
+            table = last = _split_key(header[1])
+            _record_line(made, table, line)
         elif token["open"]:
             around.append(last)
         elif token["close"] and around:
             last = around.pop()
         elif token["is"]:
-            last = (*(around[-1] if around else table), *_names(token["key"]))
-            _note(made, last, line)
+            last = (*(around[-1] if around else table), *_split_key(token["key"]))
+            _record_line(made, last, line)
         fresh = token.lastgroup == "line" or (fresh and token.lastgroup == "skip")
         line += token[0].count("\n")
         place = token.end()
     return made
 
 
-def _note(made: dict[tuple[str, ...], int], keys: tuple[str, ...], line: int) -> None:
+def _record_line(made: dict[tuple[str, ...], int], keys: tuple[str, ...], line: int) -> None:
     for depth in range(1, len(keys) + 1):
         made.setdefault(keys[:depth], line)
 
 
-def _names(dotted: str) -> tuple[str, ...]:
+def _split_key(dotted: str) -> tuple[str, ...]:
     return tuple(name.strip("\"'") for name in _PARTS.findall(dotted))
 
 
-def found(text: str, path: Path, error: tomllib.TOMLDecodeError | msgspec.ValidationError, type: Any = None) -> str:
-    """What is wrong with a file, in one line."""
+def locate_error(
+    text: str, path: Path, error: tomllib.TOMLDecodeError | msgspec.ValidationError, type: Any = None
+) -> str:
+    """Format an error of a file in one line."""
     if not isinstance(error, msgspec.ValidationError):
         said = str(error)
         at = _LINE.search(said)
@@ -115,12 +117,12 @@ def found(text: str, path: Path, error: tomllib.TOMLDecodeError | msgspec.Valida
     match = _AT.match(str(error))
     assert match is not None  # noqa: S101 — it matches any text
     keys = tuple(name or f"[{number}]" for name, number in _STEPS.findall(match["path"] or ""))
-    keys, what = _meant(_named(keys, tomllib.loads(text), type), match["what"], type)
-    return Place(text, path).say(keys, what)
+    keys, what = _suggest_names(_closest_name(keys, tomllib.loads(text), type), match["what"], type)
+    return TomlLocations(text, path).say(keys, what)
 
 
-def _named(keys: tuple[str, ...], raw: dict[str, Any], type: Any) -> tuple[str, ...]:
-    """The path with a name for the dots that stand for any key of a table: the first whose table fails by itself."""
+def _closest_name(keys: tuple[str, ...], raw: dict[str, Any], type: Any) -> tuple[str, ...]:
+    """Replace `...` in a path by the key whose value fails to validate."""
     if ANY not in keys:
         return keys
     depth = keys.index(ANY)
@@ -134,22 +136,22 @@ def _named(keys: tuple[str, ...], raw: dict[str, Any], type: Any) -> tuple[str, 
         try:
             msgspec.convert(alone, type)
         except msgspec.ValidationError:
-            return _named((*keys[:depth], name, *keys[depth + 1 :]), alone, type)
+            return _closest_name((*keys[:depth], name, *keys[depth + 1 :]), alone, type)
     return keys
 
 
-def _meant(keys: tuple[str, ...], what: str, type: Any) -> tuple[tuple[str, ...], str]:
+def _suggest_names(keys: tuple[str, ...], what: str, type: Any) -> tuple[tuple[str, ...], str]:
     unknown = _UNKNOWN.fullmatch(what)
     if unknown is None:
         return keys, what[:1].lower() + what[1:].replace(", got ", ", found ").replace("`", "")
-    known = _fields(type, keys)
+    known = _field_names(type, keys)
     near = difflib.get_close_matches(unknown[1], known, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}" if known else ""
     return (*keys, unknown[1]), f"no such key{hint}"
 
 
-def _fields(type: Any, keys: tuple[str, ...]) -> list[str]:
-    """The keys that a table may have."""
+def _field_names(type: Any, keys: tuple[str, ...]) -> list[str]:
+    """Return the keys that a table may have."""
     now = type
     for key in keys:
         options = [now, *get_args(now)]
@@ -157,14 +159,14 @@ def _fields(type: Any, keys: tuple[str, ...]) -> list[str]:
         if table is not None:
             now = get_args(table)[1]
         else:
-            fields = msgspec.structs.fields(_struct(options) or Empty)
+            fields = msgspec.structs.fields(_struct_type(options) or EmptyTable)
             now = next((one.type for one in fields if one.encode_name == key), None)
-    return list((_struct([now, *get_args(now)]) or Empty).__struct_encode_fields__)
+    return list((_struct_type([now, *get_args(now)]) or EmptyTable).__struct_encode_fields__)
 
 
-def _struct(options: list[Any]) -> Any:
+def _struct_type(options: list[Any]) -> Any:
     return next((one for one in options if hasattr(one, "__struct_fields__")), None)
 
 
-class Empty(msgspec.Struct):
-    """Where nothing is known of a table."""
+class EmptyTable(msgspec.Struct):
+    """A table without known keys."""

@@ -1,7 +1,6 @@
-"""One turn: a request is opened at a provider, and every read of the answer becomes one write to the client.
+"""One turn: opens a request at a provider and writes the answer to the client, one write for each read.
 
-Leans on the router for the answer, on `writing` for its form, on `outlet` for its way out, on `cancel` for clients that
-leave. Whatever happens, the upstream is let go of and the turn is noted, once.
+However a turn ends, the upstream connection is released and the turn is journaled once.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from penstock.errors import InputError, PenstockError
 from penstock.fold import Fold
 from penstock.framing import WRITERS
 from penstock.gateway import error_responses
-from penstock.gateway.client_stream import Passthrough, Translation, client_stream, tees, whole
-from penstock.gateway.endpoints import Asked
+from penstock.gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
+from penstock.gateway.endpoints import TurnRequest
 from penstock.gateway.journal import Turn as Row
-from penstock.gateway.journal import cost
-from penstock.gateway.reasoning_capture import Keeping, SealedContent
-from penstock.gateway.relay import Streaming
+from penstock.gateway.journal import usage_cost
+from penstock.gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
+from penstock.gateway.relay import StreamRelay
 from penstock.http_errors import redact_fault
 from penstock.messages import foreign_state
 from penstock.messages.state import remember, seal_rows
@@ -33,45 +32,64 @@ if TYPE_CHECKING:
     from penstock.engines.interface import Job
     from penstock.engines.reply import Reply
     from penstock.engines.retries import Wait
-    from penstock.gateway.endpoints import Door, Visit
+    from penstock.gateway.endpoints import Endpoint, IncomingRequest
+    from penstock.gateway.limits import LimitSlot
+    from penstock.gateway.recordings import RecordingSession
     from penstock.gateway.services import Services
     from penstock.http.disconnect import Gone
     from penstock.http.response_writer import Outlet
     from penstock.messages.context import Cleared
-    from penstock.store.journal import Status
     from penstock.transforms.remote_files import RemoteFiles
 
 log = logging.getLogger("penstock.gateway")
-LOSSES = 20  # names of losses that a header holds
-LAST_WORDS = 0.5  # seconds that a client has to take the end of an answer that may not go on
-WORTH = 1.0  # seconds: a shorter wait is not worth a word, nor the head of an answer that may yet be a refusal
-# What a provider may want back: reasoning, what only it understands, and what came with a call.
-STATE = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
+MAX_LOSSES = 20  # names of losses in the header x-penstock-losses
+END_TIMEOUT = 0.5  # seconds for writing the error that ends an answer early
+MIN_WAIT_NOTICE = 1.0  # seconds: a notice sends the response head, after which the status can no longer be an error
+# Events with state that a provider may expect back: reasoning, opaque parts, extras of calls.
+STATE_EVENTS = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
+_NO_END = ev.Fault("truncated", "the turn has no end")
 
 
 class Turn:
-    """A turn being answered, and afterwards what there is to tell of it."""
+    """A turn while it is answered; afterwards its result, for the journal and the inspector."""
 
-    __slots__ = ("_kept", "_out", "_sealed", "_services", "asked", "door", "fault", "first", "reply", "status",
-                 "streaming", "tap", "tape", "teed", "ticket", "visit", "way")  # fmt: skip
+    __slots__ = [
+        "_capture",
+        "_ciphertexts",
+        "_out",
+        "_services",
+        "endpoint",
+        "fault",
+        "first_content",
+        "incoming",
+        "observer",
+        "passthrough",
+        "recording",
+        "relay",
+        "reply",
+        "slot",
+        "status",
+        "turn_request",
+        "writer",
+    ]
 
-    def __init__(self, services: Services, door: Door, visit: Visit, out: Outlet) -> None:
-        self.door, self.visit = door, visit
-        self.asked: Asked | None = None
+    def __init__(self, services: Services, endpoint: Endpoint, incoming: IncomingRequest, out: Outlet) -> None:
+        self.endpoint, self.incoming = endpoint, incoming
+        self.turn_request: TurnRequest | None = None
         self.reply: Reply | None = None
         self.fault: ev.Fault | None = None
         self.status = 200
-        self.first = 0.0  # seconds to the first content
-        self.teed = False
-        self.streaming: Streaming | None = None
-        self.way: Translation | Passthrough | None = None
-        self.ticket: Any = None
-        self.tape: Any = None
-        self.tap: Any = None  # of somebody who watches
+        self.first_content = 0.0  # seconds from the request to the first content
+        self.passthrough = False
+        self.relay: StreamRelay | None = None
+        self.writer: Translation | Passthrough | None = None
+        self.slot: LimitSlot | None = None
+        self.recording: RecordingSession | None = None
+        self.observer: Any = None  # sees the reads go by: the inspector, the trace log
         self._services = services
         self._out = out
-        self._kept: Keeping | None = None
-        self._sealed: SealedContent | None = None
+        self._capture: ReasoningCapture | None = None
+        self._ciphertexts: CiphertextCapture | None = None
 
     @property
     def out(self) -> Outlet:
@@ -79,14 +97,14 @@ class Turn:
 
     @property
     def malformed(self) -> int:
-        """Frames of the provider that could not be read: withheld from the client, or skipped by the decoder."""
-        if isinstance(self.way, Passthrough):
-            return self.way.withheld
+        """The number of malformed frames from the provider: withheld from the client, or skipped by the decoder."""
+        if isinstance(self.writer, Passthrough):
+            return self.writer.withheld
         return self.reply.malformed if self.reply is not None else 0
 
     async def run(self, gone: Gone) -> None:
-        """All of it."""
-        self._services.answering.add(gone)
+        """Answer the request. `gone` cancels this task when the client disconnects or the server stops."""
+        self._services.active.add(gone)
         try:
             await self._answer()
         except asyncio.CancelledError:
@@ -96,214 +114,256 @@ class Turn:
             if gone.fault is not None:
                 await self._end_with(gone.fault)
         except PenstockError as error:
-            await self._refuse(self._fault(error))
+            await self._refuse(self._convert_error(error))
         except Exception as error:
-            log.exception("a turn at %s failed", self.visit.path)
-            await self._refuse(error_responses.fault_of(error))
+            log.exception("a turn at %s failed", self.incoming.path)
+            await self._refuse(error_responses.fault_from_error(error))
         finally:
-            self._services.answering.discard(gone)
+            self._services.active.discard(gone)
             self._out.stop()
             if self.reply is not None:
                 await self.reply.aclose()
-            self._services.note(self)
+            self._finish()
 
     async def _answer(self) -> None:
-        services, visit = self._services, self.visit
-        read = self.door.read(visit) if visit.is_small else await visit.offload(lambda: self.door.read(visit))
-        asked = self.asked = read if isinstance(read, Asked) else await read
-        if asked.over is not None:
-            self._out.around(asked.over)
-        asked.request.model = asked.request.model or services.default
-        self.ticket = services.enter(visit, asked.request.model)
-        self.tape = services.tape(visit, asked)
-        self.tap = services.tap(self)
-        if asked.request.stream:
-            self._out.prepare(asked.framing, (*asked.headers, *self._named()))
-        reply = self.reply = await services.open(visit, asked, self)
-        visit.forget_body()  # it is converted and sent: long answers must not keep others from asking
-        if self.tape is not None:
-            self.tape.answered(reply, asked.protocol)
-        if self.tap is not None:
-            self.tap.on_reply(reply)
-        self.first = time.monotonic() - visit.started
+        services, incoming = self._services, self.incoming
+        read = await incoming.offload(lambda: self.endpoint.read(incoming))
+        turn_request = self.turn_request = read if isinstance(read, TurnRequest) else await read
+        if turn_request.wrap_send is not None:
+            self._out.around(turn_request.wrap_send)
+        turn_request.request.model = turn_request.request.model or services.catalogue.default_model
+        self.slot = services.enter(incoming, turn_request.request.model)
+        self.recording = services.record(incoming, turn_request)
+        self.observer = services.observe(self)
+        if turn_request.request.stream:
+            self._out.prepare(turn_request.framing, (*turn_request.headers, *self._id_header()))
+        reply = self.reply = await services.upstream.open(incoming, turn_request, self)
+        incoming.release_body()  # it is converted and sent; a long answer must not block the budget
+        if self.recording is not None:
+            self.recording.answered(reply, turn_request.protocol)
+        if self.observer is not None:
+            self.observer.on_reply(reply)
+        self.first_content = time.monotonic() - incoming.started
         if reply.cleared is not None:
-            await self._tell(reply.cleared)
-        if reply.protocol != asked.protocol:
-            self._kept = Keeping()
+            await self._send_notice(reply.cleared)
+        if reply.protocol != turn_request.protocol:
+            self._capture = ReasoningCapture()
         elif reply.protocol == foreign_state.PROTOCOL:
-            self._sealed = SealedContent()
-        if asked.request.stream:
+            self._ciphertexts = CiphertextCapture()
+        if turn_request.request.stream:
             services.metrics.opened()
             try:
-                await self._stream(asked, reply)
+                await self._stream(turn_request, reply)
             finally:
                 services.metrics.closed()
                 self._remember()
         else:
-            await self._whole(asked, reply)
+            await self._send_body(turn_request, reply)
             self._remember()
 
-    # ── the answer ────────────────────────────────────────────────────────────────────────────────
+    # ── answer ────────────────────────────────────────────────────────────────────────────────
 
-    async def _stream(self, asked: Asked, reply: Reply) -> None:
-        way = self.way = client_stream(asked, reply)
-        self.teed = isinstance(way, Passthrough)
-        files = None if self.teed else self._services.stream_files(asked)
-        self.streaming = Streaming(
-            reply, way, self._out, kept=self._kept or self._sealed, tap=self.tap, tape=self.tape, files=files
+    async def _stream(self, turn_request: TurnRequest, reply: Reply) -> None:
+        writer = self.writer = client_stream(turn_request, reply)
+        self.passthrough = isinstance(writer, Passthrough)
+        files = None if self.passthrough else self._services.upstream.stream_files(turn_request)
+        self.relay = StreamRelay(
+            reply,
+            writer,
+            self._out,
+            capture=self._capture or self._ciphertexts,
+            observer=self.observer,
+            recording=self.recording,
+            files=files,
         )
-        await self.streaming.run()
-        self._log_findings(files)
+        await self.relay.run()
+        self._log_file_problems(files)
 
-    async def _whole(self, asked: Asked, reply: Reply) -> None:
+    async def _send_body(self, turn_request: TurnRequest, reply: Reply) -> None:
         events: list[ev.AnyEvent] = []
         raw: list[bytes] = []
         while (pair := await reply.read()) is not None:
             raw.append(pair[0])
             events += pair[1]
-            if self.tap is not None:
-                self.tap.on_read(pair)
+            if self.observer is not None:
+                self.observer.on_read(pair)
         data = b"".join(raw)
-        if self.tape is not None and reply.raw:
-            self.tape.chunk(data)
+        if self.recording is not None and reply.raw:
+            self.recording.chunk(data)
         if isinstance(reply.end, ev.Fault):
             await self._refuse(reply.end)
             return
-        keeping = self._kept or self._sealed
-        if keeping is not None:
-            keeping.add(events)
-        self.teed = tees(asked, reply) and data[:1] == b"{"
-        files = None if self.teed else self._services.stream_files(asked)
+        capture = self._capture or self._ciphertexts
+        if capture is not None:
+            capture.add(events)
+        self.passthrough = can_pass_through(turn_request, reply) and data[:1] == b"{"
+        files = None if self.passthrough else self._services.upstream.stream_files(turn_request)
         if files is not None:
             events = await files.fill(events)
-            self._log_findings(files)
-        body = data if self.teed else whole(asked, events, reply.cleared)
-        if self.tape is not None and not reply.raw:
-            self.tape.chunk(body)
-        await self._out.whole(200, body, (error_responses.JSON, *asked.headers, *self._named(), *self._out.more))
+            self._log_file_problems(files)
+        body = data if self.passthrough else encode_body(turn_request, events, reply.cleared)
+        if self.recording is not None and not reply.raw:
+            self.recording.chunk(body)
+        await self._out.whole(
+            200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self._out.more)
+        )
 
     def chosen(self, job: Job) -> None:
-        """Pass the client's headers on, and tell in a header what could not be carried."""
-        pass_headers(job, self.visit.headers)
-        self._out.more = ((b"x-penstock-losses", ",".join(job.losses[:LOSSES]).encode()),) if job.losses else ()
+        """Forward the client's headers to the provider, and name conversion losses in a response header."""
+        pass_headers(job, self.incoming.headers)
+        self._out.more = ((b"x-penstock-losses", ",".join(job.losses[:MAX_LOSSES]).encode()),) if job.losses else ()
         if job.diagnostics and log.isEnabledFor(logging.DEBUG):
             for row in job.diagnostics:
-                log.debug("%s: %s: %s", self.visit.id, row.code, row.message)
+                log.debug("%s: %s: %s", self.incoming.id, row.code, row.message)
 
-    def _log_findings(self, files: RemoteFiles | None) -> None:
-        """Files of an answer that stayed addresses."""
+    def _log_file_problems(self, files: RemoteFiles | None) -> None:
+        """Log files of an answer that could not be fetched."""
         for row in files.diagnostics if files is not None else ():
-            log.info("%s: %s: %s", self.visit.id, row.code, row.message)
+            log.info("%s: %s: %s", self.incoming.id, row.code, row.message)
 
     async def waits(self, wait: Wait) -> None:
-        """A wait is told to who can hear it."""
-        if wait.seconds >= WORTH:
-            await self._tell(wait)
+        """Send a notice of a wait before a retry, if the protocol has one."""
+        if wait.seconds >= MIN_WAIT_NOTICE:
+            await self._send_notice(wait)
 
-    async def _tell(self, told: Wait | Cleared) -> None:
-        asked = self.asked
-        if asked is not None and asked.notice is not None and asked.request.stream:
-            said = asked.notice(told)
-            if self.tap is not None:
-                self.tap.on_notice(said)
-            await self._out.say(b"".join(WRITERS[asked.framing]().feed([(b"", said)])))
+    async def _send_notice(self, notice: Wait | Cleared) -> None:
+        turn_request = self.turn_request
+        if turn_request is not None and turn_request.encode_notice is not None and turn_request.request.stream:
+            payload = turn_request.encode_notice(notice)
+            if self.observer is not None:
+                self.observer.on_notice(payload)
+            await self._out.say(b"".join(WRITERS[turn_request.framing]().feed([(b"", payload)])))
 
-    def _named(self) -> tuple[tuple[bytes, bytes], ...]:
-        return ((b"x-request-id", self.visit.id.encode()),)
+    def _id_header(self) -> tuple[tuple[bytes, bytes], ...]:
+        return ((b"x-request-id", self.incoming.id.encode()),)
 
-    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+    # ── end ───────────────────────────────────────────────────────────────────────────────────
 
-    def _fault(self, error: PenstockError) -> ev.Fault:
-        """The fault of an error; a model that means nobody is not found."""
-        if type(error) is InputError and self.asked is not None and not self._services.means(self.asked.request.model):
-            return error_responses.unknown_model(error)
-        return error_responses.fault_of(error, self.door.protocol)
+    def _convert_error(self, error: PenstockError) -> ev.Fault:
+        """Return the fault of an error. An input error of an unknown model is reported as not found."""
+        model = self.turn_request.request.model if self.turn_request is not None else None
+        if type(error) is InputError and model is not None and not self._services.catalogue.is_known(model):
+            return error_responses.unknown_model_fault(error)
+        return error_responses.fault_from_error(error, self.endpoint.protocol)
 
     async def _refuse(self, fault: ev.Fault) -> None:
-        """Say no: with a status while there is time for one, else at the end of what was begun."""
+        """Send an error: as a status and body, or, once the response has begun, at the end of the stream."""
         fault = self.fault = redact_fault(fault, self._services.secrets)
-        protocol = self.asked.protocol if self.asked is not None else self.door.protocol
-        if self.asked is not None and (self._out.begun or self._fails_in_stream(protocol, fault)):
-            way = self.way or Translation(self.asked)
-            left = self.streaming.leave() if self.streaming is not None else b""
-            await self._out.end(left + way.fail(fault) + way.finish())
+        protocol = self.turn_request.protocol if self.turn_request is not None else self.endpoint.protocol
+        if self.turn_request is not None and (self._out.begun or self._fails_in_stream(protocol, fault)):
+            writer = self.writer or Translation(self.turn_request)
+            unsent = self.relay.take_unsent() if self.relay is not None else b""
+            await self._out.end(unsent + writer.fail(fault) + writer.finish())
         else:
-            self.status, body, headers = error_responses.refusal(protocol, fault)
-            await self._out.whole(self.status, body, (*headers, *self._named()))
+            self.status, body, headers = error_responses.error_response(protocol, fault)
+            await self._out.whole(self.status, body, (*headers, *self._id_header()))
 
     def _fails_in_stream(self, protocol: str, fault: ev.Fault) -> bool:
-        """Whether the client's vendor would begin the stream that it refuses. Then the head says who refused."""
+        """Return whether the client's vendor sends this error inside a stream. If so, add the error headers."""
         if not self._out.prepared or not protocols.is_error_in_stream(protocol, fault):
             return False
-        self._out.more = (*self._out.more, *error_responses.headers_of(fault))
+        self._out.more = (*self._out.more, *error_responses.error_headers(fault))
         return True
 
     async def _end_with(self, fault: ev.Fault) -> None:
-        """End an answer that may not go on. The provider is let go of first; a client that does not read is left."""
+        """End an unfinished answer with an error. Releases the provider first; gives up if the client does not read."""
         if self.reply is not None:
             await self.reply.aclose()
         with suppress(TimeoutError, OSError):
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout(END_TIMEOUT):
                 await self._refuse(fault)
 
     def _remember(self) -> None:
-        """Keep what the client cannot carry for its next request: also of an answer that broke, what came whole."""
-        kept, reply = self._kept, self.reply
-        if self._sealed is not None and reply is not None and self._sealed.found:
-            rows = seal_rows(self._sealed.found, reply.provider)
-            self._services.state.put(self.visit.caller.tenant, rows)
-        if kept is None or reply is None or not kept.has(STATE):  # most turns have none
+        """Store state that the client cannot send back with its next request. Also after a broken answer."""
+        capture, reply = self._capture, self.reply
+        if self._ciphertexts is not None and reply is not None and self._ciphertexts.found:
+            rows = seal_rows(self._ciphertexts.found, reply.provider)
+            self._services.reasoning_store.put(self.incoming.caller.tenant, rows)
+        if capture is None or reply is None or not capture.has(STATE_EVENTS):  # most turns have none
             return
-        events = kept.events()
-        if any(_has_state(event) for event in events if type(event) in STATE):
-            book = Fold()
-            book.feed(events)
-            mark = self.asked.mark if self.asked is not None else ""
-            tenant = self.visit.caller.tenant
-            remember(book.whole_turn(), self._services.state, tenant, mark, kept.said, reply.provider)
+        events = capture.events()
+        if any(_has_state(event) for event in events if type(event) in STATE_EVENTS):
+            fold = Fold()
+            fold.feed(events)
+            turn_id = self.turn_request.turn_id if self.turn_request is not None else ""
+            tenant, store = self.incoming.caller.tenant, self._services.reasoning_store
+            remember(fold.whole_turn(), store, tenant, turn_id, capture.text_key, reply.provider)
+
+    def _finish(self) -> None:
+        """Journal the turn, and free its slot."""
+        row, services, reply = self.journal_row(), self._services, self.reply
+        if row.malformed:
+            log.warning("%s: %d malformed frames from %s were left out", row.request_id, row.malformed, row.provider)
+        if self.slot is not None:
+            self.slot.leave(reply.usage if reply is not None else None, row.cost or 0.0)
+        if self.recording is not None:
+            self.recording.close()
+        services.telemetry.note(row, self.incoming.headers, throttle=self.slot is None)
+        if self.turn_request is not None and reply is not None:
+            services.estimates.note(self.turn_request.request, len(self.incoming.raw), reply.usage, row)
+        if self.observer is not None:
+            self.observer.on_end(self, row)
+        if services.watch is not None:
+            services.watch.on_journal_row(row)
+
+    def journal_row(self) -> Row:
+        """Return the journal row of the finished turn: numbers and names, no content."""
+        incoming, request, reply = self.incoming, self.turn_request, self.reply
+        duration = time.monotonic() - incoming.started
+        end = self.fault or (reply.end if reply is not None else None) or _NO_END
+        fields: dict[str, Any] = {"protocol": self.endpoint.protocol}
+        if request is not None:
+            fields = {
+                "protocol": request.protocol,
+                "stream": bool(request.request.stream),
+                "asked": request.request.model,
+                "user": request.request.settings.user,
+                "operation": request.operation,
+            }
+        if isinstance(end, ev.Finish):
+            fields["finish"] = end.reason
+        else:
+            fields |= {"fault": end.kind, "fault_message": end.message, "upstream_id": end.request_id}
+            refused = "fault" if reply is not None else "refused"
+            fields["status"] = "cancelled" if end.kind == "cancelled" else refused
+        if reply is not None:
+            fields |= self._reply_fields(reply)
+        return Row(
+            time=time.time() - duration,
+            key=incoming.caller.key,
+            tenant=incoming.caller.tenant,
+            client=incoming.client.name,
+            route=incoming.path,
+            tee=self.passthrough,
+            http=self.status,
+            duration=duration,
+            request_id=incoming.id,
+            bytes_in=len(incoming.raw),
+            bytes_out=self._out.size,
+            malformed=self.malformed,
+            **fields,
+        )
+
+    def _reply_fields(self, reply: Reply) -> dict[str, Any]:
+        """Return the columns of the journal that describe the provider's reply."""
+        usage, prices = reply.usage or ev.Usage(), self._services.upstream.price_list
+        return {
+            "provider": reply.provider,
+            "model": reply.model,
+            "engine": reply.engine,
+            "upstream": reply.protocol,
+            "tries": reply.record.tries,
+            "decisions": "\n".join(reply.record.lines()),
+            "ttft": self.first_content,
+            "input": usage.input,
+            "output": usage.output,
+            "cached": usage.cached,
+            "written": usage.written,
+            "reasoning": usage.reasoning,
+            "exact": usage.exact,
+            "cost": usage_cost(prices, reply.provider, reply.model, reply.usage),
+        }
 
 
 def _has_state(event: ev.AnyEvent) -> bool:
     return type(event) is ev.Opaque or bool(getattr(event, "extra", None))
-
-
-_UNSAID = ev.Usage()
-
-
-def row_of(turn: Turn) -> Row:
-    """The row. All of it at once: every turn pays for it."""
-    visit, asked, reply = turn.visit, turn.asked, turn.reply
-    spent = time.monotonic() - visit.started
-    end = turn.fault or (reply.end if reply is not None else None) or _ENDLESS
-    finish, fault = (end, None) if isinstance(end, ev.Finish) else (None, end)
-    used = (reply.usage if reply is not None else None) or _UNSAID
-    return Row(
-        time=time.time() - spent, key=visit.caller.key, tenant=visit.caller.tenant, client=visit.client.name,
-        route=visit.path, protocol=asked.protocol if asked else turn.door.protocol,
-        stream=bool(asked and asked.request.stream), tee=turn.teed, asked=asked.request.model if asked else "",
-        user=asked.request.settings.user if asked else "", operation=asked.operation if asked else "",
-        http=turn.status, duration=spent, ttft=turn.first if reply else None, request_id=visit.id,
-        bytes_in=len(visit.raw), bytes_out=turn.out.size,
-        status="finish" if fault is None else _status(turn, fault), finish=finish.reason if finish else "",
-        fault=fault.kind if fault else "", fault_message=fault.message if fault else "",
-        upstream_id=fault.request_id if fault else "",
-        provider=reply.provider if reply else "", model=reply.model if reply else "",
-        engine=reply.engine if reply else "", upstream=reply.protocol if reply else "",
-        tries=reply.record.tries if reply else 0, decisions="\n".join(reply.record.lines()) if reply else "",
-        input=used.input, output=used.output, cached=used.cached, written=used.written, reasoning=used.reasoning,
-        exact=used.exact, cost=_cost(turn, reply) if reply else None,
-        malformed=turn.malformed,
-    )  # fmt: skip
-
-
-def _cost(turn: Turn, reply: Reply) -> float | None:
-    return cost(turn.visit.services.price_list, reply.provider, reply.model, reply.usage)
-
-
-_ENDLESS = ev.Fault("truncated", "the turn has no end")
-
-
-def _status(turn: Turn, fault: ev.Fault) -> Status:
-    if fault.kind == "cancelled":
-        return "cancelled"
-    return "fault" if turn.reply is not None else "refused"

@@ -1,8 +1,8 @@
-"""Responses over a WebSocket: one `response.create` after the other, each answered by the events of its stream.
+"""The Responses API over WebSocket: each `response.create` is answered with the events of its stream, one at a time.
 
-A connection remembers its last responses, also those that are not stored, so that the next request need only say what
-is new. Leans on `websocket_turn`. One at a time: those that come meanwhile wait, and a client that sends more
-than may wait is not read from. The caller is let in again for every request; the connection of a revoked key is closed.
+A connection remembers its last responses, also unstored ones, so that the next request only sends new input. Requests
+that arrive meanwhile wait; a client that sends too many is not read. The caller is admitted again for every request,
+and the connection of a revoked key is closed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from penstock.errors import PenstockError
 from penstock.events import Fault
 from penstock.gateway import error_responses
 from penstock.gateway.byte_budget import SCOPE_KEY
-from penstock.gateway.endpoints import Visit
-from penstock.gateway.endpoints.stored_responses import PREVIOUS, refused
-from penstock.gateway.websocket_turn import ResponseMemory, WebSocketTurn, error_event
+from penstock.gateway.endpoints import IncomingRequest
+from penstock.gateway.endpoints.stored_responses import PREVIOUS_ID, responses_error
+from penstock.gateway.websocket_turn import ResponseMemory, WebSocketSender, WebSocketTurn, error_event
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -34,18 +34,20 @@ if TYPE_CHECKING:
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PATHS = frozenset({"/v1/responses", "/responses"})
-WAITING = 32  # requests that wait their turn at most
-IDLE = 3600.0  # seconds without a request after which a connection is closed
-CLOSING = 0.5  # seconds that a client has to take the close frame
+MAX_WAITING = 32  # waiting requests
+IDLE_TIMEOUT = 3600.0  # seconds without a request
+CLOSE_TIMEOUT = 0.5  # seconds for sending the close frame
 # https://www.iana.org/assignments/websocket/websocket.xhtml#close-code-number
 NORMAL, POLICY, TOO_BIG, INTERNAL, RESTART, TRY_LATER = 1000, 1008, 1009, 1011, 1012, 1013
-_IDLE = "nothing was asked for an hour: create a new WebSocket connection to go on"
-_OLD = "this connection has reached the age that serve.websocket_age allows: create a new WebSocket connection to go on"
+_IDLE_MESSAGE = "nothing was asked for an hour: create a new WebSocket connection to go on"
+_AGE_MESSAGE = (
+    "this connection has reached the age that serve.websocket_age allows: create a new WebSocket connection to go on"
+)
 log = logging.getLogger("penstock.gateway")
 
 
-class Sockets:
-    """All connections of a gateway."""
+class WebSocketServer:
+    """Accepts the WebSockets of a gateway."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -53,14 +55,14 @@ class Sockets:
         services.metrics.gauge("penstock_websockets_open", "WebSockets that are open.", lambda: self.open)
 
     async def serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection, from its first word to its last."""
-        await receive()  # that there is one
-        visit = Visit({**scope, "method": "GET"})
-        visit.path = path
-        fault = self._refusal(visit, scope)
+        """Serve one connection."""
+        await receive()  # the connect message
+        incoming = IncomingRequest({**scope, "method": "GET"})
+        incoming.path = path
+        fault = self._refusal(incoming, scope)
         if fault is not None:
-            self._services.away(visit, "responses", fault)
-            await _turned_away(fault, scope, send)
+            self._services.record_refusal(incoming, "responses", fault)
+            await _refuse_connection(fault, scope, send)
             return
         await send({"type": "websocket.accept"})
         serve, own = self._services.config.serve, SCOPE_KEY not in scope
@@ -69,85 +71,87 @@ class Sockets:
         )
         self.open += 1
         try:
-            await Connection(visit, scope, receive, send, account).run()
+            await WebSocketConnection(incoming, scope, receive, send, account).run()
         finally:
             self.open -= 1
             if own:
                 account.close()
 
-    def _refusal(self, visit: Visit, scope: Scope) -> Fault | None:
+    def _refusal(self, incoming: IncomingRequest, scope: Scope) -> Fault | None:
         services = self._services
         try:
-            services.admit(scope, visit)
+            services.admit(scope, incoming)
         except PenstockError as error:
-            return error_responses.fault_of(error)
-        if visit.path not in PATHS:
+            return error_responses.fault_from_error(error)
+        if incoming.path not in PATHS:
             return Fault("not-found", "no WebSocket is served at this address", status=404)
         if self.open >= services.config.serve.streams:
             return Fault("overloaded", "too many connections are open", status=503)
         return None
 
 
-OTHERWISE = {  # what is not served, and what to do in its place
+UNSUPPORTED_HINTS = {  # unsupported events, and what to do instead
     "response.steer": ": a response is not steered here; say more in the next response.create, with its id as "
     "previous_response_id",
     "response.cancel": ": to call a response off, close the connection",
 }
 
 
-class Connection:
-    """One client. `visit` is how it came: each request is a visit of its own, and is let in anew."""
+class WebSocketConnection:
+    """One WebSocket. `incoming` is its handshake; each message is a request that is admitted again."""
 
-    def __init__(self, visit: Visit, scope: Scope, receive: Receive, send: Send, account: ConnectionBytes) -> None:
-        self._visit, self._scope, self._receive, self._send = visit, scope, receive, send
+    def __init__(
+        self, incoming: IncomingRequest, scope: Scope, receive: Receive, send: Send, account: ConnectionBytes
+    ) -> None:
+        self._incoming, self._scope, self._receive, self._send = incoming, scope, receive, send
         self._bytes = account
         account.give_up, account.lost = self._give_up, self._lost
         self._memory = ResponseMemory(account)
         self._inbox: deque[bytes] = deque()
-        self._room = asyncio.Event()  # for one more request
+        self._room = asyncio.Event()  # set while there is room for a request
         self._room.set()
         self._news = asyncio.Event()  # a request came, or the connection ends
         self._gone = asyncio.Event()
-        self._ending = False  # no more requests are taken
+        self._ending = False  # no more requests are accepted
         self._lock = asyncio.Lock()
-        self._close, self._why = 0, ""  # the code to close with, if it is we who close
-        self._old = time.monotonic() + (visit.services.config.serve.websocket_age or float("inf"))
+        self._close, self._why = 0, ""  # the close code, if the gateway closes
+        self._old = time.monotonic() + (incoming.services.config.serve.websocket_age or float("inf"))
 
     async def run(self) -> None:
-        """Answer until the client leaves, or must."""
+        """Answer requests until the connection ends."""
         loop = asyncio.get_running_loop()
         listening, stopping = loop.create_task(self._listen()), loop.create_task(self._stop_with_server())
         try:
-            with self._visit.services.revocations.guard(self._visit.caller, self._revoked, open_ended=True):
+            with self._incoming.services.revocations.guard(self._incoming.caller, self._revoked, open_ended=True):
                 while (raw := await self._next()) is not None:
                     size = len(raw)
                     self._bytes.begin(size)
                     await self._answer(raw)
-                    raw = None  # or it would be held until the next one comes
+                    raw = None  # frees the memory before the next message
                     self._bytes.finish(size)
                     self._make_room()
         except Exception:
-            log.exception("a WebSocket at %s failed", self._visit.path)
+            log.exception("a WebSocket at %s failed", self._incoming.path)
             self._close = INTERNAL
         finally:
             listening.cancel()
             stopping.cancel()
             self._bytes.give_up = self._bytes.lost = None
         if self._close:
-            with suppress(Exception):  # it may be gone by now
-                async with asyncio.timeout(CLOSING):
+            with suppress(Exception):  # the client may have disconnected
+                async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._send({"type": "websocket.close", "code": self._close, "reason": self._why})
 
     async def _listen(self) -> None:
-        """Take requests in while there is room: a server stops reading where nobody asks it for more."""
-        largest = self._visit.services.config.serve.body
+        """Receive requests while there is room; else the server stops reading."""
+        largest = self._incoming.services.config.serve.body
         while True:
             await self._room.wait()
             message = await self._receive()
             if message["type"] != "websocket.receive":
                 break
             raw = message.get("bytes") or (message.get("text") or "").encode("utf-8", "surrogatepass")
-            message.clear()  # or it would be held until the next one comes
+            message.clear()  # frees the memory before the next message
             self._bytes.deliver(len(raw))
             if len(raw) > largest:
                 self._close = TOO_BIG
@@ -159,35 +163,35 @@ class Connection:
         self._lost()
 
     def _lost(self) -> None:
-        """The client has gone. A server may say so before its messages were all taken."""
+        """Mark the client as disconnected. Its messages may still wait."""
         self._gone.set()
         self._news.set()
 
     def _make_room(self) -> None:
-        if self._bytes.full or len(self._inbox) >= WAITING:
+        if self._bytes.full or len(self._inbox) >= MAX_WAITING:
             self._room.clear()
         else:
             self._room.set()
 
     async def _next(self) -> bytes | None:
-        """The next request; None if there will be none."""
+        """Return the next request; None if the connection ends."""
         while not (self._gone.is_set() or self._ending):
             left = self._old - time.monotonic()
             if left <= 0:
-                await self._expire(_OLD)
+                await self._expire(_AGE_MESSAGE)
             elif self._inbox:
                 return self._inbox.popleft()
             else:
                 self._news.clear()
                 try:
-                    async with asyncio.timeout(min(IDLE, left)):
+                    async with asyncio.timeout(min(IDLE_TIMEOUT, left)):
                         await self._news.wait()
                 except TimeoutError:
-                    await self._expire(_IDLE if left > IDLE else _OLD)
+                    await self._expire(_IDLE_MESSAGE if left > IDLE_TIMEOUT else _AGE_MESSAGE)
         return None
 
     async def _expire(self, said: str) -> None:
-        await self._tell(refused(said, code="websocket_connection_limit_reached").fault)
+        await self._tell(responses_error(said, code="websocket_connection_limit_reached").fault)
         self._end(NORMAL)
 
     # ── why it ends ───────────────────────────────────────────────────────────────────────────────
@@ -198,16 +202,16 @@ class Connection:
         self._news.set()
 
     def _revoked(self, fault: Fault) -> None:
-        """Its key is not valid any more. A turn that runs is ended by itself, with an error that says so."""
+        """Close the connection because its key was revoked. A running turn ends with its own error."""
         self._end(POLICY, fault.message)
 
     async def _stop_with_server(self) -> None:
-        """The server takes no more requests: the connection closes once its turn is over."""
-        await self._visit.services.closing.wait()
+        """Close the connection after its turn when the server stops."""
+        await self._incoming.services.closing.wait()
         self._end(RESTART, "the gateway is shutting down")
 
     def _give_up(self) -> None:
-        """All connections hold too much, and this one most: it forgets what was said, or is closed."""
+        """Free bytes because the budget is full: drop remembered responses, or close the connection."""
         if self._bytes.remembered:
             self._memory.clear()
             return
@@ -219,72 +223,67 @@ class Connection:
     # ── a request ─────────────────────────────────────────────────────────────────────────────────
 
     async def _answer(self, raw: bytes) -> None:
-        visit = self._visited(raw)
+        incoming = self._visited(raw)
         try:
-            self._visit.services.admit(self._scope, visit)
+            self._incoming.services.admit(self._scope, incoming)
         except PenstockError as error:
-            fault = error_responses.fault_of(error, "responses")
-            self._visit.services.away(visit, "responses", fault)
+            fault = error_responses.fault_from_error(error, "responses")
+            self._incoming.services.record_refusal(incoming, "responses", fault)
             await self._tell(fault)
             self._end(POLICY, fault.message)
             return
         try:
-            body = await visit.offload(lambda: self._read(visit))
+            body = await incoming.offload(lambda: self._read(incoming))
         except PenstockError as error:
-            await self._tell(error_responses.fault_of(error, "responses"))
+            await self._tell(error_responses.fault_from_error(error, "responses"))
             return
-        work = WebSocketTurn(self, visit, body)
-        await (work.warm if body.get("generate") is False else work.turn)()
-        if not work.done and isinstance(body.get(PREVIOUS), str):
-            self._memory.drop(body[PREVIOUS])  # a client whose request failed begins anew
-        visit.raw = b""
+        sender = WebSocketSender(self.text, self.pause, body.get("stream_id"))
+        turn = WebSocketTurn(incoming, body, sender, self._memory, self._gone)
+        await (turn.remember if body.get("generate") is False else turn.run)()
+        if not turn.done and isinstance(body.get(PREVIOUS_ID), str):
+            self._memory.drop(body[PREVIOUS_ID])  # after a failure the client must send the whole conversation
+        incoming.raw = b""
 
-    def _visited(self, raw: bytes) -> Visit:
-        came = self._visit
+    def _visited(self, raw: bytes) -> IncomingRequest:
+        came = self._incoming
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in came.headers.items()]
-        visit = Visit({"method": "WEBSOCKET", "path": came.path, "query_string": b"", "headers": headers})
-        visit.client, visit.services, visit.raw = came.client, came.services, raw
-        return visit
+        incoming = IncomingRequest({"method": "WEBSOCKET", "path": came.path, "query_string": b"", "headers": headers})
+        incoming.client, incoming.services, incoming.raw = came.client, came.services, raw
+        return incoming
 
-    def _read(self, visit: Visit) -> Object:
-        body = visit.body()
+    def _read(self, incoming: IncomingRequest) -> Object:
+        body = incoming.json_body()
         kind = str(body.get("type"))[:100]
         if kind != "response.create":
-            raise refused(f"type: expected response.create, found {kind!r}{OTHERWISE.get(kind, '')}", param="type")
+            raise responses_error(
+                f"type: expected response.create, found {kind!r}{UNSUPPORTED_HINTS.get(kind, '')}", param="type"
+            )
         if body.get("background"):
-            raise refused("background: not on a WebSocket, which is a stream by itself", param="background")
+            raise responses_error("background: not on a WebSocket, which is a stream by itself", param="background")
         return {**body, "stream": True}
 
     async def _tell(self, fault: Fault) -> None:
-        await self.text(error_event(*error_responses.refusal("responses", fault)))
+        await self.text(error_event(*error_responses.error_response("responses", fault)))
 
     async def text(self, data: bytes) -> None:
-        """One message. Nothing comes between the halves of one."""
+        """Send one message. Messages do not interleave."""
         async with self._lock:
             if self._gone.is_set():
                 return
             try:
                 await self._send({"type": "websocket.send", "text": data.decode("utf-8", "replace")})
-            except OSError:  # so a server says that the client has gone, where that is not heard of yet
+            except OSError:  # the client has disconnected
                 self._gone.set()
 
     async def pause(self) -> None:
-        """Wait until the last message is out: a client that takes none is found out by this."""
+        """Wait until the last message is sent. Detects clients that do not read."""
         async with self._lock:
             return
 
-    @property
-    def memory(self) -> ResponseMemory:
-        return self._memory
 
-    @property
-    def gone(self) -> asyncio.Event:
-        return self._gone
-
-
-async def _turned_away(fault: Fault, scope: Scope, send: Send) -> None:
-    """No to a connection: in words where the server can say them, else by closing it."""
-    status, body, headers = error_responses.refusal("responses", fault)
+async def _refuse_connection(fault: Fault, scope: Scope, send: Send) -> None:
+    """Refuse a connection: with an HTTP response if the server supports it, else by closing it."""
+    status, body, headers = error_responses.error_response("responses", fault)
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": POLICY})
         return

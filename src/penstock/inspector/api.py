@@ -20,10 +20,10 @@ import msgspec
 from penstock.errors import InputError, PenstockError
 from penstock.gateway import error_responses
 from penstock.gateway.byte_budget import ByteBudget
-from penstock.gateway.callers import refused
-from penstock.gateway.endpoints import Visit
-from penstock.gateway.request_body import read_into
-from penstock.gateway.routes import path_of
+from penstock.gateway.callers import make_refusal
+from penstock.gateway.endpoints import IncomingRequest
+from penstock.gateway.request_body import read_request_body
+from penstock.gateway.routes import mounted_path
 from penstock.http.disconnect import Gone, Stoppable
 from penstock.http.response_writer import Flow, Outlet, end_with
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES
@@ -58,7 +58,7 @@ SECURITY_HEADERS: Headers = (
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 TEXT_HEADERS: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
 _encode = msgspec.json.Encoder().encode
-Route: TypeAlias = Callable[[Visit], Awaitable["ApiResponse | Flow"]]
+Route: TypeAlias = Callable[[IncomingRequest], Awaitable["ApiResponse | Flow"]]
 log = logging.getLogger("penstock.inspector")
 
 
@@ -79,7 +79,7 @@ class ApiRouter:
     def __init__(
         self,
         routes: Mapping[tuple[str, str], Route],
-        admit: Callable[[Any, Visit, bool], None],
+        admit: Callable[[Any, IncomingRequest, bool], None],
         free: frozenset[str] = frozenset(),
         pages: StaticFiles | None = None,
     ) -> None:
@@ -90,27 +90,27 @@ class ApiRouter:
         self._free = free  # addresses that ask for no key
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        visit = Visit(scope)
-        visit.path = path_of(scope)
+        visit = IncomingRequest(scope)
+        visit.path = mounted_path(scope)
         try:
             await self._answer(visit, scope, receive, send)
         finally:
-            visit.forget_body()
+            visit.release_body()
 
-    async def _answer(self, visit: Visit, scope: Any, receive: Any, send: Any) -> None:
+    async def _answer(self, visit: IncomingRequest, scope: Any, receive: Any, send: Any) -> None:
         try:
             said = await self._route(visit, scope, receive)
         except PenstockError as error:
-            said = _error_response(error_responses.fault_of(error))
+            said = _error_response(error_responses.fault_from_error(error))
         except Exception as error:
             log.exception("the inspector failed at %s", visit.path)
-            said = _error_response(error_responses.fault_of(error))
+            said = _error_response(error_responses.fault_from_error(error))
         if isinstance(said, Flow):
             await self._stream(said, visit, receive, send)
         else:
             await _send_response(said, send, head=visit.method == "HEAD")
 
-    async def _route(self, visit: Visit, scope: Any, receive: Any) -> ApiResponse | Flow:
+    async def _route(self, visit: IncomingRequest, scope: Any, receive: Any) -> ApiResponse | Flow:
         self._admit(scope, visit, False)  # noqa: FBT003 — size, Host and Origin, before anything is looked up
         page = self._page(visit)
         if page is not None:
@@ -123,20 +123,20 @@ class ApiRouter:
         if route is None:
             known = any(where == shape for _, where in self._routes)
             said = "this address takes another method" if known else "nothing is served at this address"
-            raise refused(405, "invalid", said) if known else refused(404, "not-found", said)
+            raise make_refusal(405, "invalid", said) if known else make_refusal(404, "not-found", said)
         visit.params = dict(zip(("one", "two"), words[1::2], strict=False))
         if visit.method == "POST":
             budget = cast("Services", visit.services).body_bytes if visit.services is not None else self._bytes
-            await read_into(visit, receive, Stoppable(), budget, limit=MAX_BODY_BYTES, patience=BODY_TIMEOUT)
+            await read_request_body(visit, receive, Stoppable(), budget, limit=MAX_BODY_BYTES, patience=BODY_TIMEOUT)
         return await route(visit)
 
-    def _page(self, visit: Visit) -> ApiResponse | None:
+    def _page(self, visit: IncomingRequest) -> ApiResponse | None:
         """A file of the page, if that is what is asked for. It needs no key: there is nothing of anybody's in it."""
         name = INDEX if visit.path == "/" else visit.path.removeprefix(f"{PREFIX}/")
         found = self.pages.get(name) if visit.method in READ_METHODS else None
         return ApiResponse(*found) if found is not None else None
 
-    async def _stream(self, flow: Flow, visit: Visit, receive: Any, send: Any) -> None:
+    async def _stream(self, flow: Flow, visit: IncomingRequest, receive: Any, send: Any) -> None:
         gone = Gone(receive)
         out = Outlet(send, gone, every=KEEP_ALIVE_SECONDS, limit=WRITE_TIMEOUT)
         try:
@@ -146,7 +146,7 @@ class ApiRouter:
             if not gone.caught():
                 raise
             if gone.fault is not None:
-                await end_with(out, *error_responses.refusal("", gone.fault))
+                await end_with(out, *error_responses.error_response("", gone.fault))
         finally:
             gone.close()
             close: Any = getattr(flow.chunks, "aclose", None)
@@ -154,7 +154,7 @@ class ApiRouter:
                 await close()
 
 
-def _watch_disconnect(visit: Visit, gone: Gone) -> AbstractContextManager[None]:
+def _watch_disconnect(visit: IncomingRequest, gone: Gone) -> AbstractContextManager[None]:
     """End a feed whose reader is no longer let in."""
     if visit.services is None:
         return nullcontext()
@@ -168,7 +168,9 @@ def text_response(said: str) -> ApiResponse:
 
 def _error_response(fault: Fault) -> ApiResponse:
     body = encode_redacted({"error": {"message": fault.message, "code": fault.code or fault.kind}})
-    return ApiResponse(body, (*JSON_HEADERS, *error_responses.headers_of(fault)), error_responses.status_of(fault, ""))
+    return ApiResponse(
+        body, (*JSON_HEADERS, *error_responses.error_headers(fault)), error_responses.error_status(fault, "")
+    )
 
 
 async def _send_response(said: ApiResponse, send: Any, *, head: bool) -> None:
@@ -248,7 +250,7 @@ def check_origin(headers: Mapping[str, str], welcome: frozenset[str]) -> None:
     )
     if not own:
         said = "only the inspector's own page may ask here, or one that access.origins in penstock.toml names"
-        raise refused(403, "permission", said, code="origin_not_allowed")
+        raise make_refusal(403, "permission", said, code="origin_not_allowed")
 
 
 def _origin_host(origin: str) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import protocols
 from penstock._version import __version__
-from penstock.gateway.callers import ANONYMOUS, Caller, Refused, refused
-from penstock.gateway.routes import path_of
+from penstock.gateway.callers import ANONYMOUS, Caller, Refusal, make_refusal
+from penstock.gateway.routes import mounted_path
 from penstock.inspector.api import (
     PREFIX,
     READ_METHODS,
@@ -31,8 +31,8 @@ from penstock.inspector.turns import TurnRoutes
 
 if TYPE_CHECKING:
     from penstock.gateway.app import App
-    from penstock.gateway.catalogue import Entry
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.catalogue import ModelEntry
+    from penstock.gateway.endpoints import IncomingRequest
 
 MODEL_LIST_TIMEOUT = 0.5  # seconds that lists of models are waited for
 _NO_ACCESS = "the inspector is for this machine, or for a gateway key: `penstock keys add NAME` makes one"
@@ -49,7 +49,7 @@ class Inspector:
         work, pages = WorkerSlots(), pages or StaticFiles()
         files = FileRoutes(work, pages, lambda: self.services.secrets)
         turns = self.turns = TurnRoutes(self.services, self.watch, work, files)
-        self._listing: asyncio.Task[list[Entry]] | None = None
+        self._listing: asyncio.Task[list[ModelEntry]] | None = None
         routes: dict[tuple[str, str], Route] = {
             ("GET", "about"): self._about,
             ("GET", "live"): turns.live,
@@ -76,7 +76,7 @@ class Inspector:
             await self.app(scope, receive, send)
 
     def _is_inspector_path(self, scope: Any) -> bool:
-        path = path_of(scope)
+        path = mounted_path(scope)
         if path == "/":  # without a page, the gateway's own says what to do
             return scope["method"] in READ_METHODS and self._serving.pages.built
         return path == PREFIX or path.startswith(f"{PREFIX}/")
@@ -90,7 +90,7 @@ class Inspector:
         """The time for answers to become whole is over."""
         self.app.end_answers()
 
-    def _admit(self, scope: Any, visit: Visit, keyed: bool) -> None:  # noqa: FBT001 — as `Serving` asks
+    def _admit(self, scope: Any, visit: IncomingRequest, keyed: bool) -> None:  # noqa: FBT001 — as `Serving` asks
         access = self.services.access
         access.admit(scope, visit.headers, key=False)
         if visit.path == "/" or visit.path.startswith(f"{PREFIX}/assets/"):
@@ -99,15 +99,15 @@ class Inspector:
         try:
             caller = access.admit(scope, visit.headers)
             if caller.sees == "own" and caller.tenant == ANONYMOUS:
-                raise refused(403, "permission", _NO_ACCESS, code="not_yours")
+                raise make_refusal(403, "permission", _NO_ACCESS, code="not_yours")
             visit.caller, visit.services = caller, self.services
-        except Refused:
+        except Refusal:
             if keyed:
                 raise
 
     # ── about ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _about(self, visit: Visit) -> ApiResponse:
+    async def _about(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/about`: what there is here. Without a key, that one is needed, and little else."""
         recorder, caller = self.services.recorder, visit.caller
         told: dict[str, Any] = {
@@ -134,7 +134,7 @@ class Inspector:
             told["recording"] |= {"dir": str(recorder.folder), "size": recorder.size, "total": recorder.total}
         return ApiResponse(encode_redacted(told, self.services.secrets))
 
-    async def _models(self) -> list[Entry]:
+    async def _models(self) -> list[ModelEntry]:
         """All models, as far as they are known soon: providers may take their time to list theirs."""
         catalogue = self.services.catalogue
         if self._listing is None or self._listing.done():
@@ -142,4 +142,4 @@ class Inspector:
         with suppress(TimeoutError):
             async with asyncio.timeout(MODEL_LIST_TIMEOUT):
                 return await asyncio.shield(self._listing)
-        return catalogue.said()
+        return catalogue.configured_entries()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.engines.interface import Pair
     from penstock.engines.reply import Reply
-    from penstock.gateway.endpoints import Asked
+    from penstock.gateway.endpoints import TurnRequest
     from penstock.gateway.turn import Turn
     from penstock.store.journal import Turn as Noted
 
@@ -68,13 +68,13 @@ class TurnCapture:
     )  # fmt: skip
 
     def __init__(self, turn: Turn, store: CaptureStore) -> None:
-        visit = turn.visit
-        assert turn.asked is not None  # noqa: S101 — a turn is watched from when it is known what is asked
+        visit = turn.incoming
+        assert turn.turn_request is not None  # noqa: S101 — a turn is watched from when it is known what is asked
         self.id, self.tenant, self.secret = visit.id, visit.caller.tenant, visit.caller.secret
         self.time = time.time() - (time.monotonic() - visit.started)
         self.turn: Turn | None = turn
         self.row: Noted | None = None
-        self.asked: Asked = turn.asked
+        self.asked: TurnRequest = turn.turn_request
         self.request: bytes = visit.raw[:MAX_REQUEST_BYTES]
         self.chunks: list[bytes] = []
         self.size = len(self.request)
@@ -139,8 +139,8 @@ class TurnCapture:
         end = turn.fault or (reply.end if reply is not None else None)
         self.fault = end if isinstance(end, ev.Fault) else None
         slim = Request(model=self.asked.request.model, stream=self.asked.request.stream)
-        self.asked = replace(self.asked, request=slim, over=None)
-        self.row, self.teed = row, turn.teed
+        self.asked = replace(self.asked, request=slim, wrap_send=None)
+        self.row, self.teed = row, turn.passthrough
         self.turn = None
         self.wake_followers()
 
@@ -187,7 +187,7 @@ class TurnCapture:
     def to_source(self) -> TraceSource:
         """What there is to trace."""
         asked, cleared, going = self.asked, self.cleared, self.turn
-        teed = self.teed if going is None else going.teed
+        teed = self.teed if going is None else going.passthrough
         refused = not self.engine  # nobody answered: the client was told so in one piece
         return TraceSource(
             protocol=self.protocol or asked.protocol,
@@ -205,7 +205,9 @@ class TurnCapture:
             secrets=(self.secret,) if self.secret else (),
             before=self.notices,
             way=lambda: (
-                client_stream.refusal(asked) if refused else client_stream.way(asked, teed=teed, cleared=cleared)
+                client_stream.refusal_stages(asked)
+                if refused
+                else client_stream.replay_stages(asked, passthrough=teed, cleared=cleared)
             ),
         )
 
@@ -314,14 +316,14 @@ class LiveCaptures:
 
     def begin(self, turn: Turn) -> TurnCapture | None:
         """A turn has begun. Where there are too many to be shown, it is only counted in the end."""
-        tenant = turn.visit.caller.tenant
+        tenant = turn.incoming.caller.tenant
         for listener in self._listeners:
             if listener.has_room(tenant):
                 return self._start_capture(turn)
         return None
 
     def _start_capture(self, turn: Turn) -> TurnCapture:
-        tap = self.captures[turn.visit.id] = TurnCapture(turn, self)
+        tap = self.captures[turn.incoming.id] = TurnCapture(turn, self)
         if len(self.captures) > MAX_TURNS:
             self._drop_oldest()
         self._notify(tap.id, tap.tenant)

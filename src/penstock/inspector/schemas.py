@@ -255,7 +255,7 @@ def row_from_journal(turn: Turn, *, held: bool) -> TurnRow:
 
 def row_from_turn(turn: Going, time: float, *, held: bool) -> TurnRow:
     """Return the row of a running turn that began at this time."""
-    visit, asked, reply = turn.visit, turn.asked, turn.reply
+    visit, asked, reply = turn.incoming, turn.turn_request, turn.reply
     usage = reply.usage if reply is not None else None
     known: dict[str, Any] = {name: getattr(reply, name, "") for name in ("model", "provider", "engine")}
     known |= {name: getattr(usage, name, None) for name in ("input", "output", "cached", "reasoning")}
@@ -269,14 +269,14 @@ def row_from_turn(turn: Going, time: float, *, held: bool) -> TurnRow:
         key=visit.caller.key,
         asked=asked.request.model if asked else "",
         decisions=reply.record.lines() if reply is not None else [],
-        protocol=asked.protocol if asked else turn.door.protocol,
+        protocol=asked.protocol if asked else turn.endpoint.protocol,
         upstream=reply.protocol if reply is not None else "",
         operation=asked.operation if asked else "",
         stream=bool(asked and asked.request.stream),
-        tee=turn.teed,
+        tee=turn.passthrough,
         state="open" if reply is None else "streaming",
         http=turn.status,
-        ttft=turn.first if reply is not None else None,
+        ttft=turn.first_content if reply is not None else None,
         held=held,
         malformed=turn.malformed,
         **known,

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock import protocols
 from penstock._version import __version__
 from penstock.errors import InputError
-from penstock.gateway.access import Access, refused
+from penstock.gateway.access import Access
+from penstock.gateway.callers import make_refusal
 from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable
-from penstock.gateway.endpoints import whole_number
+from penstock.gateway.endpoints import query_integer
 from penstock.inspector.api import (
     ApiResponse,
     ApiRouter,
@@ -30,7 +31,7 @@ from penstock.inspector.traces import CONSUMERS, read_trace, source_from_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.gateway.endpoints import Headers, Visit
+    from penstock.gateway.endpoints import Headers, IncomingRequest
     from penstock.inspector.traces import TraceSource
 
 T = TypeVar("T")
@@ -55,7 +56,8 @@ class WorkerSlots:
             async with asyncio.timeout(MAX_WAIT):
                 await room.acquire()
         except TimeoutError:
-            raise refused(503, "overloaded", "the inspector has too much to do just now", retry_after=5.0) from None
+            message = "the inspector has too much to do just now"
+            raise make_refusal(503, "overloaded", message, retry_after=5.0) from None
         try:
             return await asyncio.to_thread(work)
         finally:
@@ -68,14 +70,14 @@ class FileRoutes:
     def __init__(self, work: WorkerSlots, pages: StaticFiles, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._work, self._pages, self._secrets = work, pages, secrets
 
-    async def trace(self, visit: Visit) -> ApiResponse:
+    async def trace(self, visit: IncomingRequest) -> ApiResponse:
         """`POST /inspector/trace`: a file's bytes. `frame` or `output`: only the whole text of that one."""
         raw, query = visit.raw, visit.query
         return await self._work.run(
             lambda: self.trace_response(source_from_file(raw, *_file_options(visit)), query), len(raw)
         )
 
-    async def export(self, visit: Visit) -> ApiResponse:
+    async def export(self, visit: IncomingRequest) -> ApiResponse:
         """`POST /inspector/export`: the same as one HTML file."""
         raw, query = visit.raw, visit.query
         return await self._work.run(
@@ -104,7 +106,7 @@ class FileRoutes:
 
 def _single_text(rows: list[bytes], kind: str, query: dict[str, str]) -> str:
     """The whole text of one frame."""
-    place = whole_number(query, kind, -1)
+    place = query_integer(query, kind, -1)
     if not 0 <= place < len(rows):
         raise InputError(f"{kind}: there are {len(rows)}, numbered from 0, and none is {query[kind][:20]!r}")
     return rows[place].decode("utf-8", "replace")
@@ -120,7 +122,7 @@ def attachment_headers(title: str) -> Headers:
     )
 
 
-def _file_options(visit: Visit) -> tuple[str, str]:
+def _file_options(visit: IncomingRequest) -> tuple[str, str]:
     query = visit.query
     return query.get("name", "")[:MAX_NAME], query.get("protocol", "")
 
@@ -153,12 +155,12 @@ class SingleFileApp:
                 if message["type"] == "lifespan.shutdown":
                     return
 
-    def _admit(self, scope: Any, visit: Visit, api: bool) -> None:  # noqa: FBT001 — as `Serving` asks
+    def _admit(self, scope: Any, visit: IncomingRequest, api: bool) -> None:  # noqa: FBT001 — as `Serving` asks
         self._access.admit(scope, visit.headers)
         if api:
             check_origin(visit.headers, frozenset())
 
-    async def _about(self, _: Visit) -> ApiResponse:
+    async def _about(self, _: IncomingRequest) -> ApiResponse:
         told = {
             "version": __version__,
             "models": [],
@@ -173,8 +175,8 @@ class SingleFileApp:
         }
         return ApiResponse(encode_redacted(told))
 
-    async def _file(self, visit: Visit) -> ApiResponse:
+    async def _file(self, visit: IncomingRequest) -> ApiResponse:
         return await self._work.run(lambda: self._files.trace_response(self._source, visit.query))
 
-    async def _export(self, visit: Visit) -> ApiResponse:
+    async def _export(self, visit: IncomingRequest) -> ApiResponse:
         return await self._work.run(lambda: self._files.export_response(self._source, visit.query))

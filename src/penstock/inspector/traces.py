@@ -17,7 +17,7 @@ from penstock.detect import guess
 from penstock.diagnostics import Diagnostic
 from penstock.errors import InputError
 from penstock.events import Fault
-from penstock.gateway.access import refused
+from penstock.gateway.callers import make_refusal
 from penstock.grammar import Guard
 from penstock.inspector import schemas
 from penstock.pipeline import Pipe
@@ -258,7 +258,7 @@ class RecordingFolder:
     def open(self, name: str) -> TraceSource:
         """A recording by the name of its file."""
         if self.path is None or name not in {path.name for path, _, _ in self._files()}:
-            raise refused(404, "not-found", f"there is no recording {name[:100]!r}")
+            raise make_refusal(404, "not-found", f"there is no recording {name[:100]!r}")
         return source_from_recording(recordings.read(self.path / name), name)
 
     def names(self) -> frozenset[str]:

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from penstock.errors import InputError
-from penstock.gateway.callers import refused
-from penstock.gateway.endpoints import decimal_number, whole_number
+from penstock.gateway.callers import make_refusal
+from penstock.gateway.endpoints import query_decimal, query_integer
 from penstock.http.response_writer import Flow
 from penstock.inspector import live_stream, schemas, usage_series
 from penstock.inspector.api import ApiResponse, encode_redacted, sse_event
@@ -20,7 +20,7 @@ from penstock.store.history import By, History
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.endpoints import IncomingRequest
     from penstock.gateway.services import Services
     from penstock.inspector.live_capture import LiveCaptures
     from penstock.inspector.single_file import FileRoutes, WorkerSlots
@@ -48,10 +48,10 @@ class TurnRoutes:
 
     # ── the list ──────────────────────────────────────────────────────────────────────────────────
 
-    async def live(self, visit: Visit) -> Flow:
+    async def live(self, visit: IncomingRequest) -> Flow:
         """`GET /inspector/live`: the last turns, then every change."""
         if self._watch.listeners >= MAX_LISTENERS:
-            raise refused(503, "overloaded", f"{MAX_LISTENERS} pages watch already", retry_after=5.0)
+            raise make_refusal(503, "overloaded", f"{MAX_LISTENERS} pages watch already", retry_after=5.0)
         tenant = _visible_tenant(visit)
         listener = self._watch.add_listener(tenant)
         try:
@@ -62,10 +62,10 @@ class TurnRoutes:
         known = {row.id: row for row in past} | {row.id: row for row in self._watch.running_rows(tenant)}
         return Flow(live_stream.stream_turns(self._watch, listener, known.values(), self.secrets))
 
-    async def turns(self, visit: Visit) -> ApiResponse:
+    async def turns(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/turns`: what there was."""
         tenant, query = _visible_tenant(visit), visit.query
-        before, limit = whole_number(query, "before", 0), min(whole_number(query, "limit", DEFAULT_ROWS), MAX_ROWS)
+        before, limit = query_integer(query, "before", 0), min(query_integer(query, "limit", DEFAULT_ROWS), MAX_ROWS)
         found, more = await self._work.run(
             lambda: self._read_history(before or None, query.get("q", ""), limit, tenant)
         )
@@ -92,27 +92,27 @@ class TurnRoutes:
 
     # ── one turn ──────────────────────────────────────────────────────────────────────────────────
 
-    async def turn(self, visit: Visit) -> ApiResponse:
+    async def turn(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/turns/ID`: its trace, as far as it has come."""
         return await self._work.run(lambda: self._files.trace_response(self._source(visit), visit.query))
 
-    async def frame(self, visit: Visit) -> ApiResponse:
+    async def frame(self, visit: IncomingRequest) -> ApiResponse:
         """`…/frames/N`: the whole text of one."""
         return await self._single_text(visit, "frame")
 
-    async def output(self, visit: Visit) -> ApiResponse:
+    async def output(self, visit: IncomingRequest) -> ApiResponse:
         """`…/outputs/N`: the same of what the client got."""
         return await self._single_text(visit, "output")
 
-    async def _single_text(self, visit: Visit, kind: str) -> ApiResponse:
+    async def _single_text(self, visit: IncomingRequest, kind: str) -> ApiResponse:
         query = {"as": visit.query.get("as", ""), kind: visit.params["two"]}
         return await self._work.run(lambda: self._files.trace_response(self._source(visit), query))
 
-    async def export(self, visit: Visit) -> ApiResponse:
+    async def export(self, visit: IncomingRequest) -> ApiResponse:
         """`…/export`: one HTML file."""
         return await self._work.run(lambda: self._files.export_response(self._source(visit), visit.query))
 
-    async def follow(self, visit: Visit) -> ApiResponse | Flow:
+    async def follow(self, visit: IncomingRequest) -> ApiResponse | Flow:
         """`…/follow`: its trace, then more of it, until it is over."""
         tap = self._watch.get(visit.params["one"], _visible_tenant(visit))
         consumer = visit.query.get("as", "")
@@ -122,7 +122,7 @@ class TurnRoutes:
             return Flow(live_stream.stream_turn(self._watch, tap, consumer, self._work, self.secrets))
         return Flow(_single_event(await self.turn(visit)))
 
-    def _source(self, visit: Visit) -> TraceSource:
+    def _source(self, visit: IncomingRequest) -> TraceSource:
         """Where a turn's bytes are: in memory, else in a recording, else nowhere."""
         id, tenant = visit.params["one"], _visible_tenant(visit)  # noqa: A001
         tap = self._watch.get(id, tenant)
@@ -134,7 +134,7 @@ class TurnRoutes:
             history = self._history
             noted = history.find(id, tenant) if history is not None else None
         if noted is None:
-            raise refused(404, "not-found", f"there is no turn {id[:100]!r} here, or none that this key may see")
+            raise make_refusal(404, "not-found", f"there is no turn {id[:100]!r} here, or none that this key may see")
         source = self._folder.find_turn(noted.request_id, noted.time)
         if source is None:
             source = TraceSource(noted.upstream or noted.protocol or "events", [], lost=self._lost_reason(), left=True)
@@ -150,21 +150,21 @@ class TurnRoutes:
 
     # ── recordings ────────────────────────────────────────────────────────────────────────────────
 
-    async def recordings(self, visit: Visit) -> ApiResponse:
+    async def recordings(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/recordings`: for those who see all turns; a recording does not say whose it is."""
         _require_all_turns(visit)
         return ApiResponse(
             encode_redacted({"recordings": await self._work.run(self._folder.list_recordings)}, self.secrets())
         )
 
-    async def recording(self, visit: Visit) -> ApiResponse:
+    async def recording(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/recordings/NAME`: its trace."""
         _require_all_turns(visit)
         return await self._work.run(
             lambda: self._files.trace_response(self._folder.open(visit.params["one"]), visit.query)
         )
 
-    async def recording_export(self, visit: Visit) -> ApiResponse:
+    async def recording_export(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/recordings/NAME/export`."""
         _require_all_turns(visit)
         return await self._work.run(
@@ -173,15 +173,15 @@ class TurnRoutes:
 
     # ── figures ───────────────────────────────────────────────────────────────────────────────────
 
-    async def usage(self, visit: Visit) -> ApiResponse:
+    async def usage(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/usage`."""
         tenant, query = _visible_tenant(visit), visit.query
         by = query.get("by", "model")
         if by not in get_args(By):
             raise InputError(f"by: expected one of {', '.join(get_args(By))}, found {by[:40]!r}")
-        until = decimal_number(query, "until", time.time())
-        since = decimal_number(query, "since", max(until - DAY, 0.0))
-        step = usage_series.bucket_seconds(since, max(until, since + 1), decimal_number(query, "bucket", 0.0))
+        until = query_decimal(query, "until", time.time())
+        since = query_decimal(query, "since", max(until - DAY, 0.0))
+        step = usage_series.bucket_seconds(since, max(until, since + 1), query_decimal(query, "bucket", 0.0))
         made = await self._work.run(
             lambda: self._read_usage(cast("By", by), since, max(until, since + 1), step, tenant)
         )
@@ -195,9 +195,9 @@ class TurnRoutes:
         found = history.spent(by, since, until, tenant) if history is not None else []
         return usage_series.build_usage(found, by, since, until, step)
 
-    async def tokens(self, visit: Visit) -> ApiResponse:
+    async def tokens(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/tokens`: estimates of the last 30 days, unless `since` says otherwise."""
-        tenant, since = _visible_tenant(visit), decimal_number(visit.query, "since", time.time() - 30 * DAY)
+        tenant, since = _visible_tenant(visit), query_decimal(visit.query, "since", time.time() - 30 * DAY)
         found = await self._work.run(lambda: self._read_accuracy(since, tenant))
         return ApiResponse(encode_redacted({"models": found}, self.secrets()))
 
@@ -211,12 +211,12 @@ async def _single_event(said: ApiResponse) -> AsyncIterator[bytes]:
     yield sse_event("trace", said.body)
 
 
-def _visible_tenant(visit: Visit) -> str | None:
+def _visible_tenant(visit: IncomingRequest) -> str | None:
     """Whose turns the caller sees; None is everybody's."""
     return None if visit.caller.sees == "all" else visit.caller.tenant
 
 
-def _require_all_turns(visit: Visit) -> None:
+def _require_all_turns(visit: IncomingRequest) -> None:
     if _visible_tenant(visit) is not None:
         said = "this key sees the turns of its own tenant only; recordings are not told apart"
-        raise refused(403, "permission", said, code="not_yours")
+        raise make_refusal(403, "permission", said, code="not_yours")

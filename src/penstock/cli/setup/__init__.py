@@ -67,13 +67,13 @@ def run(options: Namespace) -> int:
     """Keys, or an agent."""
     from penstock.cli.setup import provider_key
     from penstock.errors import InputError
-    from penstock.gateway.config import load
+    from penstock.gateway.config import load_config
 
     if options.list:
         return provider_key.list_keys()
     if options.remove:
         return provider_key.remove_key(options.remove)
-    config = load(options.config, os.environ)
+    config = load_config(options.config, os.environ)
     if options.agent:
         from penstock.cli.setup.agent_setup import set_up_agent
 

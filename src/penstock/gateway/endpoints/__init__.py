@@ -1,6 +1,6 @@
-"""A door: one address of one client protocol. A visit is what came to it, `Asked` what it wants: a turn, and its form.
+"""The endpoints of the gateway, one module for each client protocol, and the values that they share.
 
-Plain values; nothing here reads or writes. The doors themselves are the other files of this folder.
+An `Endpoint` reads an `IncomingRequest` and returns a `TurnRequest`: what to ask a model, and the form of the answer.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import time
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from penstock import protocols
 from penstock import request as rq
 from penstock.engines.retries import Wait
 from penstock.errors import BadRequest, InputError, TooDeep
-from penstock.gateway.request_body import LARGE
 from penstock.http.header_fields import read_headers
 from penstock.input_limits import NestingError, decode_bounded
 from penstock.jsontext import parse_lenient_bounded, replace_surrogates
 from penstock.messages.context import Cleared
 from penstock.messages.request_codecs import reader
-from penstock.protocols import protocol as row
 from penstock.providers.registry import PLAIN
 from penstock.strict_fields import read_deep_body
 
@@ -33,21 +32,35 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.gateway.byte_budget import ByteBudget
-    from penstock.gateway.request_body import ConversionThread
     from penstock.lenient_fields import Object
     from penstock.providers.registry import ClientProfile
 
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
-PLAYED = "replay/"  # a packaged stream asks for nothing but its name
-_ids = random.Random()  # noqa: S311 — names, no secrets: asking the system for each would cost more than all the rest
+REPLAY_PREFIX = "replay/"  # models that are packaged streams: a request needs no messages
+LARGE_BODY = 256 * 1024  # bytes: larger bodies are converted in a thread; for smaller ones a thread costs more
+_ids = random.Random()  # noqa: S311 — ids are not secrets, and the system's generator is slower
 
 
-class Visit:
-    """A request as it came. `params` are what the path says, `caller` is who was let in."""
+class IncomingRequest:
+    """An HTTP request or WebSocket message. `params` come from the path; `caller` is set once it is admitted."""
 
-    __slots__ = ("_budget", "_counted", "caller", "client", "errand", "headers", "id", "method", "params", "path",
-                 "query_string", "raw", "services", "started")  # fmt: skip
+    __slots__ = [
+        "_budget",
+        "_counted_bytes",
+        "aux_request",
+        "caller",
+        "client",
+        "headers",
+        "id",
+        "method",
+        "params",
+        "path",
+        "query_string",
+        "raw",
+        "services",
+        "started",
+    ]
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope["method"]
@@ -56,79 +69,80 @@ class Visit:
         self.headers = read_headers(scope["headers"])
         self.params: dict[str, str] = {}
         self.raw = b""
-        self._budget: ByteBudget | None = None  # where its body counts,
-        self._counted = 0  # and with how many bytes
+        self._budget: ByteBudget | None = None  # the budget that counts its body
+        self._counted_bytes = 0
         self.caller: Any = None
         self.client: ClientProfile = PLAIN
-        self.services: Any = None  # of the gateway that let it in
-        self.errand: Any = None  # what is asked of a provider, where that is no turn
+        self.services: Any = None  # the gateway's `Services`, set once it is admitted
+        self.aux_request: Any = None  # an `AuxRequest`, if the request is not a turn
         self.id = f"{_ids.getrandbits(128):032x}"
         self.started = time.monotonic()
 
     @property
     def query(self) -> dict[str, str]:
-        """What stands behind the question mark."""
+        """The parameters of the query string."""
         return dict(parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True))
 
     def count_body(self, budget: ByteBudget) -> None:
-        """Count the body, which has come whole, among those that the gateway holds."""
+        """Count the complete body in a budget."""
         budget.change(len(self.raw))
-        self._budget, self._counted = budget, len(self.raw)
+        self._budget, self._counted_bytes = budget, len(self.raw)
 
-    def forget_body(self) -> None:
-        """The body counts no more among those that the gateway holds."""
+    def release_body(self) -> None:
+        """Stop counting the body."""
         if self._budget is not None:
-            self._budget.change(-self._counted)
+            self._budget.change(-self._counted_bytes)
             self._budget = None
 
-    def hand_over_body(self) -> Callable[[], None]:
-        """What has the body count no more: for work that goes on when the request is over."""
+    def detach_body(self) -> Callable[[], None]:
+        """Return a function that stops counting the body, for work that outlives the request."""
         budget, self._budget = self._budget, None
-        return partial(budget.change, -self._counted) if budget is not None else _nothing
+        return partial(budget.change, -self._counted_bytes) if budget is not None else _do_nothing
 
     @property
     def is_small(self) -> bool:
-        """Whether its body is read and converted at once."""
-        return len(self.raw) <= LARGE
+        """Whether the body is converted on the event loop."""
+        return len(self.raw) <= LARGE_BODY
 
     async def offload(self, work: Callable[[], T]) -> T:
-        """Have something done with the body: at once if it is small, in a thread if it is large."""
+        """Run `work` on the body: at once if the body is small, else in the conversion thread."""
         if self.is_small or self.services is None:
             return work()
-        return await cast("ConversionThread", self.services.conversions).run(work)
+        result: T = await self.services.conversion_thread.run(work)
+        return result
 
-    def body(self) -> Object:
-        """The body as an object. What JSON forbids but programs send, such as half a character, is forgiven."""
+    def json_body(self) -> Object:
+        """Parse the body as a JSON object. Accepts some invalid JSON that programs send, such as lone surrogates."""
         try:
             value = decode_bounded(self.raw)
         except (msgspec.DecodeError, UnicodeError):
-            value = self._mended_body()
+            value = self._repair_body()
         except NestingError as error:
             raise TooDeep(error.path) from None
         if not isinstance(value, dict):
             raise BadRequest("an object", value)
         return value  # pyright: ignore[reportUnknownVariableType]
 
-    def _mended_body(self) -> Any:
-        said = self.raw.removeprefix(BOM_UTF8).lstrip()
+    def _repair_body(self) -> Any:
+        text = self.raw.removeprefix(BOM_UTF8).lstrip()
         try:
-            value = replace_surrogates(parse_lenient_bounded(said)) if said[:1] == b"{" else None
+            value = replace_surrogates(parse_lenient_bounded(text)) if text[:1] == b"{" else None
         except NestingError as error:
             raise TooDeep(error.path) from None
         if value is None:
-            raise InputError(f"the body is not JSON: {_shown(self.raw)}")
+            raise InputError(f"the body is not JSON: {_excerpt(self.raw)}")
         return value
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
-class Asked(msgspec.Struct):
-    """A turn that is asked for: of whom, by which operation, and how the answer is to look.
+class TurnRequest(msgspec.Struct):
+    """A turn that a client asks for: the request, the operation, and the form of the answer.
 
-    `source` is the protocol of the request where the answer's is another. `options` are the encoder's. `usage` is
-    false where a stream must not end with a chunk of usage that was not asked for.
+    `source` is the protocol of the request if it differs from the answer's. `options` go to the encoder.
+    `include_usage` is false if the client did not ask for a usage chunk at the end of the stream.
     """
 
     request: rq.Request
@@ -138,90 +152,90 @@ class Asked(msgspec.Struct):
     framing: str = "sse"
     options: dict[str, Any] = {}
     headers: Headers = ()
-    tee: bool = True  # the upstream's own bytes will do, where it speaks the same protocol
-    usage: bool = True
-    encoder: Callable[[], Any] | None = None  # where the protocol has none of its own,
-    body: Callable[[Any], bytes] | None = None  # and what makes a body of its frames
-    over: Callable[[Any], Any] | None = None  # put around ASGI's `send`, to see the answer go by
-    mark: str = ""  # the turn's own name, where the client sends it back
-    notice: Callable[[Wait | Cleared], bytes] | None = None  # what is told beside the answer, as a frame's payload
+    allow_passthrough: bool = True  # the provider's bytes may be sent unchanged if it speaks the same protocol
+    include_usage: bool = True
+    encoder: Callable[[], Any] | None = None  # replaces the protocol's encoder
+    body: Callable[[Any], bytes] | None = None  # joins the encoder's frames to a body
+    wrap_send: Callable[[Any], Any] | None = None  # wraps ASGI's `send`, to observe the answer
+    turn_id: str = ""  # an id of the turn that the client sends back
+    encode_notice: Callable[[Wait | Cleared], bytes] | None = None  # encodes a notice beside the answer
 
 
-class Door(msgspec.Struct, frozen=True):
-    """An address and what is understood there. `instead`: what answers those visits that want no turn.
+class Endpoint(msgspec.Struct, frozen=True):
+    """A route of a client protocol. `read` returns the turn; it is awaited if it must look something up first.
 
-    `read` is awaited where it gives no `Asked` at once, because something must be looked up first.
+    `find_alternative` returns the handler of a request that needs no turn, or None.
     """
 
     protocol: str
-    read: Callable[[Visit], Asked | Awaitable[Asked]]
-    instead: Callable[[Visit], Any] | None = None
+    read: Callable[[IncomingRequest], TurnRequest | Awaitable[TurnRequest]]
+    find_alternative: Callable[[IncomingRequest], Any] | None = None
 
 
-def read_body(visit: Visit, read: Callable[[Object], T]) -> T:
-    """What `read` makes of the body. Inputs of tool calls may be deeper than the rest of a body."""
+def read_body(incoming: IncomingRequest, read: Callable[[Object], T]) -> T:
+    """Apply `read` to the body. Inputs of tool calls may be nested deeper than the rest of a body."""
     try:
-        body = visit.body()
+        body = incoming.json_body()
     except TooDeep as error:
-        return read_deep_body(visit.raw, read, error)
+        return read_deep_body(incoming.raw, read, error)
     return read(body)
 
 
-def canonical(visit: Visit, protocol: str) -> tuple[Object, rq.Request]:
-    """The body and what it means. The body is empty if it is deeper than plain values may be."""
+def read_request(incoming: IncomingRequest, protocol: str) -> tuple[Object, rq.Request]:
+    """Return the body and the request that it means. The body is empty if it is nested too deep for plain values."""
     try:
-        body = visit.body()
+        body = incoming.json_body()
     except TooDeep as error:
-        return {}, read_deep_body(visit.raw, lambda deep: _canonical(visit, protocol, deep)[1], error)
-    return _canonical(visit, protocol, body)
+        return {}, read_deep_body(incoming.raw, lambda deep: _read_request(incoming, protocol, deep)[1], error)
+    return _read_request(incoming, protocol, body)
 
 
-def _canonical(visit: Visit, protocol: str, body: Object) -> tuple[Object, rq.Request]:
-    if "model" in visit.params:  # where an address names it, the body's word counts for nothing
-        body["model"] = visit.params["model"]
-    if str(body.get("model", "")).startswith(PLAYED):
-        body.setdefault(row(protocol).messages_field, [])
+def _read_request(incoming: IncomingRequest, protocol: str, body: Object) -> tuple[Object, rq.Request]:
+    if "model" in incoming.params:  # the path overrides the body
+        body["model"] = incoming.params["model"]
+    if str(body.get("model", "")).startswith(REPLAY_PREFIX):
+        body.setdefault(protocols.protocol(protocol).messages_field, [])
     return body, reader(protocol)(body)
 
 
-def _shown(raw: bytes) -> str:
+def _excerpt(raw: bytes) -> str:
     return repr(raw[:80].decode("utf-8", "replace")) if raw else "it is empty"
 
 
-LARGEST = 2**53 - 1  # that every JSON reader takes
-END_OF_TIME = 253_402_300_800.0  # seconds since the epoch: the year 10000
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+MAX_SAFE_INTEGER = 2**53 - 1  # the largest that every JSON reader accepts
+YEAR_10000 = 253_402_300_800.0  # seconds since the epoch
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,3})?")
-_SHOWN = 40  # characters of a value that an error quotes
+_MAX_QUOTED = 40  # characters of a value that an error quotes
 
 
-class BadQuery(BadRequest):
-    """A parameter of the query is not what it must be."""
+class BadQueryParameter(BadRequest):
+    """A query parameter has a wrong value."""
 
     def __init__(self, name: str, expected: str, found: str) -> None:
         super().__init__(expected, found, name)
-        self.found = repr(found[:_SHOWN])
+        self.found = repr(found[:_MAX_QUOTED])
 
 
-def whole_number(
-    query: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = LARGEST
-) -> int:  # fmt: skip
-    """A whole number from `least` to `most`; the default where there is none."""
-    said = query.get(name, "")
-    if not said:
+def query_integer(
+    query: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = MAX_SAFE_INTEGER
+) -> int:
+    """Return an integer from `least` to `most`; the default if the parameter is missing."""
+    text = query.get(name, "")
+    if not text:
         return default
-    value = int(said) if _WHOLE.fullmatch(said) else None
+    value = int(text) if _INTEGER.fullmatch(text) else None
     if value is None or not least <= value <= most:
-        raise BadQuery(name, f"a whole number from {least} to {most}", said)
+        raise BadQueryParameter(name, f"a whole number from {least} to {most}", text)
     return value
 
 
-def decimal_number(query: Mapping[str, str], name: str, default: float, *, most: float = END_OF_TIME) -> float:
-    """A finite number from 0 to `most`; the default where there is none."""
-    said = query.get(name, "")
-    if not said:
+def query_decimal(query: Mapping[str, str], name: str, default: float, *, most: float = YEAR_10000) -> float:
+    """Return a finite number from 0 to `most`; the default if the parameter is missing."""
+    text = query.get(name, "")
+    if not text:
         return default
-    value = float(said) if _DECIMAL.fullmatch(said) else -1.0
+    value = float(text) if _DECIMAL.fullmatch(text) else -1.0
     if not 0 <= value <= most:
-        raise BadQuery(name, f"a number from 0 to {most:.0f}", said)
+        raise BadQueryParameter(name, f"a number from 0 to {most:.0f}", text)
     return value

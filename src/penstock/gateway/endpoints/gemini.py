@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.gateway.endpoints import Asked, Door, canonical
+from penstock.gateway.endpoints import Endpoint, TurnRequest, read_request
 
 if TYPE_CHECKING:
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.endpoints import IncomingRequest
 
 
-def read_generate(visit: Visit) -> Asked:
-    """`…/models/{model}:generateContent`, and its stream: server-sent events if so asked, else a JSON array."""
-    _, request = canonical(visit, "gemini")
-    request.model = visit.params["model"]
-    request.stream = visit.params["method"] == "streamGenerateContent"
-    sse = request.stream and visit.query.get("alt") == "sse"
-    options = {"id": visit.id, "model": request.model}
+def read_generate(incoming: IncomingRequest) -> TurnRequest:
+    """`…/models/{model}:generateContent`, and its stream: server-sent events with `alt=sse`, else a JSON array."""
+    _, request = read_request(incoming, "gemini")
+    request.model = incoming.params["model"]
+    request.stream = incoming.params["method"] == "streamGenerateContent"
+    sse = request.stream and incoming.query.get("alt") == "sse"
+    options = {"id": incoming.id, "model": request.model}
     framing = "sse+json" if sse or not request.stream else "jsonarray"
-    return Asked(request, "gemini", framing=framing, options=options, tee=framing != "jsonarray")
+    return TurnRequest(request, "gemini", framing=framing, options=options, allow_passthrough=framing != "jsonarray")
 
 
-GENERATE = Door("gemini", read_generate)
+GENERATE = Endpoint("gemini", read_generate)

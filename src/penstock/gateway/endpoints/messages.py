@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.gateway.endpoints import Asked, Door, canonical
+from penstock.gateway.endpoints import Endpoint, TurnRequest, read_request
 
 if TYPE_CHECKING:
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.endpoints import IncomingRequest
 
 
-def read_messages(visit: Visit) -> Asked:
-    """`/v1/messages`, whatever its query says."""
-    _, request = canonical(visit, "anthropic")
-    options = {"id": f"msg_{visit.id}", "model": request.model}
-    return Asked(request, "anthropic", options=options, headers=((b"request-id", f"req_{visit.id}".encode()),))
+def read_messages(incoming: IncomingRequest) -> TurnRequest:
+    """`/v1/messages`; the query is ignored."""
+    _, request = read_request(incoming, "anthropic")
+    options = {"id": f"msg_{incoming.id}", "model": request.model}
+    return TurnRequest(request, "anthropic", options=options, headers=((b"request-id", f"req_{incoming.id}".encode()),))
 
 
-MESSAGES = Door("anthropic", read_messages)
+MESSAGES = Endpoint("anthropic", read_messages)

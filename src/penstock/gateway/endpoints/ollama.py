@@ -1,4 +1,7 @@
-"""Ollama's own chat and generate, as its clients ask for them: a line for each piece, and a call in one of them."""
+"""Ollama's API: chat and generate as JSON lines, and the routes for models.
+
+The gateway does not pull or load models: such requests succeed if that is harmless, and are refused otherwise.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ import msgspec
 from penstock import events as ev
 from penstock import lenient_fields as lenient
 from penstock.errors import BadRequest, PenstockError
-from penstock.gateway.callers import refused
-from penstock.gateway.endpoints import PLAYED, Asked, Door, read_body
+from penstock.gateway.callers import make_refusal
+from penstock.gateway.endpoints import REPLAY_PREFIX, Endpoint, TurnRequest, read_body
 from penstock.input_limits import decode_deep
 from penstock.jsontext import decode_or_keep_raw
 from penstock.messages.request_codecs import reader
@@ -23,23 +26,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.framing import Frame
-    from penstock.gateway.catalogue import Entry
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.catalogue import ModelEntry
+    from penstock.gateway.endpoints import IncomingRequest
     from penstock.gateway.services import Services
     from penstock.lenient_fields import Object
 
-_REASONS = {"length": "length"}
+_FINISH_REASONS = {"length": "length"}
 
 
-class Lines:
-    """Events to Ollama's lines. What it has no word for (files, sources, calls run upstream) is not said."""
+class OllamaEncoder:
+    """Encodes events as Ollama's lines. Drops files, sources and calls that the provider ran: Ollama has no form."""
 
     def __init__(self, model: str, *, generate: bool = False) -> None:
         self._model, self._generate = model, generate
         self._head: Object = {"model": model, "created_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
         self._usage = ev.Usage()
         self._began = time.monotonic_ns()
-        self._first = 0  # when something was said
+        self._first = 0  # time of the first content
         self._out: list[Frame] = []
 
     def feed(self, events: Sequence[ev.AnyEvent], /) -> list[Frame]:
@@ -79,23 +82,31 @@ class Lines:
         now = time.monotonic_ns()
         first = self._first or now
         counts = {
-            "total_duration": now - self._began, "load_duration": 0, "prompt_eval_count": self._usage.input or 0,
-            "prompt_eval_duration": first - self._began, "eval_count": self._usage.output or 0,
+            "total_duration": now - self._began,
+            "load_duration": 0,
+            "prompt_eval_count": self._usage.input or 0,
+            "prompt_eval_duration": first - self._began,
+            "eval_count": self._usage.output or 0,
             "eval_duration": now - first,
-        }  # fmt: skip
-        self._say({"content": ""}, done=True, done_reason=_REASONS.get(event.reason, "stop"), **counts)
+        }
+        self._say({"content": ""}, done=True, done_reason=_FINISH_REASONS.get(event.reason, "stop"), **counts)
 
     def _fault(self, event: ev.Fault) -> None:
         self._out.append((b"", msgspec.json.encode({"error": event.message})))
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.TextDelta: _text, ev.RefusalDelta: _text, ev.ReasoningDelta: _thought, ev.CallEnd: _call,
-        ev.Usage: _counted, ev.Finish: _finish, ev.Fault: _fault,
-    }  # fmt: skip
+        ev.TextDelta: _text,
+        ev.RefusalDelta: _text,
+        ev.ReasoningDelta: _thought,
+        ev.CallEnd: _call,
+        ev.Usage: _counted,
+        ev.Finish: _finish,
+        ev.Fault: _fault,
+    }
 
 
-def whole(frames: Sequence[Frame]) -> bytes:
-    """The lines as one: an error alone, else the last line with all that was said before it."""
+def join_lines(frames: Sequence[Frame]) -> bytes:
+    """Join lines to one body: the error alone, else the last line with all text, reasoning and calls."""
     lines: list[Any] = [decode_deep(data, trusted=True) for _, data in frames]
     last: Object = lines[-1]
     if "error" in last:
@@ -111,10 +122,10 @@ def whole(frames: Sequence[Frame]) -> bytes:
     return msgspec.json.encode(made)
 
 
-def asked_of(body: Object) -> Asked:
-    """A request of Ollama's, to chat or to generate; with a suffix, to fill in what stands before it."""
+def build_ollama_request(body: Object) -> TurnRequest:
+    """Build the turn of a chat or generate request. With a suffix it is fill-in-the-middle."""
     generate = "messages" not in body
-    if generate and str(body.get("model", "")).startswith(PLAYED):
+    if generate and str(body.get("model", "")).startswith(REPLAY_PREFIX):
         body.setdefault("prompt", "")
     request = reader("ollama")(body)
     fills = generate and bool(body.get("suffix"))
@@ -123,103 +134,126 @@ def asked_of(body: Object) -> Asked:
         filling = reader("completions")({**given, "stream": request.stream})
         filling.settings, request = request.settings, filling
 
-    def encoder() -> Lines:
-        return Lines(request.model, generate=generate)
+    def encoder() -> OllamaEncoder:
+        return OllamaEncoder(request.model, generate=generate)
 
-    asked = Asked(request, "ollama", framing="ndjson", encoder=encoder, body=whole, tee=False)
+    turn_request = TurnRequest(
+        request, "ollama", framing="ndjson", encoder=encoder, body=join_lines, allow_passthrough=False
+    )
     if fills:
-        asked.source, asked.operation = "completions", "fim"
-    return asked
+        turn_request.source, turn_request.operation = "completions", "fim"
+    return turn_request
 
 
-def read_generate(visit: Visit) -> Asked:
+def read_generate(incoming: IncomingRequest) -> TurnRequest:
     """`/api/generate`."""
-    return read_body(visit, asked_of)
+    return read_body(incoming, build_ollama_request)
 
 
-def instead(visit: Visit) -> Any:
-    """What answers a request that only wants its model loaded."""
+def find_alternative(incoming: IncomingRequest) -> Any:
+    """Return the handler of a request that only loads a model."""
     try:
-        body = visit.body()
-        return loaded if loads(body) and not str(body.get("model", "")).startswith(PLAYED) else None
+        body = incoming.json_body()
+        return (
+            answer_load_request
+            if is_load_request(body) and not str(body.get("model", "")).startswith(REPLAY_PREFIX)
+            else None
+        )
     except PenstockError:
-        return None  # the turn will say what is wrong
+        return None  # the turn reports the error
 
 
-GENERATE = Door("ollama", read_generate, instead)
+GENERATE = Endpoint("ollama", read_generate, find_alternative)
 
 
-SPOKEN = "0.12.6"  # the version of Ollama whose API this is: clients look for what they need
-WHEN = "2026-01-01T00:00:00Z"
-# What a model can do, in Ollama's words.
-WORDS = {
-    "chat": "completion", "tools": "tools", "images": "vision", "reasoning": "thinking", "embeddings": "embedding",
+OLLAMA_VERSION = "0.12.6"  # the Ollama version whose API is implemented; clients check it
+MODIFIED_AT = "2026-01-01T00:00:00Z"
+# Our capability → Ollama's name.
+CAPABILITY_NAMES = {
+    "chat": "completion",
+    "tools": "tools",
+    "images": "vision",
+    "reasoning": "thinking",
+    "embeddings": "embedding",
     "fim": "insert",
-}  # fmt: skip
+}
 _encode = msgspec.json.encode
 
 
-def listed(entry: Entry) -> Object:
-    """A model in a list. Its digest is of its name: the same for as long as it is called so."""
+def format_ollama_model(entry: ModelEntry) -> Object:
+    """Format a model for a list. The digest is a hash of its name."""
     return {
-        "name": entry.name, "model": entry.name, "modified_at": WHEN, "size": 0,
-        "digest": sha256(entry.name.encode("utf-8", "replace")).hexdigest(), "details": _details(entry),
-    }  # fmt: skip
+        "name": entry.name,
+        "model": entry.name,
+        "modified_at": MODIFIED_AT,
+        "size": 0,
+        "digest": sha256(entry.name.encode("utf-8", "replace")).hexdigest(),
+        "details": _model_details(entry),
+    }
 
 
-def _details(entry: Entry) -> Object:
+def _model_details(entry: ModelEntry) -> Object:
     family = entry.model.family or entry.model.provider
     return {
-        "parent_model": "", "format": "", "family": family, "families": [family], "parameter_size": "",
+        "parent_model": "",
+        "format": "",
+        "family": family,
+        "families": [family],
+        "parameter_size": "",
         "quantization_level": "",
-    }  # fmt: skip
+    }
 
 
-async def shown(services: Services, visit: Visit) -> bytes:
+async def show_ollama_model(services: Services, incoming: IncomingRequest) -> bytes:
     """`POST /api/show`."""
-    name = name_of(visit.body())
-    entry = await services.catalogue.find(visit.caller, name)
-    visit.caller.check(name)
+    name = read_model_name(incoming.json_body())
+    entry = await services.catalogue.find(incoming.caller, name)
+    incoming.caller.check(name)
     model = entry.model
     family = model.family or model.provider
     info: Object = {"general.architecture": family, "general.basename": model.name or name}
     if model.context or model.max_input:
         info[f"{family}.context_length"] = model.context or model.max_input
     made = {
-        "license": "", "modelfile": f"FROM {name}\n", "parameters": "", "template": "{{ .Prompt }}",
-        "details": _details(entry), "model_info": info, "modified_at": WHEN,
-        "capabilities": _abilities(entry),
-    }  # fmt: skip
+        "license": "",
+        "modelfile": f"FROM {name}\n",
+        "parameters": "",
+        "template": "{{ .Prompt }}",
+        "details": _model_details(entry),
+        "model_info": info,
+        "modified_at": MODIFIED_AT,
+        "capabilities": _ollama_capabilities(entry),
+    }
     return _encode(made)
 
 
-def _abilities(entry: Entry) -> list[str]:
-    """In Ollama's words. A model of which nothing but the name is known may well call tools."""
+def _ollama_capabilities(entry: ModelEntry) -> list[str]:
+    """Return the capabilities in Ollama's terms. An unknown model is said to call tools."""
     can = entry.model.capabilities
     if "chat" in can and entry.model.source.get("capabilities") == NAME:
         can |= {"tools"}
-    return [word for ability, word in WORDS.items() if ability in can] or ["completion"]
+    return [word for ability, word in CAPABILITY_NAMES.items() if ability in can] or ["completion"]
 
 
-async def running(_: Services, __: Visit) -> bytes:
-    """`GET /api/ps`: nothing is loaded here."""
+async def list_running_models(_: Services, __: IncomingRequest) -> bytes:
+    """`GET /api/ps`: no models are loaded."""
     return _encode({"models": []})
 
 
-async def version(_: Services, __: Visit) -> bytes:
+async def report_version(_: Services, __: IncomingRequest) -> bytes:
     """`GET /api/version`."""
-    return _encode({"version": SPOKEN})
+    return _encode({"version": OLLAMA_VERSION})
 
 
-async def unserved(_: Services, visit: Visit) -> bytes:
-    """What would change which models there are."""
-    what = visit.path.rpartition("/")[2]
+async def refuse_model_change(_: Services, incoming: IncomingRequest) -> bytes:
+    """Refuse a request that would change the set of models."""
+    what = incoming.path.rpartition("/")[2]
     said = f"{what}: models are not kept here, only reached; GET /api/tags lists them, penstock.toml names more"
-    raise refused(501, "invalid", said, code="not_served")
+    raise make_refusal(501, "invalid", said, code="not_served")
 
 
-def name_of(body: Object) -> str:
-    """The model's name, in the newer word or the older."""
+def read_model_name(body: Object) -> str:
+    """Return the model's name, from `model` or the older `name`."""
     found = lenient.get_text(body, "model") or lenient.get_text(body, "name")
     if not found:
         raise BadRequest("a model's name", body.get("model"), "model")
@@ -229,19 +263,19 @@ def name_of(body: Object) -> str:
 # ── loading ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def loads(body: Object) -> bool:
-    """Whether a request says nothing: Ollama then loads the model, or lets it go."""
+def is_load_request(body: Object) -> bool:
+    """Return whether a request has no input: Ollama then loads or unloads the model."""
     return not any(body.get(key) for key in ("prompt", "messages", "images", "suffix", "system"))
 
 
-async def loaded(services: Services, visit: Visit) -> bytes:
-    """The answer to it: there is nothing to load, but the model must be one."""
-    body = visit.body()
-    name = name_of(body)
-    visit.caller.check(name)
+async def answer_load_request(services: Services, incoming: IncomingRequest) -> bytes:
+    """Answer a load request. Nothing is loaded, but the model must exist."""
+    body = incoming.json_body()
+    name = read_model_name(body)
+    incoming.caller.check(name)
     services.catalogue.target(name)
     gone = body.get("keep_alive") in (0, "0", "0s", "0m")
-    said: dict[str, Any] = {"response": ""} if visit.path.endswith("generate") else {}
+    said: dict[str, Any] = {"response": ""} if incoming.path.endswith("generate") else {}
     if not said:
         said = {"message": {"role": "assistant", "content": ""}}
     when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"

@@ -1,4 +1,4 @@
-"""`/api/chat`: what `useChat` posts, and Ollama's own chat, which has the same address. The bodies tell them apart."""
+"""`/api/chat`: requests of `useChat` (AI SDK), and Ollama's chat, which has the same path. The body decides."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import lenient_fields as lenient
 from penstock.errors import PenstockError
-from penstock.gateway.endpoints import PLAYED, Asked, Door, read_body
-from penstock.gateway.endpoints.ollama import asked_of, loaded, loads
+from penstock.gateway.endpoints import REPLAY_PREFIX, Endpoint, TurnRequest, read_body
+from penstock.gateway.endpoints.ollama import answer_load_request, build_ollama_request, is_load_request
 from penstock.messages.request_codecs import reader
 
 if TYPE_CHECKING:
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.endpoints import IncomingRequest
     from penstock.lenient_fields import Object
 
 HEADERS = ((b"x-vercel-ai-ui-message-stream", b"v1"),)
-_UI = frozenset({"id", "trigger", "messageId"})
+_UI_FIELDS = frozenset({"id", "trigger", "messageId"})
 
 
 def is_ollama(body: Object) -> bool:
-    """Messages of a page are made of parts; Ollama's have a content, and its requests always name a model."""
+    """Return whether a body is Ollama's: its messages have `content` instead of `parts`, and it names a model."""
     messages = lenient.get_objects(body, "messages")
-    if _UI & body.keys() or any("parts" in message for message in messages):
+    if _UI_FIELDS & body.keys() or any("parts" in message for message in messages):
         return False
     return bool(lenient.get_text(body, "model")) and all(
         "role" in message and "id" not in message for message in messages
     )
 
 
-def read_chat(visit: Visit) -> Asked:
-    """A UI message stream, unless it is Ollama's client that asks."""
-    return read_body(visit, lambda body: _read(visit, body))
+def read_chat(incoming: IncomingRequest) -> TurnRequest:
+    """Read a UI message stream request, or Ollama's."""
+    return read_body(incoming, lambda body: _read_chat_body(incoming, body))
 
 
-def _read(visit: Visit, body: Object) -> Asked:
+def _read_chat_body(incoming: IncomingRequest, body: Object) -> TurnRequest:
     if is_ollama(body) and "messages" in body:
-        return asked_of(body)
-    if str(body.get("model", "")).startswith(PLAYED):
+        return build_ollama_request(body)
+    if str(body.get("model", "")).startswith(REPLAY_PREFIX):
         body.setdefault("messages", [])
     request = reader("uistream")(body)
-    options = {"id": f"msg_{visit.id}", "model": request.model}
-    return Asked(request, "uistream", options=options, headers=HEADERS)
+    options = {"id": f"msg_{incoming.id}", "model": request.model}
+    return TurnRequest(request, "uistream", options=options, headers=HEADERS)
 
 
-def instead(visit: Visit) -> Any:
-    """What answers Ollama's clients that only want a model loaded."""
-    if b'"parts"' in visit.raw:
+def find_alternative(incoming: IncomingRequest) -> Any:
+    """Return the handler of an Ollama request that only loads a model."""
+    if b'"parts"' in incoming.raw:
         return None
     try:
-        body = visit.body()
+        body = incoming.json_body()
     except PenstockError:
-        return None  # the turn will say what is wrong
-    if str(body.get("model", "")).startswith(PLAYED) or not is_ollama(body) or not loads(body):
+        return None  # the turn reports the error
+    if str(body.get("model", "")).startswith(REPLAY_PREFIX) or not is_ollama(body) or not is_load_request(body):
         return None
-    return loaded
+    return answer_load_request
 
 
-CHAT = Door("uistream", read_chat, instead)
+CHAT = Endpoint("uistream", read_chat, find_alternative)

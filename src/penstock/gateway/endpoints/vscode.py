@@ -1,4 +1,4 @@
-"""`/vscode/chat`: the parts of a reply as lines, for a thin client in an editor. docs/vscode-parts.md has the form."""
+"""`/vscode/chat`: answers as JSON lines for the VS Code extension (docs/vscode-parts.md); and `/vscode/usage`."""
 
 from __future__ import annotations
 
@@ -9,64 +9,74 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.gateway.aux_requests import COUNT
-from penstock.gateway.endpoints import Asked, Door, canonical
+from penstock.gateway.endpoints import Endpoint, TurnRequest, read_request
 from penstock.messages.context import Cleared
 from penstock.protocols.vscode import wire
 from penstock.protocols.vscode.wire import encoded
 
 if TYPE_CHECKING:
     from penstock.engines.retries import Wait
-    from penstock.gateway.endpoints import Visit
+    from penstock.gateway.endpoints import IncomingRequest
     from penstock.gateway.services import Services
     from penstock.lenient_fields import Object
     from penstock.store.journal import JournalRows, Sum
 
-WAITS = {"rate-limit": "{}'s rate limit", "overloaded": "{} is overloaded", "timeout": "{} did not answer in time"}
-AGAIN = "{} failed and is asked again"
+WAIT_REASONS = {
+    "rate-limit": "{}'s rate limit",
+    "overloaded": "{} is overloaded",
+    "timeout": "{} did not answer in time",
+}
+RETRY_REASON = "{} failed and is asked again"
 
 
-def read_chat(visit: Visit) -> Asked:
-    """Lines, or with `"stream": false` one object."""
-    _, request = canonical(visit, "vscode")
-    # The host sends the reply's id back: it must be this turn's alone, which a provider's id need not be.
-    options = {"id": visit.id, "model": request.model, "created": int(time.time()), "renames": True}
-    return Asked(request, "vscode", framing="ndjson", options=options, notice=notice, mark=visit.id)
+def read_chat(incoming: IncomingRequest) -> TurnRequest:
+    """Read a chat request. The answer is JSON lines, or one object with `"stream": false`."""
+    _, request = read_request(incoming, "vscode")
+    # VS Code sends the id back, so it must be unique; a provider's id may not be.
+    options = {"id": incoming.id, "model": request.model, "created": int(time.time()), "renames": True}
+    return TurnRequest(
+        request, "vscode", framing="ndjson", options=options, encode_notice=encode_notice, turn_id=incoming.id
+    )
 
 
-def notice(told: Wait | Cleared) -> bytes:
-    """A line beside the reply: what is waited for, or that the conversation was made shorter."""
+def encode_notice(told: Wait | Cleared) -> bytes:
+    """Encode a notice: a wait before a retry, or that the conversation was shortened."""
     if isinstance(told, Cleared):
         return encoded(wire.Compacted(told.before, told.after))
-    return encoded(wire.Wait(round(told.seconds, 1), WAITS.get(told.kind, AGAIN).format(told.provider)))
+    return encoded(wire.Wait(round(told.seconds, 1), WAIT_REASONS.get(told.kind, RETRY_REASON).format(told.provider)))
 
 
-CHAT = Door("vscode", read_chat)
+CHAT = Endpoint("vscode", read_chat)
 
 
-async def today(services: Services, visit: Visit) -> bytes:
-    """All of today, and by model. Without a journal there is nothing to tell."""
+async def report_usage(services: Services, incoming: IncomingRequest) -> bytes:
+    """`/vscode/usage`: the caller's usage since midnight, in total and by model. Empty without a journal."""
     rows = services.journal.rows
-    told = await asyncio.to_thread(_asked, rows, visit.caller.key) if rows is not None else {}
+    told = await asyncio.to_thread(_usage_report, rows, incoming.caller.key) if rows is not None else {}
     return msgspec.json.encode({"version": 1, **told})
 
 
-def _asked(rows: JournalRows, key: str) -> Object:
-    since = _midnight()
+def _usage_report(rows: JournalRows, key: str) -> Object:
+    since = _last_midnight()
     models = rows.by("model", since=since, key=key, without=COUNT)
     return {
-        "today": _told(rows.total(since=since, key=key, without=COUNT)),
-        "models": [{"model": row.name, **_told(row)} for row in models],
+        "today": _format_sum(rows.total(since=since, key=key, without=COUNT)),
+        "models": [{"model": row.name, **_format_sum(row)} for row in models],
     }
 
 
-def _told(row: Sum) -> Object:
-    """`unpriced`: how many of the requests have tokens but no known price."""
+def _format_sum(row: Sum) -> Object:
+    """Format a sum. `unpriced` counts requests with tokens but no known price."""
     return {
-        "requests": row.turns, "input": row.input, "output": row.output, "cost": row.cost, "unpriced": row.unpriced,
-    }  # fmt: skip
+        "requests": row.turns,
+        "input": row.input,
+        "output": row.output,
+        "cost": row.cost,
+        "unpriced": row.unpriced,
+    }
 
 
-def _midnight() -> float:
-    """The last one here, in seconds since the epoch."""
+def _last_midnight() -> float:
+    """Return the last local midnight, in seconds since the epoch."""
     now = time.localtime()
     return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
