@@ -45,9 +45,16 @@ def parser(name: str, limit: int = LIMIT, content_type: str = "") -> Stage[bytes
 
 
 def bridge(
-    source: str, target: str, *, framing: str = "auto", limit: int = LIMIT, shaping: tuple[Stage[Any, Any], ...] = (),
-    source_options: Mapping[str, Any] | None = None, target_options: Mapping[str, Any] | None = None, **unknown: Any,
-) -> Pipe:  # fmt: skip
+    source: str,
+    target: str,
+    *,
+    framing: str = "auto",
+    limit: int = LIMIT,
+    shaping: tuple[Stage[Any, Any], ...] = (),
+    source_options: Mapping[str, Any] | None = None,
+    target_options: Mapping[str, Any] | None = None,
+    **unknown: Any,
+) -> Pipe:
     """A new pipe for one stream. `shaping` are further event → event stages; the source `auto` is found out.
 
     `source_options` are those of the decoder, `target_options` those of the encoder. An option that is unknown, or of

@@ -1,7 +1,7 @@
-"""Which protocol is it? Every protocol is shown the first frames, and the first to know one of them has it.
+"""Detects the protocol of a stream: the first protocol whose `looks` accepts one of the first frames.
 
-Leans on each protocol's `looks` and on the framings' own recognition. `Guess` is the stage for streams that have not
-arrived yet: it holds frames until they are known, then decodes.
+`guess` reads bytes that are there already. `DetectingDecoder` is the stage for live streams: it holds frames until the
+protocol is known, then decodes.
 """
 
 from __future__ import annotations

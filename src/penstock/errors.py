@@ -146,9 +146,15 @@ class ProviderError(StreamFault):
     hint: ClassVar[str] = ""
 
     def __init__(
-        self, fault: Fault, *, provider: str = "", model: str = "", body: str = "",
-        headers: Mapping[str, str] | None = None, attempts: Iterable[ProviderError] = (),
-    ) -> None:  # fmt: skip
+        self,
+        fault: Fault,
+        *,
+        provider: str = "",
+        model: str = "",
+        body: str = "",
+        headers: Mapping[str, str] | None = None,
+        attempts: Iterable[ProviderError] = (),
+    ) -> None:
         super().__init__(fault)
         self.kind, self.message, self.status, self.code = fault.kind, fault.message, fault.status, fault.code
         self.request_id, self.retry_after = fault.request_id, fault.retry_after

@@ -29,9 +29,24 @@ CallForm: TypeAlias = Literal["json", "text"]
 ReasoningForm: TypeAlias = Literal["full", "summary", "redacted"]
 Reason: TypeAlias = Literal["stop", "length", "calls", "filter", "refusal", "pause", "other"]
 FaultKind: TypeAlias = Literal[
-    "auth", "permission", "quota", "not-found", "invalid", "too-large", "rate-limit", "overloaded", "server", "timeout",
-    "network", "cancelled", "filter", "truncated", "malformed", "grammar", "other",
-]  # fmt: skip
+    "auth",
+    "permission",
+    "quota",
+    "not-found",
+    "invalid",
+    "too-large",
+    "rate-limit",
+    "overloaded",
+    "server",
+    "timeout",
+    "network",
+    "cancelled",
+    "filter",
+    "truncated",
+    "malformed",
+    "grammar",
+    "other",
+]
 
 
 def kebab(name: str) -> str:
@@ -295,8 +310,32 @@ class Unknown(Event, frozen=True, gc=False):
 
 
 AnyEvent: TypeAlias = (
-    Start | Step | TextStart | TextDelta | TextEnd | RefusalStart | RefusalDelta | RefusalEnd
-    | ReasoningStart | ReasoningDelta | ReasoningEnd | CallStart | CallDelta | CallEnd | CallCut
-    | Result | Ask | FileStart | FileDelta | FileEnd | Source | Opaque | Data | Usage | Finish | Fault | Unknown
-)  # fmt: skip
+    Start
+    | Step
+    | TextStart
+    | TextDelta
+    | TextEnd
+    | RefusalStart
+    | RefusalDelta
+    | RefusalEnd
+    | ReasoningStart
+    | ReasoningDelta
+    | ReasoningEnd
+    | CallStart
+    | CallDelta
+    | CallEnd
+    | CallCut
+    | Result
+    | Ask
+    | FileStart
+    | FileDelta
+    | FileEnd
+    | Source
+    | Opaque
+    | Data
+    | Usage
+    | Finish
+    | Fault
+    | Unknown
+)
 EVENTS: tuple[type[Event], ...] = get_args(AnyEvent)

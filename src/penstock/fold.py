@@ -74,7 +74,7 @@ class Fold:
     def _file(self, event: ev.FileStart) -> None:
         self._open(event.index, rq.File(event.media, event.url, "", event.choice, event.item, extra=event.extra))
 
-    def _say(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
+    def _append_text(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         self._pieces[event.index].append(event.text)
         if type(event) is ev.TextDelta and event.logprobs is not None:
             part: Any = self._turn.parts[event.index]
@@ -113,10 +113,17 @@ class Fold:
     def _source(self, event: ev.Source) -> None:
         self._turn.parts.append(
             rq.Source(
-                event.url, event.title, event.of, event.span, event.quote, event.id, event.media, event.filename,
+                event.url,
+                event.title,
+                event.of,
+                event.span,
+                event.quote,
+                event.id,
+                event.media,
+                event.filename,
                 event.extra,
             )
-        )  # fmt: skip
+        )
 
     def _opaque(self, event: ev.Opaque) -> None:
         self._turn.parts.append(rq.Opaque(event.protocol, event.kind, event.data))
@@ -146,9 +153,9 @@ class Fold:
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start, ev.Step: _nothing,
-        ev.TextStart: _text, ev.TextDelta: _say, ev.TextEnd: _end,
-        ev.RefusalStart: _refusal, ev.RefusalDelta: _say, ev.RefusalEnd: _end,
-        ev.ReasoningStart: _reasoning, ev.ReasoningDelta: _say, ev.ReasoningEnd: _end,
+        ev.TextStart: _text, ev.TextDelta: _append_text, ev.TextEnd: _end,
+        ev.RefusalStart: _refusal, ev.RefusalDelta: _append_text, ev.RefusalEnd: _end,
+        ev.ReasoningStart: _reasoning, ev.ReasoningDelta: _append_text, ev.ReasoningEnd: _end,
         ev.CallStart: _call, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _call_end,
         ev.FileStart: _file, ev.FileDelta: _data_delta, ev.FileEnd: _end,
         ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,

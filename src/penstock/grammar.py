@@ -55,7 +55,7 @@ class Grammar:
             return self._end(event, _START_OF_END[kind])
         if kind in TERMINALS:
             return self._terminal(kind)
-        return "" if kind in FREE else self._place(kind, event)
+        return "" if kind in FREE else self._check_part_start(kind, event)
 
     def close(self, *, broken: bool = False) -> list[Any]:
         """The events that close every open part. `broken`: a fault follows."""
@@ -85,7 +85,7 @@ class Grammar:
         self._broken = self._broken or event.broken
         return ""
 
-    def _place(self, kind: type[ev.Event], event: Any) -> str:
+    def _check_part_start(self, kind: type[ev.Event], event: Any) -> str:
         if kind not in PARTS and kind not in ATOMS:
             return "no event"
         if event.index != self._next:

@@ -1,8 +1,8 @@
-"""An HTTP answer that is no answer → a `Fault`: kind, message, status, code, request id, retry-after.
+"""Reads an HTTP error response into a `Fault`: kind, message, status, code, request id, retry-after.
 
-All the shapes in which providers say no are read the same way, whoever says it: dispatch is on what is there.
-Leans on the tables of `faults`. Reads no clock: a date to retry at is measured against the answer's own. The work is
-bounded: a provider may quote megabytes of a prompt.
+All error shapes of all providers are read by the same code: it looks at the fields that are there. The kinds come from
+the tables of `vendor_errors`. Reads no clock: a date in Retry-After is compared with the response's Date header. The
+work is bounded: a provider may quote megabytes of a prompt.
 """
 
 from __future__ import annotations
@@ -52,20 +52,26 @@ def read_http_error(
     request_id = next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), "") or said.id
     spent = (QUOTA_EXHAUSTED,) if is_daily_quota(as_objects(said.error.get("details"))) else ()
     return Fault(
-        kind=classify_fault((*spent, *words), message, status), message=message, status=status,
-        code=redact(words[0], known) if words else "", request_id=redact_cut(request_id, _CODE, known),
+        kind=classify_fault((*spent, *words), message, status),
+        message=message,
+        status=status,
+        code=redact(words[0], known) if words else "",
+        request_id=redact_cut(request_id, _CODE, known),
         retry_after=_retry_delay(headers, said, message),
         extra={HTTP: {"body": _stored_body(body, value, known), **({"protocol": protocol} if protocol else {})}},
-    )  # fmt: skip
+    )
 
 
 def redact_fault(fault: Fault, secrets: Iterable[str] = ()) -> Fault:
     """The fault as a client, the journal and the log may see it."""
     known = tuple(secrets)
     return replace(
-        fault, message=redact_cut(fault.message, MESSAGE_CHARACTERS, known), code=redact_cut(fault.code, _CODE, known),
-        request_id=redact_cut(fault.request_id, _CODE, known), extra=redact_json(fault.extra, known),
-    )  # fmt: skip
+        fault,
+        message=redact_cut(fault.message, MESSAGE_CHARACTERS, known),
+        code=redact_cut(fault.code, _CODE, known),
+        request_id=redact_cut(fault.request_id, _CODE, known),
+        extra=redact_json(fault.extra, known),
+    )
 
 
 def _stored_body(body: bytes, value: Any, known: tuple[str, ...]) -> Any:

@@ -31,7 +31,7 @@ UNUSABLE = "nothing in the answer can be used: its content has no type, or is a 
 
 
 class Ledger(PartLedger):
-    """The book of one stream: a page, and how its parts, calls and turns end."""
+    """The record of one stream: opens, fills and closes parts, calls and turns."""
 
     # ── the turn's end ────────────────────────────────────────────────────────────────────────────
 
@@ -71,9 +71,16 @@ class Ledger(PartLedger):
             self.fault("truncated", TRUNCATED)
 
     def fault(
-        self, kind: FaultKind, message: str, *, status: int | None = None, code: str = "", request_id: str = "",
-        retry_after: float | None = None, extra: Extra | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        kind: FaultKind,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str = "",
+        request_id: str = "",
+        retry_after: float | None = None,
+        extra: Extra | None = None,
+    ) -> None:
         """Break the turn off, in band. Later events of it are ignored."""
         if self._enter("a fault"):
             self.breaking = True
@@ -129,9 +136,18 @@ class Ledger(PartLedger):
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def open_call(
-        self, key: Hashable, id: str, name: str, *, by: By = "client", form: CallForm = "json", item: str = "",
-        choice: int = 0, given: str = "", extra: Extra | None = None,
-    ) -> Part | None:  # fmt: skip
+        self,
+        key: Hashable,
+        id: str,
+        name: str,
+        *,
+        by: By = "client",
+        form: CallForm = "json",
+        item: str = "",
+        choice: int = 0,
+        given: str = "",
+        extra: Extra | None = None,
+    ) -> Part | None:
         """Begin a call. One without a name, or whose id was seen in this turn, is muted: it is never delivered.
 
         A call without an id is given one: clients send it back with the result.

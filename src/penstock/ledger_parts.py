@@ -1,6 +1,6 @@
-"""A ledger's open page: the turn that it opens, the parts that it numbers, and what is said in them.
+"""The part of the ledger that opens a turn, numbers its parts and appends their text.
 
-The lower half of the ledger (`parts.py`), which adds calls and how parts and turns end; nobody else leans on it.
+`penstock.ledger.Ledger` extends it with calls and with the end of parts and turns. Only the ledger imports this module.
 """
 
 from __future__ import annotations
@@ -186,9 +186,15 @@ class PartLedger:
         )
 
     def open_reasoning(
-        self, key: Hashable, *, item: str = "", choice: int = 0, form: ReasoningForm = "full",
-        extra: Extra | None = None, keep: bool = False,
-    ) -> Part | None:  # fmt: skip
+        self,
+        key: Hashable,
+        *,
+        item: str = "",
+        choice: int = 0,
+        form: ReasoningForm = "full",
+        extra: Extra | None = None,
+        keep: bool = False,
+    ) -> Part | None:
         fields = (item, choice, form, extra)
         return self._open(key, ev.ReasoningStart, fields, ev.ReasoningDelta, ev.ReasoningEnd, choice, keep=keep)
 
@@ -198,9 +204,16 @@ class PartLedger:
         return self._open(key, ev.FileStart, (media, url, item, choice, extra), ev.FileDelta, ev.FileEnd, choice)
 
     def _open(
-        self, key: Hashable, start: Any, fields: tuple[Any, ...], delta: Any, end: Any, choice: int, *,
+        self,
+        key: Hashable,
+        start: Any,
+        fields: tuple[Any, ...],
+        delta: Any,
+        end: Any,
+        choice: int,
+        *,
         keep: bool = False,
-    ) -> Part | None:  # fmt: skip
+    ) -> Part | None:
         if key in self._parts:
             self.diagnostics.add("opened-twice", f"a second {start.__name__} for a part that is open is ignored")
             return self._parts[key]
@@ -230,13 +243,13 @@ class PartLedger:
         return self._parts.get(key)
 
     def append_text(self, key: Hashable, text: str, logprobs: Any = None) -> None:
-        """A delta of an open part of text, refusal or reasoning. Nothing is written for an empty one."""
+        """Appends text to an open part of text, refusal or reasoning. An empty text writes nothing."""
         part = self._parts.get(key)
         if part is not None and text and not part.muted:
             self.append_to_part(part, text, logprobs)
 
     def append_to_part(self, part: Part, text: str, logprobs: Any = None) -> None:
-        """`say` for whoever holds the open part itself and has something to say."""
+        """Does what `append_text` does, for callers that hold the part. The text is not empty."""
         if self.fix_surrogates:
             text, part.pending_surrogate = join_surrogates(part.pending_surrogate + text)
             if not text:
@@ -248,7 +261,7 @@ class PartLedger:
         self.out.append(delta(part.index, text) if logprobs is None else delta(part.index, text, logprobs))
 
     def reconcile(self, key: Hashable, whole: str) -> None:
-        """A later word on all of a kept part's text: what was not streamed yet is said now, once."""
+        """Compares a part's complete text with what was streamed, and appends what is missing."""
         part = self._parts.get(key)
         if part is None or part.pieces is None:
             return
@@ -326,7 +339,12 @@ def _merge(known: ev.Usage, new: ev.Usage) -> ev.Usage:
         return a if b is None else b
 
     return ev.Usage(
-        last(known.input, new.input), last(known.output, new.output), last(known.cached, new.cached),
-        last(known.written, new.written), last(known.reasoning, new.reasoning), new.exact, new.step,
+        last(known.input, new.input),
+        last(known.output, new.output),
+        last(known.cached, new.cached),
+        last(known.written, new.written),
+        last(known.reasoning, new.reasoning),
+        new.exact,
+        new.step,
         last(known.extra, new.extra),
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""Reading out of JSON objects that nobody promised a shape for: the wrong type counts as absent.
+"""Reads fields of JSON objects without a fixed shape: a value of the wrong type counts as absent.
 
 For what codecs keep as plain objects because it is echoed as it was; payloads of a known shape are Structs.
 """

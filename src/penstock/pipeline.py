@@ -1,6 +1,6 @@
-"""Stage and Pipe: a stage is fed a batch and gives back a batch; a pipe is stages in a row.
+"""Stage and Pipe: a stage takes a batch and returns a batch; a pipe is a list of stages.
 
-Leans on nothing. Does no IO: bytes come in by `feed`, the end of input is `finish`, called once.
+Does no IO: `feed` takes the input, `finish` ends it and is called once.
 """
 
 from __future__ import annotations

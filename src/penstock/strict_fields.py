@@ -1,6 +1,6 @@
-"""Reading requests out of parsed JSON: a wrong type is an error that names its place, not a guess.
+"""Reads fields of a request's JSON: a value of the wrong type is an error with the path of the field.
 
-The counterpart of `pick`, which is for what comes back from providers. Paths are built only when something is wrong.
+The counterpart of `lenient_fields`, which reads what providers send. Paths are built only when something is wrong.
 """
 
 from __future__ import annotations

@@ -84,9 +84,14 @@ class FrameTemplate:
     __slots__ = ("after", "before", "index", "keep", "kind", "name")
 
     def __init__(
-        self, kind: Any, index: int, name: bytes, before: bytes, after: bytes,
+        self,
+        kind: Any,
+        index: int,
+        name: bytes,
+        before: bytes,
+        after: bytes,
         keep: Callable[[str], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.kind, self.index, self.name, self.before, self.after = kind, index, name, before, after
         self.keep = keep
 

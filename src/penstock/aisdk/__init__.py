@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.codec import Encoder
 from penstock.jsontext import as_json, is_json
 from penstock.text_runs import NO_TEMPLATE, FrameTemplate
@@ -82,11 +82,11 @@ def read_metadata(metadata: Any, *, reasoning: bool = False) -> Extra:
     """Reads provider metadata into extra data."""
     extra: Extra = {}
     pairs = _FROM_SDK[reasoning]
-    for provider, value in lenient_fields.as_object(metadata).items():
-        fields = lenient_fields.as_object(value)
+    for provider, value in lenient.as_object(metadata).items():
+        fields = lenient.as_object(value)
         if provider == PENSTOCK:
-            for protocol in lenient_fields.get_object(fields, "extra"):
-                extra.setdefault(protocol, {}).update(lenient_fields.get_object(fields["extra"], protocol))
+            for protocol in lenient.get_object(fields, "extra"):
+                extra.setdefault(protocol, {}).update(lenient.get_object(fields["extra"], protocol))
             continue
         rest: Object = {}
         for key, field in fields.items():
@@ -106,8 +106,8 @@ def write_metadata(extra: Extra | None, *, reasoning: bool = False, **ours: Any)
     unpaired: Extra = {}
     for protocol, fields in (extra or {}).items():
         if protocol == SDK:
-            for provider in lenient_fields.get_object(fields, "metadata"):
-                metadata.setdefault(provider, {}).update(lenient_fields.get_object(fields["metadata"], provider))
+            for provider in lenient.get_object(fields, "metadata"):
+                metadata.setdefault(provider, {}).update(lenient.get_object(fields["metadata"], provider))
             continue
         for key, value in fields.items():
             theirs = _TO_SDK[reasoning].get((protocol, key))
@@ -132,7 +132,7 @@ def merge_extra(before: Extra | None, more: Extra) -> Extra | None:
     merged: Extra = dict(before or {})
     for protocol, fields in more.items():
         old = merged.get(protocol, {})
-        metadata = {**lenient_fields.get_object(old, "metadata"), **lenient_fields.get_object(fields, "metadata")}
+        metadata = {**lenient.get_object(old, "metadata"), **lenient.get_object(fields, "metadata")}
         merged[protocol] = {**old, **fields, **({"metadata": metadata} if metadata else {})}
     return merged
 
@@ -160,8 +160,8 @@ def _get_count(source: Object, *keys: str) -> int | None:
         value = source.get(key)
         if isinstance(value, float) and value.is_integer():
             return int(value)
-        if lenient_fields.get_integer(source, key) is not None:
-            return lenient_fields.get_integer(source, key)
+        if lenient.get_integer(source, key) is not None:
+            return lenient.get_integer(source, key)
     return None
 
 
@@ -175,14 +175,14 @@ def _drop_none(**fields: Any) -> Object:
 
 def read_usage(raw: Any, step: int = 0) -> ev.Usage | None:
     """Reads usage in any version's spelling; None if it counts nothing."""
-    usage = lenient_fields.as_object(raw)
+    usage = lenient.as_object(raw)
     nested_input, nested_output = (
-        lenient_fields.get_object(usage, "inputTokens"),
-        lenient_fields.get_object(usage, "outputTokens"),
+        lenient.get_object(usage, "inputTokens"),
+        lenient.get_object(usage, "outputTokens"),
     )
     input_details, output_details = (
-        lenient_fields.get_object(usage, "inputTokenDetails"),
-        lenient_fields.get_object(usage, "outputTokenDetails"),
+        lenient.get_object(usage, "inputTokenDetails"),
+        lenient.get_object(usage, "outputTokenDetails"),
     )
     prompt = _first_count(_get_count(usage, "inputTokens", "promptTokens"), _get_count(nested_input, "total"))
     output = _first_count(_get_count(usage, "outputTokens", "completionTokens"), _get_count(nested_output, "total"))
@@ -207,11 +207,11 @@ def add_metadata_counts(usage: ev.Usage, metadata: Any) -> ev.Usage:
     raw = usage.extra[SDK] if usage.extra else {}
     if "inputTokenDetails" in raw or isinstance(raw.get("inputTokens"), dict):
         return usage
-    providers = [lenient_fields.as_object(fields) for fields in lenient_fields.as_object(metadata).values()]
+    providers = [lenient.as_object(fields) for fields in lenient.as_object(metadata).values()]
     cached = _first_count(usage.cached, *(_get_count(fields, "cachedPromptTokens") for fields in providers))
     reasoning = _first_count(usage.reasoning, *(_get_count(fields, "reasoningTokens") for fields in providers))
-    claude = lenient_fields.get_object(lenient_fields.as_object(metadata), "anthropic")
-    counts = lenient_fields.get_object(claude, "usage")
+    claude = lenient.get_object(lenient.as_object(metadata), "anthropic")
+    counts = lenient.get_object(claude, "usage")
     read = _get_count(claude, "cacheReadInputTokens") or _get_count(counts, "cache_read_input_tokens") or 0
     written = _get_count(claude, "cacheCreationInputTokens") or _get_count(counts, "cache_creation_input_tokens") or 0
     if not read and not written:

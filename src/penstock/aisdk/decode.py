@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.aisdk import OPAQUE_TYPE, PENSTOCK, SDK, merge_extra, read_metadata, wire
 from penstock.aisdk.decode_calls import body_call_input, tool_part_chunks
 from penstock.aisdk.decode_turn import TurnDecoder, build_table
@@ -79,7 +79,7 @@ class ChunkDecoder(TurnDecoder):
     def _read_text_start(self, chunk: wire.PartBoundary) -> None:
         self._close_unnamed_part()
         key: Hashable = _TEXT if chunk.id is None else chunk.id
-        ours = lenient_fields.get_object(lenient_fields.as_object(chunk.provider_metadata), PENSTOCK)
+        ours = lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK)
         self._remember_index(key, (self.ledger.open_refusal if ours.get("refusal") else self.ledger.open_text)(key))
         self._unnamed_key = key if chunk.id is None else None
         self._add_part_metadata(key, chunk.provider_metadata)
@@ -93,7 +93,7 @@ class ChunkDecoder(TurnDecoder):
         key: Hashable = _TEXT if chunk.id is None else chunk.id
         self._add_part_metadata(key, chunk.provider_metadata)
         part = self.ledger.find(key)
-        for citation in lenient_fields.as_objects(chunk.citations):
+        for citation in lenient.as_objects(chunk.citations):
             self._add_citation(citation, part.index if part else None)
         self.ledger.close(key)
 
@@ -101,7 +101,7 @@ class ChunkDecoder(TurnDecoder):
         self._close_unnamed_part()
         key = ("reasoning", "" if chunk.id is None else chunk.id)
         extra = read_metadata(chunk.provider_metadata, reasoning=True)
-        our_form = lenient_fields.get_object(lenient_fields.as_object(chunk.provider_metadata), PENSTOCK).get("form")
+        our_form = lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK).get("form")
         has_redacted = any(name.startswith("redacted") for fields in extra.values() for name in fields)
         form: ReasoningForm = "summary" if our_form == "summary" else "full"
         if our_form == "redacted" or has_redacted:
@@ -177,34 +177,34 @@ class ChunkDecoder(TurnDecoder):
     # ── sources, files, state ─────────────────────────────────────────────────────────────────────
 
     def _read_source(self, chunk: wire.SourceChunk) -> None:
-        source = lenient_fields.as_object(chunk.source) or msgspec.to_builtins(chunk)
-        if not lenient_fields.get_text(source, "url", "title", "filename"):
+        source = lenient.as_object(chunk.source) or msgspec.to_builtins(chunk)
+        if not lenient.get_text(source, "url", "title", "filename"):
             self.keep()
             return
-        place = lenient_fields.get_object(
-            lenient_fields.get_object(lenient_fields.as_object(source.get("providerMetadata")), PENSTOCK), "cite"
+        place = lenient.get_object(
+            lenient.get_object(lenient.as_object(source.get("providerMetadata")), PENSTOCK), "cite"
         )
         citation = {"source": source, "citedText": place.get("quote"), "span": place.get("span")}
-        self._add_citation(citation, self._text_indexes.get(lenient_fields.get_text(place, "of")))
+        self._add_citation(citation, self._text_indexes.get(lenient.get_text(place, "of")))
 
     def _add_citation(self, citation: Object, of: int | None) -> None:
         """Adds a source, or the range of text that it supports."""
-        source = lenient_fields.get_object(citation, "source")
+        source = lenient.get_object(citation, "source")
         first, last = (
-            lenient_fields.get_integer(citation, "startIndex"),
-            lenient_fields.get_integer(citation, "endIndex"),
+            lenient.get_integer(citation, "startIndex"),
+            lenient.get_integer(citation, "endIndex"),
         )
-        span = lenient_fields.get_list(citation, "span") or (None if first is None or last is None else [first, last])
+        span = lenient.get_list(citation, "span") or (None if first is None or last is None else [first, last])
         self.ledger.cite(
             (of, citation),
-            lenient_fields.get_text(source, "url"),
-            lenient_fields.get_text(source, "title"),
+            lenient.get_text(source, "url"),
+            lenient.get_text(source, "title"),
             of,
             (int(span[0]), int(span[1])) if span else None,
-            lenient_fields.get_text(citation, "citedText"),
+            lenient.get_text(citation, "citedText"),
             str(source.get("id") or source.get("sourceId") or ""),
-            lenient_fields.get_text(source, "mediaType"),
-            lenient_fields.get_text(source, "filename"),
+            lenient.get_text(source, "mediaType"),
+            lenient.get_text(source, "filename"),
             read_metadata(source.get("providerMetadata")) or None,
         )
 
@@ -231,11 +231,11 @@ class ChunkDecoder(TurnDecoder):
             return False
         json = bytes(chunk.data).decode("utf-8", "replace")
         if chunk.type == OPAQUE_TYPE:
-            state = lenient_fields.as_object(parse_lenient(json.encode()))
+            state = lenient.as_object(parse_lenient(json.encode()))
             self.ledger.add_whole_part(
                 ev.Opaque,
-                lenient_fields.get_text(state, "protocol"),
-                lenient_fields.get_text(state, "kind"),
+                lenient.get_text(state, "protocol"),
+                lenient.get_text(state, "kind"),
                 state.get("data"),
             )
         elif chunk.type.startswith("data-"):
@@ -243,11 +243,11 @@ class ChunkDecoder(TurnDecoder):
         return chunk.type.startswith("data-")
 
     def _read_custom(self, chunk: wire.CustomChunk) -> None:
-        metadata = lenient_fields.as_object(chunk.provider_metadata)
+        metadata = lenient.as_object(chunk.provider_metadata)
         if chunk.kind == _REPEATED_KIND:
-            start = lenient_fields.get_object(metadata, "anthropic")
+            start = lenient.get_object(metadata, "anthropic")
             self._remember_response({"id": start.get("id"), "modelId": start.get("model")})
-        elif "opaque" in (ours := lenient_fields.get_object(metadata, PENSTOCK)):
+        elif "opaque" in (ours := lenient.get_object(metadata, PENSTOCK)):
             protocol, _, kind = chunk.kind.partition(".")
             self.ledger.add_whole_part(ev.Opaque, protocol, kind, ours["opaque"])
         else:
@@ -256,7 +256,7 @@ class ChunkDecoder(TurnDecoder):
     def _read_state(self, _: wire.Chunk) -> None:
         """Keeps a chunk that is not content but that a reader may want back."""
         chunk = parse_lenient(self.frame[1])
-        self.ledger.add_whole_part(ev.Opaque, self.protocol, lenient_fields.get_text(chunk, "type"), chunk)
+        self.ledger.add_whole_part(ev.Opaque, self.protocol, lenient.get_text(chunk, "type"), chunk)
 
     def _reset_step(self, _: wire.Chunk) -> None:
         """Text that was sent cannot be taken back. Calls that are still open must not run."""
@@ -309,11 +309,11 @@ class ChunkDecoder(TurnDecoder):
 
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Also reads `data-*` chunks and non-stream bodies."""
-        fields = lenient_fields.as_object(value)
+        fields = lenient.as_object(value)
         if "type" not in fields and (chunks := list(_body_chunks(fields))):
             for chunk in chunks:
                 self._fit("", chunk, partial(_encode_clean, chunk))
-        elif not (lenient_fields.get_text(fields, "type").startswith("data-") and self._read_data(raw())):
+        elif not (lenient.get_text(fields, "type").startswith("data-") and self._read_data(raw())):
             super()._fit(name, value, raw)
 
 
@@ -334,20 +334,20 @@ def _body_chunks(body: Object) -> Iterator[Object]:
         yield {
             "type": "error",
             "error": body.get("error"),
-            "errorText": lenient_fields.get_text(body, "errorText") or None,
+            "errorText": lenient.get_text(body, "errorText") or None,
         }
 
 
 def _message_chunks(message: Object) -> Iterator[Object]:
-    metadata = lenient_fields.get_object(message, "metadata")
+    metadata = lenient.get_object(message, "metadata")
     known = {key: metadata[key] for key in ("model", "createdAt") if key in metadata}
     yield {
         "type": "start",
-        "messageId": lenient_fields.get_text(message, "id") or None,
+        "messageId": lenient.get_text(message, "id") or None,
         "messageMetadata": known or None,
     }
-    for position, part in enumerate(lenient_fields.get_objects(message, "parts")):
-        kind = lenient_fields.get_text(part, "type")
+    for position, part in enumerate(lenient.get_objects(message, "parts")):
+        kind = lenient.get_text(part, "type")
         if kind in ("text", "reasoning"):
             yield from _text_chunks(kind, str(position), part)
         elif kind == "dynamic-tool" or kind.startswith("tool-"):
@@ -359,15 +359,15 @@ def _message_chunks(message: Object) -> Iterator[Object]:
 
 def _text_chunks(kind: str, id: str, part: Object) -> Iterator[Object]:
     yield {"type": f"{kind}-start", "id": id, "providerMetadata": part.get("providerMetadata")}
-    yield {"type": f"{kind}-delta", "id": id, "text": lenient_fields.get_text(part, "text")}
+    yield {"type": f"{kind}-delta", "id": id, "text": lenient.get_text(part, "text")}
     yield {"type": f"{kind}-end", "id": id, "citations": part.get("citations")}
 
 
 def _result_chunks(result: Object) -> Iterator[Object]:
-    response = lenient_fields.get_object(result, "response")
+    response = lenient.get_object(result, "response")
     yield {"type": "response-metadata", **{key: response.get(key) for key in ("id", "modelId", "timestamp")}}
-    for position, part in enumerate(lenient_fields.get_objects(result, "content")):
-        kind = lenient_fields.get_text(part, "type")
+    for position, part in enumerate(lenient.get_objects(result, "content")):
+        kind = lenient.get_text(part, "type")
         if kind in ("text", "reasoning"):
             yield from _text_chunks(kind, str(position), part)
         else:

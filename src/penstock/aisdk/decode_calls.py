@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET
 
 from penstock import events as ev
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.aisdk import PENSTOCK, SDK, read_metadata, sdk_extra, to_json_text, wire
 from penstock.jsontext import as_json, complete_json, decode_or_keep_raw, is_json
 
@@ -71,7 +71,7 @@ class CallReader:
     def start(self, chunk: wire.CallStartChunk) -> bool:
         if not chunk.call or chunk.tool_name is None:
             return False
-        ours = lenient_fields.get_object(lenient_fields.as_object(chunk.provider_metadata), PENSTOCK)
+        ours = lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK)
         form: CallForm = "text" if "text" in (chunk.input_encoding, ours.get("form")) else "json"
         if chunk.provider_executed:
             self._open(chunk, form)
@@ -171,9 +171,9 @@ class CallReader:
         if self._ledger.calls > before:
             self._delivered.add(call)
 
-    def refuse(self, error: lenient_fields.Object, new_id: str) -> None:
+    def refuse(self, error: lenient.Object, new_id: str) -> None:
         """Reads version 4's error for a call that it refuses. It names the tool; there is no other chunk."""
-        name, known = lenient_fields.get_text(error, "toolName"), lenient_fields.get_text(error, "toolCallId")
+        name, known = lenient.get_text(error, "toolName"), lenient.get_text(error, "toolCallId")
         call = known or next((call for call in self._held if self._names[call] == name), new_id)
         value = error.get("toolArgs", error.get("toolInput"))
         ours = {PENSTOCK: {"cut": "client"}} if known else None
@@ -232,7 +232,7 @@ class CallReader:
         self._end(chunk.call, part, value, {})
 
     def request_approval(self, chunk: wire.ApprovalChunk, via: str) -> bool:
-        call = chunk.call or lenient_fields.get_text(lenient_fields.as_object(chunk.tool_call), "toolCallId")
+        call = chunk.call or lenient.get_text(lenient.as_object(chunk.tool_call), "toolCallId")
         if not call or not chunk.approval_id:
             return False
         self._release(call, upstream=True)
@@ -248,7 +248,7 @@ def _chunk_input(chunk: wire.CompleteCallChunk) -> Any:
 def _is_run_upstream(chunk: wire.CompleteCallChunk) -> bool:
     """True if a refused call is complete enough to run: then the SDK has answered it, and nobody else may run it."""
     ours, value = (
-        lenient_fields.get_object(lenient_fields.as_object(chunk.provider_metadata), PENSTOCK),
+        lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK),
         _chunk_input(chunk),
     )
     if "cut" in ours or not chunk.invalid:
@@ -278,22 +278,22 @@ def _final_input(part: Part, value: Any) -> str | None:
 
 def tool_part_chunks(kind: str, part: Object) -> Iterator[Object]:
     """Yields the chunks that led to a tool part's state."""
-    state = lenient_fields.get_text(part, "state")
+    state = lenient.get_text(part, "state")
     keys = ("toolCallId", "providerExecuted", "title", "toolMetadata")
     head: Object = {key: part[key] for key in keys if part.get(key) is not None}
-    head["toolName"] = lenient_fields.get_text(part, "toolName") or kind.removeprefix("tool-")
+    head["toolName"] = lenient.get_text(part, "toolName") or kind.removeprefix("tool-")
     head["dynamic"] = kind == "dynamic-tool"
     if state == "input-streaming":
         yield {**head, "type": "tool-input-start"}
-        yield {**head, "type": "tool-input-delta", "inputTextDelta": lenient_fields.get_text(part, "rawInput")}
+        yield {**head, "type": "tool-input-delta", "inputTextDelta": lenient.get_text(part, "rawInput")}
         return
     call = {**head, "input": body_call_input(part), "providerMetadata": part.get("callProviderMetadata")}
-    error = lenient_fields.get_text(part, "errorText")
+    error = lenient.get_text(part, "errorText")
     if state == "output-error" and part.get("input") is None:
         yield {**call, "type": "tool-input-error", "input": part.get("rawInput"), "errorText": error}
         return
     yield {**call, "type": "tool-input-available"}
-    approval = lenient_fields.get_object(part, "approval")
+    approval = lenient.get_object(part, "approval")
     if "id" in approval:
         yield {"type": "tool-approval-request", "toolCallId": head.get("toolCallId"), "approvalId": approval["id"]}
     result = {**head, "providerMetadata": part.get("resultProviderMetadata")}

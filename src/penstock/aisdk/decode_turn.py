@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import msgspec
 
 from penstock import events as ev
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.aisdk import FINISH_REASONS, SDK, add_metadata_counts, read_metadata, read_usage, to_json_text, wire
 from penstock.aisdk.decode_calls import CallReader
 from penstock.codec import Decoder
@@ -76,8 +76,8 @@ class TurnDecoder(Decoder):
         self.ledger.start(id, model, created, extra)
 
     def _read_start(self, chunk: wire.StartChunk) -> None:
-        metadata = lenient_fields.as_object(chunk.message_metadata)
-        model, created = lenient_fields.get_text(metadata, "model"), lenient_fields.get_integer(metadata, "createdAt")
+        metadata = lenient.as_object(chunk.message_metadata)
+        model, created = lenient.get_text(metadata, "model"), lenient.get_integer(metadata, "createdAt")
         rest = {key: value for key, value in metadata.items() if key not in _EVENT_METADATA}
         extra = {SDK: {"messageMetadata": rest}} if rest else None
         if self.ledger.is_open:
@@ -97,8 +97,8 @@ class TurnDecoder(Decoder):
             self._remember_response({"id": chunk.id, "modelId": chunk.model_id, "timestamp": chunk.timestamp})
 
     def _remember_response(self, response: Any) -> None:
-        fields = lenient_fields.as_object(response)
-        known = {key: text for key in ("id", "modelId", "timestamp") if (text := lenient_fields.get_text(fields, key))}
+        fields = lenient.as_object(response)
+        known = {key: text for key in ("id", "modelId", "timestamp") if (text := lenient.get_text(fields, key))}
         if known:
             self._finish_extra["response"] = {**self._finish_extra.get("response", {}), **known}
 
@@ -153,7 +153,7 @@ class TurnDecoder(Decoder):
         usage = read_usage(chunk.usage if chunk.total_usage is None else chunk.total_usage)
         if usage is not None and not self.ledger.ended:  # a turn with nothing but an error has usage too
             self.ledger.usage(self._turn_usage(usage, chunk.provider_metadata))
-        raw = chunk.raw_finish_reason or lenient_fields.get_text(lenient_fields.as_object(chunk.finish_reason), "raw")
+        raw = chunk.raw_finish_reason or lenient.get_text(lenient.as_object(chunk.finish_reason), "raw")
         self._end_turn(_finish_word(chunk), raw)
 
     def _turn_usage(self, usage: ev.Usage, metadata: Any) -> ev.Usage:
@@ -193,8 +193,8 @@ class TurnDecoder(Decoder):
         return True
 
     def _read_error(self, chunk: wire.ErrorChunk) -> None:
-        error = lenient_fields.as_object(chunk.error)
-        if lenient_fields.get_text(error, "name") in _REFUSED_CALL_ERRORS and "toolName" in error:
+        error = lenient.as_object(chunk.error)
+        if lenient.get_text(error, "name") in _REFUSED_CALL_ERRORS and "toolName" in error:
             self._calls.refuse(error, f"call_refused_{self.ledger.truncated_calls}")
         elif self._fault is None and not self.ledger.ended:
             text_only = chunk.error is None and chunk.error_text is not None
@@ -213,7 +213,7 @@ class TurnDecoder(Decoder):
         self._unnamed_key = None
 
     def shape_of(self, value: Any) -> Any:
-        return wire.CHUNK_TYPES.get(lenient_fields.get_text(lenient_fields.as_object(value), "type"), self.shape)
+        return wire.CHUNK_TYPES.get(lenient.get_text(lenient.as_object(value), "type"), self.shape)
 
     def finish(self) -> list[ev.AnyEvent]:
         self._release_fault()
@@ -227,7 +227,7 @@ class TurnDecoder(Decoder):
     # ── metadata ──────────────────────────────────────────────────────────────────────────────────
 
     def _read_finish_metadata(self, chunk: wire.FinishChunk) -> None:
-        metadata = lenient_fields.get_object(read_metadata(chunk.provider_metadata).get(SDK, {}), "metadata")
+        metadata = lenient.get_object(read_metadata(chunk.provider_metadata).get(SDK, {}), "metadata")
         rest = {
             provider: {key: value for key, value in fields.items() if key not in _COUNT_METADATA}
             for provider, fields in metadata.items()
@@ -238,11 +238,11 @@ class TurnDecoder(Decoder):
 
     def _read_message_metadata(self, chunk: wire.MetadataChunk | wire.FinishChunk) -> None:
         """Reads usage and raw finish reason out of the application's metadata; keeps the rest."""
-        metadata = lenient_fields.as_object(chunk.message_metadata)
+        metadata = lenient.as_object(chunk.message_metadata)
         usage = read_usage(metadata.get("totalUsage") or metadata.get("usage"))
         if usage is not None and not self.ledger.ended:
             self.ledger.usage(usage)
-        self._raw_reason = lenient_fields.get_text(metadata, "rawFinishReason") or self._raw_reason
+        self._raw_reason = lenient.get_text(metadata, "rawFinishReason") or self._raw_reason
         rest = {key: value for key, value in metadata.items() if key not in _EVENT_METADATA}
         if rest:
             self._finish_extra["messageMetadata"] = {**self._finish_extra.get("messageMetadata", {}), **rest}
@@ -266,7 +266,7 @@ class TurnDecoder(Decoder):
 def _finish_word(chunk: wire.FinishChunk) -> str:
     """Returns the unified finish reason. `doStream` since version 6 sends it beside the provider's reason."""
     reason: Any = chunk.finish_reason
-    return reason if isinstance(reason, str) else lenient_fields.get_text(lenient_fields.as_object(reason), "unified")
+    return reason if isinstance(reason, str) else lenient.get_text(lenient.as_object(reason), "unified")
 
 
 def _to_seconds(timestamp: Any) -> int | None:
@@ -294,17 +294,17 @@ def read_error(value: Any, fallback: str = "the stream reported an error") -> Ob
     """Reads an error (text, an Error as JSON, a provider's object) into the fields of a fault."""
     if isinstance(value, str):
         return {"kind": "other", "message": value or fallback}
-    outer = lenient_fields.as_object(value)
-    attempts = lenient_fields.as_objects(outer.get("errors"))
-    error = lenient_fields.get_object(outer, "lastError") or (attempts[-1] if attempts else outer)
-    rows = list(lenient_fields.get_object(error, "responseHeaders").items())[:_MAX_HEADERS]
+    outer = lenient.as_object(value)
+    attempts = lenient.as_objects(outer.get("errors"))
+    error = lenient.get_object(outer, "lastError") or (attempts[-1] if attempts else outer)
+    rows = list(lenient.get_object(error, "responseHeaders").items())[:_MAX_HEADERS]
     headers = {name.lower(): header for name, header in rows if isinstance(header, str)}
     inner = _provider_error(error)
-    status = lenient_fields.get_integer(error, "statusCode") or lenient_fields.get_integer(error, "status")
-    code = lenient_fields.get_text(inner, "code", "type") or lenient_fields.get_text(error, "code", "type", "name")
+    status = lenient.get_integer(error, "statusCode") or lenient.get_integer(error, "status")
+    code = lenient.get_text(inner, "code", "type") or lenient.get_text(error, "code", "type", "name")
     message = (
-        lenient_fields.get_text(outer, "message", "$js")
-        or lenient_fields.get_text(inner, "message")
+        lenient.get_text(outer, "message", "$js")
+        or lenient.get_text(inner, "message")
         or (to_json_text(value) if value else "")
     )
     wait = error.get("retryAfter")
@@ -313,7 +313,7 @@ def read_error(value: Any, fallback: str = "the stream reported an error") -> Ob
         "message": message or fallback,
         "status": status,
         "code": code,
-        "request_id": lenient_fields.get_text(error, "requestId")
+        "request_id": lenient.get_text(error, "requestId")
         or next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), ""),
         "retry_after": float(wait) if isinstance(wait, int | float) and wait >= 0 else retry_after(headers),
         "extra": _error_details(outer, error, headers),
@@ -323,37 +323,35 @@ def read_error(value: Any, fallback: str = "the stream reported an error") -> Ob
 def _provider_error(error: Object) -> Object:
     """Returns the provider's error object: `data`, `error`, or the parsed body."""
     found, body = (
-        lenient_fields.get_object(error, "data") or lenient_fields.get_object(error, "error"),
-        lenient_fields.get_text(error, "responseBody"),
+        lenient.get_object(error, "data") or lenient.get_object(error, "error"),
+        lenient.get_text(error, "responseBody"),
     )
     if not found and 0 < len(body) <= _MAX_PARSED_BODY:
-        found = lenient_fields.as_object(parse_lenient(body.encode("utf-8", "surrogatepass")))
-    return lenient_fields.get_object(found, "error") or found
+        found = lenient.as_object(parse_lenient(body.encode("utf-8", "surrogatepass")))
+    return lenient.get_object(found, "error") or found
 
 
 def _classify_error(error: Object, inner: Object, code: str, status: int | None, message: str) -> FaultKind:
     if code in _KINDS:
         return _KINDS[code]  # an error that we wrote
-    words = [lenient_fields.get_text(source, key) for source in (inner, error) for key in ("type", "code", "name")]
+    words = [lenient.get_text(source, key) for source in (inner, error) for key in ("type", "code", "name")]
     kind = fault_kind(*words, status=status)
     if kind not in _VAGUE_KINDS:
         return kind
-    return classify_fault(
-        [word for word in words if word], f"{message} {lenient_fields.get_text(inner, 'message')}", status
-    )
+    return classify_fault([word for word in words if word], f"{message} {lenient.get_text(inner, 'message')}", status)
 
 
 def _error_details(outer: Object, error: Object, headers: dict[str, str]) -> Object | None:
     """Returns further fields of the error, bounded and without secrets."""
     fields = {
-        "name": lenient_fields.get_text(outer, "name"),
-        "url": redact(lenient_fields.get_text(error, "url")[:MESSAGE_CHARACTERS]),
+        "name": lenient.get_text(outer, "name"),
+        "url": redact(lenient.get_text(error, "url")[:MESSAGE_CHARACTERS]),
         "responseHeaders": redact_headers(headers),
-        "responseBody": redact_cut(lenient_fields.get_text(error, "responseBody"), MESSAGE_CHARACTERS),
+        "responseBody": redact_cut(lenient.get_text(error, "responseBody"), MESSAGE_CHARACTERS),
         "data": _bound_value(error.get("data")),
         "cause": _read_cause(error.get("cause")),
         "isRetryable": error.get("isRetryable"),
-        "reason": lenient_fields.get_text(outer, "reason"),
+        "reason": lenient.get_text(outer, "reason"),
     }
     known = {key: value for key, value in fields.items() if value not in ("", None, {})}
     return {SDK: {"error": known}} if known.keys() - {"name"} else None
@@ -371,13 +369,13 @@ def _read_cause(value: Any, depth: int = _MAX_CAUSES) -> Any:
     """Returns an error's cause: name, code, message and its cause."""
     if isinstance(value, str):
         return redact_cut(value, MESSAGE_CHARACTERS)
-    error = lenient_fields.as_object(value)
+    error = lenient.as_object(value)
     if not error or not depth:
         return None
     fields = {
         key: redact_cut(text, MESSAGE_CHARACTERS)
         for key in ("name", "code", "message")
-        if (text := lenient_fields.get_text(error, key))
+        if (text := lenient.get_text(error, key))
     }
     inner = _read_cause(error.get("cause"), depth - 1)
     return {**fields, "cause": inner} if inner else fields

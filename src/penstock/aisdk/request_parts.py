@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from penstock import lenient_fields, strict_fields
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import PENSTOCK, SDK, sdk_extra, to_json_text
 from penstock.aisdk.request_settings import (
     METADATA,
@@ -35,16 +36,16 @@ _REASONING_FORMS = ("full", "summary", "redacted")
 
 def read_text(part: Object, known: frozenset[str], protocol: str, **marks: Any) -> rq.Text:
     """Reads text, and whether it is a refusal."""
-    made = rq.Text(strict_fields.require_text(part, "text"))
+    made = rq.Text(strict.require_text(part, "text"))
     made.refusal = bool(read_extra_fields(made, part, known, OPTION_KEYS[protocol], protocol, **marks).get("refusal"))
     return made
 
 
 def read_reasoning(part: Object, known: frozenset[str], protocol: str, **marks: Any) -> rq.Reasoning:
     """Reads reasoning with its state."""
-    made = rq.Reasoning(strict_fields.require_text(part, "text"))
+    made = rq.Reasoning(strict.require_text(part, "text"))
     ours = read_extra_fields(made, part, known, OPTION_KEYS[protocol], protocol, **marks)
-    made.item = lenient_fields.get_text(ours, "item")
+    made.item = lenient.get_text(ours, "item")
     form: Any = ours.get("form")
     if form in _REASONING_FORMS:
         made.form = form
@@ -84,7 +85,7 @@ def call_input_value(call: rq.Call, marks: Object) -> Any:
 def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq.File:
     """Reads a file with its data in this field. UI messages have data URLs where model messages have base64."""
     word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
-    label = strict_fields.get_text(part, word)
+    label = strict.get_text(part, word)
     try:
         held = read_file_data(part.get(field), label, default)
     except BadRequest as error:
@@ -93,10 +94,10 @@ def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq
         held.media,
         held.url,
         held.data,
-        name=strict_fields.get_text(part, "filename"),
+        name=strict.get_text(part, "filename"),
         id=single_reference_id(held.reference),
     )
-    kind = strict_fields.get_text(part, "type")
+    kind = strict.get_text(part, "type")
     usual = "data-url" if field == "url" else ""
     form = "" if held.form == usual else held.form or ("bare" if held.data else "")
     ours = read_extra_fields(
@@ -111,7 +112,7 @@ def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq
         media="" if held.media == label else label or "-",
         reference=held.reference,
     )
-    made.id, made.detail = made.id or lenient_fields.get_text(ours, "id"), lenient_fields.get_text(ours, "detail")
+    made.id, made.detail = made.id or lenient.get_text(ours, "id"), lenient.get_text(ours, "detail")
     if kind == "reasoning-file":
         add_extra(made, SDK, reasoning=True)
     return made
@@ -143,8 +144,8 @@ def _unreferenced_id(file: rq.File, protocol: str) -> str:
 def read_custom(part: Object, protocol: str = SDK) -> rq.Opaque:
     """Reads a custom part: opaque state of ours if our key says so, else of the SDK."""
     word = OPTION_KEYS[protocol][0]
-    owner, _, kind = strict_fields.get_text(part, "kind").partition(".")
-    ours = lenient_fields.get_object(lenient_fields.get_object(part, word), PENSTOCK)
+    owner, _, kind = strict.get_text(part, "kind").partition(".")
+    ours = lenient.get_object(lenient.get_object(part, word), PENSTOCK)
     if "opaque" in ours and kind:
         return rq.Opaque(owner, kind, ours["opaque"])
     return rq.Opaque(SDK, "custom", {OPTIONS if key == word else key: value for key, value in part.items()})
@@ -154,7 +155,7 @@ def write_custom(part: rq.Opaque, protocol: str = SDK) -> Object:
     """Writes opaque state as a custom part, which every reader since version 7 keeps."""
     word = OPTION_KEYS[protocol][0]
     if part.protocol == SDK and part.kind == "custom":
-        return {word if key == OPTIONS else key: value for key, value in lenient_fields.as_object(part.data).items()}
+        return {word if key == OPTIONS else key: value for key, value in lenient.as_object(part.data).items()}
     return {"type": "custom", "kind": f"{part.protocol}.{part.kind}", word: {PENSTOCK: {"opaque": part.data}}}
 
 
@@ -201,20 +202,18 @@ def value_as_content(value: Any) -> list[rq.ResultPart]:
 
 def read_output(given: Object) -> ToolOutput:
     """Reads an output (since version 5)."""
-    kind = strict_fields.require_text(given, "type")
-    beside = strict_fields.unknown_fields(given, {"type", "value"})
+    kind = strict.require_text(given, "type")
+    beside = strict.unknown_fields(given, {"type", "value"})
     marks: Object = {"beside": beside} if beside else {}
     if kind == "content":
-        return ToolOutput(
-            strict_fields.read_objects(given, "value", read_content, need=True), marks={**marks, "listed": True}
-        )
+        return ToolOutput(strict.read_objects(given, "value", read_content, need=True), marks={**marks, "listed": True})
     if kind == "execution-denied":
-        reason = strict_fields.get_text(given, "reason")
+        reason = strict.get_text(given, "reason")
         return ToolOutput([rq.Text(reason or DENIED_TEXT)], failed=True, denied=True, marks=marks)
     if kind not in ("text", "json", "error-text", "error-json"):
         raise BadRequest("text, json, error-text, error-json, content or execution-denied", kind, "type")
     if kind.endswith("text"):
-        content: list[rq.ResultPart] = [rq.Text(strict_fields.require_text(given, "value"))]
+        content: list[rq.ResultPart] = [rq.Text(strict.require_text(given, "value"))]
     else:
         content = [rq.Json(to_json_text(given.get("value")))]
     return ToolOutput(content, failed=kind.startswith("error-"), marks=marks)
@@ -222,21 +221,17 @@ def read_output(given: Object) -> ToolOutput:
 
 def read_content(part: Object) -> rq.ResultPart:
     """Reads one part of an output's list."""
-    kind = strict_fields.require_text(part, "type")
+    kind = strict.require_text(part, "type")
     if kind == "text":
-        made = rq.Text(strict_fields.require_text(part, "text"))
+        made = rq.Text(strict.require_text(part, "text"))
         if not read_extra_fields(made, part, _TEXT).get("json"):
             return made
         return rq.Json(made.text, extra=made.extra, cache=made.cache)
     if kind in FILES:
         return _file(part, kind)
-    held = lenient_fields.get_object(
-        lenient_fields.get_object(lenient_fields.get_object(part, OPTIONS), PENSTOCK), "opaque"
-    )
-    if kind == CUSTOM and lenient_fields.get_text(held, "protocol"):
-        return rq.Opaque(
-            lenient_fields.get_text(held, "protocol"), lenient_fields.get_text(held, "kind"), held.get("data")
-        )
+    held = lenient.get_object(lenient.get_object(lenient.get_object(part, OPTIONS), PENSTOCK), "opaque")
+    if kind == CUSTOM and lenient.get_text(held, "protocol"):
+        return rq.Opaque(lenient.get_text(held, "protocol"), lenient.get_text(held, "kind"), held.get("data"))
     return rq.Opaque(SDK, kind, part)
 
 
@@ -246,14 +241,14 @@ _TEXT = frozenset({"type", "text"})
 def _file(part: Object, kind: str) -> rq.File:
     field, stored = FILES[kind]
     word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
-    said = strict_fields.get_text(part, word)
+    said = strict.get_text(part, word)
     given: Any = part.get(field or stored)
     try:
         value = {"": given} if stored and isinstance(given, str) else given
         held = read_file_data(value, said, "image/*" if kind.startswith("image") else "application/octet-stream")
     except BadRequest as error:
         raise error.at(field or stored) from None
-    name, id = strict_fields.get_text(part, "filename"), single_reference_id(held.reference)  # noqa: A001 — as the part calls it
+    name, id = strict.get_text(part, "filename"), single_reference_id(held.reference)  # noqa: A001 — as the part calls it
     made = rq.File(held.media, held.url, held.data, name=name, id=id)
     read_extra_fields(
         made,

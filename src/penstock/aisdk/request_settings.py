@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from penstock import lenient_fields, strict_fields
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import PENSTOCK, SDK, read_metadata, write_metadata
 from penstock.errors import BadRequest
 from penstock.request_writer import FOREIGN_FIELDS, drop_empty, split_extra
@@ -52,26 +53,26 @@ def read_settings(body: Object) -> tuple[rq.Settings, Object]:
     words = {field: next((word for word in row if word in body), row[0]) for field, row in FIELDS.items()}
     asked = _read_our_settings(body)
     for field in _INTEGER_FIELDS:
-        setattr(asked, field, strict_fields.get_integer(body, words[field]))
+        setattr(asked, field, strict.get_integer(body, words[field]))
     for field in _NUMBER_FIELDS:
-        setattr(asked, field, strict_fields.get_number(body, words[field]))
-    asked.stop = strict_fields.get_strings(body, words["stop"])
-    effort = strict_fields.get_text(body, words["effort"])
+        setattr(asked, field, strict.get_number(body, words[field]))
+    asked.stop = strict.get_strings(body, words["stop"])
+    effort = strict.get_text(body, words["effort"])
     asked.effort = "" if effort == _DEFAULT_EFFORT else effort
-    strict = asked.format.strict if asked.format else None
-    form = strict_fields.get_object(body, "responseFormat")
-    asked.format = strict_fields.read_object(body, "responseFormat", _format) if form else None
+    is_strict = asked.format.strict if asked.format else None
+    form = strict.get_object(body, "responseFormat")
+    asked.format = strict.read_object(body, "responseFormat", _format) if form else None
     if asked.format is not None:
-        asked.format.strict = strict
+        asked.format.strict = is_strict
     old = {field: word for field, word in words.items() if word != FIELDS[field][0]}
-    odd = strict_fields.unknown_fields(form, {"type", "schema", "name", "description"})
+    odd = strict.unknown_fields(form, {"type", "schema", "name", "description"})
     return asked, drop_empty(words=old, effort=_DEFAULT_EFFORT if effort == _DEFAULT_EFFORT else "", format=odd)
 
 
 def _read_our_settings(body: Object) -> rq.Settings:
     """Reads the settings under our key, which the SDK has no field for."""
-    options = lenient_fields.get_object(body, next((word for word in OPTION_KEYS if word in body), ""))
-    held = lenient_fields.get_object(lenient_fields.get_object(options, PENSTOCK), "settings")
+    options = lenient.get_object(body, next((word for word in OPTION_KEYS if word in body), ""))
+    held = lenient.get_object(lenient.get_object(options, PENSTOCK), "settings")
     try:
         return msgspec.convert(held, rq.Settings)
     except msgspec.ValidationError:
@@ -79,9 +80,9 @@ def _read_our_settings(body: Object) -> rq.Settings:
 
 
 def _format(given: Object) -> rq.Format:
-    schema = strict_fields.get_object(given, "schema") or None
+    schema = strict.get_object(given, "schema") or None
     kind: rq.FormatKind = "text" if given.get("type") != "json" else "schema" if schema else "json"
-    name, description = strict_fields.get_text(given, "name"), strict_fields.get_text(given, "description")
+    name, description = strict.get_text(given, "name"), strict.get_text(given, "description")
     return rq.Format(kind, name, schema, description)
 
 
@@ -110,8 +111,8 @@ def _write_format(form: rq.Format) -> Object:
 def read_request_options(body: Object) -> tuple[dict[str, Any], Object, Object]:
     """Returns all providers' options unchanged, our own, and how they were spelled."""
     word = next((word for word in OPTION_KEYS if word in body), "")
-    given = strict_fields.get_object(body, word) if word else {}
-    ours = lenient_fields.get_object(given, PENSTOCK)
+    given = strict.get_object(body, word) if word else {}
+    ours = lenient.get_object(given, PENSTOCK)
     options = {key: value for key, value in given.items() if key != PENSTOCK}
     return options, ours, drop_empty(word="" if word == OPTION_KEYS[0] else word)
 
@@ -125,11 +126,11 @@ def read_tools(body: Object) -> list[rq.Tool]:
     """Reads tools: an object by name (the SDK's form), or a list (its providers' form)."""
     given = body.get("tools")
     if not isinstance(given, dict):
-        return strict_fields.read_objects(body, "tools", read_tool)
+        return strict.read_objects(body, "tools", read_tool)
     made: list[rq.Tool] = []
-    for name, tool in strict_fields.get_object(body, "tools").items():
+    for name, tool in strict.get_object(body, "tools").items():
         try:
-            made.append(read_tool({**strict_fields.as_object(tool), "name": name}))
+            made.append(read_tool({**strict.as_object(tool), "name": name}))
         except BadRequest as error:
             raise error.at(name).at("tools") from None
     return made
@@ -141,17 +142,17 @@ def read_tool(tool: Object) -> rq.Tool:
     if kind in ("provider", "provider-defined"):
         return _provider_tool(tool)
     if kind not in (None, "function", "dynamic"):
-        return rq.Tool(strict_fields.require_text(tool, "name"), kind="unknown", extra={SDK: {"tool": tool}})
+        return rq.Tool(strict.require_text(tool, "name"), kind="unknown", extra={SDK: {"tool": tool}})
     word = "parameters" if "inputSchema" not in tool and "parameters" in tool else "inputSchema"
-    schema = strict_fields.get_object(tool, word)
+    schema = strict.get_object(tool, word)
     wrapped = "jsonSchema" in schema and "type" not in schema
     if wrapped:
-        schema = strict_fields.get_object(schema, "jsonSchema")
+        schema = strict.get_object(schema, "jsonSchema")
     made = rq.Tool(
-        strict_fields.require_text(tool, "name"),
-        strict_fields.get_text(tool, "description"),
+        strict.require_text(tool, "name"),
+        strict.get_text(tool, "description"),
         schema if word in tool else None,
-        strict=strict_fields.get_flag(tool, "strict"),
+        strict=strict.get_flag(tool, "strict"),
     )
     blank = tool.get("description") == ""
     ours = read_extra_fields(
@@ -163,24 +164,24 @@ def read_tool(tool: Object) -> rq.Tool:
         wrapped=wrapped,
         blank=blank,
     )
-    made.namespace = lenient_fields.get_text(ours, "namespace")
+    made.namespace = lenient.get_text(ours, "namespace")
     return made
 
 
 def _provider_tool(tool: Object) -> rq.Tool:
-    name, args = strict_fields.require_text(tool, "name"), strict_fields.get_object(tool, "args")
+    name, args = strict.require_text(tool, "name"), strict.get_object(tool, "args")
     if tool.get("id") != CUSTOM:
         return rq.Tool(name, kind="provider", extra={SDK: {"tool": tool}})
-    form = strict_fields.get_object(args, "format") or None
+    form = strict.get_object(args, "format") or None
     schema = None if form is None or form.get("type") == "text" else form
-    made = rq.Tool(name, strict_fields.get_text(args, "description"), schema, "custom")
+    made = rq.Tool(name, strict.get_text(args, "description"), schema, "custom")
     read_extra_fields(
         made,
         tool,
         {"type", "id", "name", "args"},
         kind=tool["type"] if tool["type"] != "provider" else "",
         args={
-            **strict_fields.unknown_fields(args, {"description", "format"}),
+            **strict.unknown_fields(args, {"description", "format"}),
             **({"format": form} if form is not schema else {}),
         },
     )
@@ -225,16 +226,16 @@ def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
 
 def read_choice(body: Object) -> rq.ToolChoice | None:
     """Reads which tools must be called, and which may be."""
-    given, active = body.get("toolChoice"), strict_fields.get_strings(body, "activeTools")
+    given, active = body.get("toolChoice"), strict.get_strings(body, "activeTools")
     if given is None:
         return rq.ToolChoice("auto", active, {SDK: {"_": {"unsaid": True}}}) if active else None
     if isinstance(given, str):
-        mode = strict_fields.get_choice(body, "toolChoice", MODES)
+        mode = strict.get_choice(body, "toolChoice", MODES)
         return rq.ToolChoice(mode, active)
-    choice = strict_fields.get_object(body, "toolChoice")
+    choice = strict.get_object(body, "toolChoice")
     try:
-        mode = strict_fields.get_choice(choice, "type", MODES)
-        names = [strict_fields.require_text(choice, "toolName")] if mode == "tool" else active
+        mode = strict.get_choice(choice, "type", MODES)
+        names = [strict.require_text(choice, "toolName")] if mode == "tool" else active
     except BadRequest as error:
         raise error.at("toolChoice") from None
     marks: Object = {**({"active": active} if active and mode == "tool" else {}), "object": mode != "tool"}
@@ -291,13 +292,13 @@ def read_options(source: Object, words: tuple[str, ...] = OPTION_KEYS) -> Option
     word = next((word for word in words if source.get(word) is not None), "")
     if not word:
         return _NO_OPTIONS
-    given = strict_fields.get_object(source, word)
+    given = strict.get_object(source, word)
     for provider, value in given.items():
         if not isinstance(value, dict):
             raise BadRequest("an object", value, provider).at(word)
     cache, hint, left = _read_cache_hint(given)
-    ours = lenient_fields.get_object(left, PENSTOCK)
-    state = strict_fields.pick_provider_state(lenient_fields.get_object(ours, "extra"))
+    ours = lenient.get_object(left, PENSTOCK)
+    state = strict.pick_provider_state(lenient.get_object(ours, "extra"))
     extra = read_metadata({**left, PENSTOCK: {"extra": state}} if ours else left, reasoning=True)
     for provider in [name for name, value in left.items() if not value]:
         extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = {}
@@ -310,9 +311,9 @@ def read_options(source: Object, words: tuple[str, ...] = OPTION_KEYS) -> Option
 
 def _read_cache_hint(given: Object) -> tuple[str, str, Object]:
     """Returns the cache lifetime, its spelling if unusual, and the options without the hint."""
-    own = lenient_fields.get_object(given, _CACHE_PROVIDER)
+    own = lenient.get_object(given, _CACHE_PROVIDER)
     word = next((word for word in _CACHE_KEYS if word in own), "")
-    hint = lenient_fields.get_object(own, word)
+    hint = lenient.get_object(own, word)
     ttl = hint.get("ttl", "5m")
     if not word or hint.get("type") != "ephemeral" or not isinstance(ttl, str) or hint.keys() - {"type", "ttl"}:
         return "", "", given
@@ -330,9 +331,7 @@ def write_options(
     found: Object = {}
     ours = {**marks.get("ours", {}), **{key: value for key, value in ours.items() if value}}
     if extra:
-        others = strict_fields.pick_provider_state(
-            {key: fields for key, fields in extra.items() if key not in (SDK, own)}
-        )
+        others = strict.pick_provider_state({key: fields for key, fields in extra.items() if key not in (SDK, own)})
         if SDK in extra:
             others[SDK] = extra[SDK]
         found = write_metadata(others, reasoning=True)
@@ -348,7 +347,7 @@ def write_options(
 def report_foreign_fields(draft: RequestDraft, extra: Extra | None) -> None:
     """Reports fields of other protocols that are not written: all but provider state."""
     for protocol, fields in (extra or {}).items():
-        names = [key for key in fields if key != "_" and key not in strict_fields.PROVIDER_STATE]
+        names = [key for key in fields if key != "_" and key not in strict.PROVIDER_STATE]
         if names and protocol not in (SDK, draft.protocol):
             draft.diagnostics.add(
                 "loss-extra", f"{draft.protocol}: {FOREIGN_FIELDS.format(protocol, ', '.join(names))}"

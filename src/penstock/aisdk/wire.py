@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union, cast
 import msgspec
 from msgspec import UNSET, Struct
 
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.errors import BadRequest
 from penstock.media import decode_byte_list, encode_byte_list, parse_data_url, sniff_media_type
 
@@ -285,14 +285,14 @@ def _split_data_url(url: str) -> tuple[str, str]:
 
 def read_file_chunk(chunk: Object) -> tuple[str, str, str]:
     """Returns media type, URL and base64 of a file chunk; URL and base64 are empty if it has none."""
-    fields = {**chunk, **lenient_fields.get_object(chunk, "file")}
+    fields = {**chunk, **lenient.get_object(chunk, "file")}
     data: Any = fields.get("data")
     if isinstance(data, dict):
         fields = {
             **fields,
-            **lenient_fields.as_object(data),
+            **lenient.as_object(data),
         }  # {type: "data", data} or {type: "url", url}, since version 7
-    media, url = lenient_fields.get_text(fields, "mediaType", "mimeType"), lenient_fields.get_text(fields, "url")
+    media, url = lenient.get_text(fields, "mediaType", "mimeType"), lenient.get_text(fields, "url")
     url_media, url_data = _split_data_url(url)
     if url_data:
         return (media or url_media, "", url_data)
@@ -306,10 +306,10 @@ def _to_base64(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        value = list(lenient_fields.as_object(value).values())
+        value = list(lenient.as_object(value).values())
     if not isinstance(value, list) or not value:
         return ""
-    numbers = lenient_fields.get_list({"": value}, "")
+    numbers = lenient.get_list({"": value}, "")
     is_bytes = all(isinstance(number, int) and 0 <= number < _BYTE for number in numbers)
     return base64.b64encode(bytes(numbers)).decode() if is_bytes else ""
 

@@ -1,6 +1,6 @@
 """Framing: bytes off the network to frames and back. One module for each framing, each a pair of stages.
 
-Leans on nothing of penstock but its errors. Knows neither protocols nor events: a frame's data is opaque here.
+Imports only `penstock.errors`. Knows neither protocols nor events: a frame's data is opaque here.
 """
 
 from __future__ import annotations

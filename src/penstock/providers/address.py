@@ -27,9 +27,15 @@ _DEPTH = 4  # settings that follow from settings
 
 
 def url(
-    provider: Provider, operation: str, model: str = "", *, stream: bool = False, base_url: str = "",
-    settings: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
-) -> str:  # fmt: skip
+    provider: Provider,
+    operation: str,
+    model: str = "",
+    *,
+    stream: bool = False,
+    base_url: str = "",
+    settings: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> str:
     """The address to ask. `base_url` in place of the provider's own."""
     found = provider.endpoint(operation, model)
     if found is None:
@@ -39,9 +45,15 @@ def url(
 
 
 def endpoint_url(
-    provider: Provider, endpoint: Endpoint, model: str = "", *, stream: bool = False, base_url: str = "",
-    settings: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
-) -> str:  # fmt: skip
+    provider: Provider,
+    endpoint: Endpoint,
+    model: str = "",
+    *,
+    stream: bool = False,
+    base_url: str = "",
+    settings: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> str:
     """The same, for an endpoint that was found already."""
     fill = _Filling(provider, model, settings, env)
     path = (stream and endpoint.stream) or endpoint.path
@@ -52,9 +64,13 @@ def endpoint_url(
 
 
 def fill_template(
-    provider: Provider, text: str, model: str = "", *, settings: Mapping[str, str] | None = None,
+    provider: Provider,
+    text: str,
+    model: str = "",
+    *,
+    settings: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Any text of a row with its settings filled in: a header's value, a field of a body."""
     return _Filling(provider, model, settings, env).all(text) if "{" in text else text
 

@@ -81,14 +81,14 @@ def _unwrapped(id: str) -> tuple[str, str, str]:
     said, rest = _prefixed(id)
     wrapped = _WRAPPED.fullmatch(rest)
     if wrapped:
-        return said or (_provider(wrapped[1]) if wrapped[1] else "cloudflare"), *_made(wrapped[2] or wrapped[4])
+        return said or (_provider(wrapped[1]) if wrapped[1] else "cloudflare"), *_split_maker(wrapped[2] or wrapped[4])
     path = _PATHS.fullmatch(rest)
     if path:
         return said, path[1] or "", path[2]
     dotted = _DOTTED.fullmatch(rest)
     if dotted and _called(dotted[1]):
         return said or "bedrock", dotted[1], _REVISION.sub(lambda found: f"-{found[1]}" if found[1] else "", dotted[2])
-    return said, *_made(rest)
+    return said, *_split_maker(rest)
 
 
 def _prefixed(id: str) -> tuple[str, str]:
@@ -103,7 +103,7 @@ def _prefixed(id: str) -> tuple[str, str]:
     return "", id.removeprefix("ft:")
 
 
-def _made(rest: str) -> tuple[str, str]:
+def _split_maker(rest: str) -> tuple[str, str]:
     maker, _, name = rest.rpartition("/")
     return maker.rpartition("/")[2], name
 

@@ -31,9 +31,22 @@ SAID = ("context", "max_input", "max_output", "prices", "capabilities")
 _RAW = dict[str, msgspec.Raw]
 Policy: TypeAlias = Literal["context-window", "reserve-output"] | float
 Capability: TypeAlias = Literal[
-    "chat", "tools", "reasoning", "images", "documents", "audio", "video", "image-output", "audio-output",
-    "temperature", "completion", "fim", "embeddings", "rerank", "structured",
-]  # fmt: skip
+    "chat",
+    "tools",
+    "reasoning",
+    "images",
+    "documents",
+    "audio",
+    "video",
+    "image-output",
+    "audio-output",
+    "temperature",
+    "completion",
+    "fim",
+    "embeddings",
+    "rerank",
+    "structured",
+]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,9 +122,11 @@ def with_configured(known: Model, own: ConfiguredModel | None) -> Model:
     if own.thinking and (known.thinking is None or known.thinking.form != own.thinking):
         given["thinking"] = thinking_in_form(own.thinking, known.thinking)
     return replace(
-        known, **given, name=own.name or known.name,
+        known,
+        **given,
+        name=own.name or known.name,
         source={**known.source, **dict.fromkeys(given, CONFIGURATION)},
-    )  # fmt: skip
+    )
 
 
 def _switched(known: Model, switches: Mapping[str, bool | None]) -> frozenset[str]:
@@ -205,20 +220,26 @@ def _tables() -> Mapping[str, msgspec.Raw]:
 def _known(provider: str, table: str) -> Mapping[str, Model]:
     """The models of one table, as the provider's: each table is read when it is first asked for."""
     lines = msgspec.json.decode(_tables().get(table, b"[]"), type=list[_Fact])
-    return {line.id: _made(provider, line) for line in lines}
+    return {line.id: _model_from_fact(provider, line) for line in lines}
 
 
-def _made(provider: str, line: _Fact) -> Model:
+def _model_from_fact(provider: str, line: _Fact) -> Model:
     who = identify(line.id)
     capabilities = frozenset(LETTERS[letter] for letter in line.can)
     thinking = thinking_of(line.id)
     row = Model(
-        id=line.id, provider=provider, name=line.name or line.id, family=who.family, version=who.version,
-        context=line.ctx, max_input=line.inp, max_output=line.out,
+        id=line.id,
+        provider=provider,
+        name=line.name or line.id,
+        family=who.family,
+        version=who.version,
+        context=line.ctx,
+        max_input=line.inp,
+        max_output=line.out,
         prices=Prices(*line.price) if line.price else None,
         capabilities=capabilities,
         thinking=thinking if "reasoning" in capabilities else without_thinking(thinking),
-    )  # fmt: skip
+    )
     return replace(row, source=_label_sources(row, FACTS))
 
 

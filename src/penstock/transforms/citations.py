@@ -209,9 +209,9 @@ class CitationLinks:
             self._catch_up()
             self._count += 1
             self._waiting.setdefault(event.of, PendingSources()).add(self._count, event)
-            self._settle(event.of, out)
+            self._insert_due_links(event.of, out)
 
-    def _settle(self, part: int, out: list[Any]) -> None:
+    def _insert_due_links(self, part: int, out: list[Any]) -> None:
         """Put links in at once if their words are said and no sentence is under way."""
         is_open = part in self._open
         self._fall_due(part, self._sizes.get(part, 0) if is_open else None)

@@ -1,4 +1,4 @@
-"""Un-interleave: one part open at a time, for consumers that know no parallel parts.
+"""Serializes interleaved parts: one part is open at a time, for consumers that cannot show parallel parts.
 
 The part that opened first streams on; what belongs to others waits and follows in order of opening when it closes.
 A citation of the open part passes at once. Numbers are left as they are.
@@ -38,7 +38,7 @@ class SerializeParts:
             if kind is self._delta and event.index == self._current:
                 out.append(event)
             else:
-                self._place(kind, event, out)
+                self._route_event(kind, event, out)
         return out
 
     def _lone(self, events: Batch[Any]) -> bool:
@@ -56,7 +56,7 @@ class SerializeParts:
     def finish(self) -> list[Any]:
         return []
 
-    def _place(self, kind: type[ev.Event], event: Any, out: list[Any]) -> None:
+    def _route_event(self, kind: type[ev.Event], event: Any, out: list[Any]) -> None:
         if kind in PARTS and self._current is None:
             self._current, self._delta = event.index, PARTS[kind][0]
             out.append(event)
@@ -88,7 +88,7 @@ class SerializeParts:
         while self._held and self._current is None:
             for event in self._held.popitem(last=False)[1]:
                 kind: type[ev.Event] = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
-                self._place(kind, event, out)
+                self._route_event(kind, event, out)
         self._releasing = False
 
 
@@ -116,13 +116,13 @@ class SerializeTexts:
             return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
         out: list[Any] = []
         for event in events:
-            self._place(event, out)
+            self._route_event(event, out)
         return out
 
     def finish(self) -> list[Any]:
         return []
 
-    def _place(self, event: Any, out: list[Any]) -> None:
+    def _route_event(self, event: Any, out: list[Any]) -> None:
         kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
         index = getattr(event, "index", -1)
         if kind in _STARTS and self._speaking.setdefault(_STARTS[kind], index) != index:

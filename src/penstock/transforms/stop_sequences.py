@@ -36,7 +36,7 @@ class StopAtSequences:
         self._grammar = Grammar()
         self._held: dict[int, list[ev.TextDelta]] = {}  # texts of the first choice that are open
         self._usage = ev.Usage()
-        self._said = 0
+        self._characters = 0
         self._called = False
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
@@ -56,7 +56,7 @@ class StopAtSequences:
     def finish(self) -> list[Any]:
         return []
 
-    def _put(self, event: Any, out: list[Any]) -> None:
+    def _emit(self, event: Any, out: list[Any]) -> None:
         self._grammar.judge(event)
         out.append(event)
 
@@ -65,16 +65,16 @@ class StopAtSequences:
             self._held[event.index] = []
         elif kind is ev.TextEnd:
             for held in self._held.pop(event.index, ()):
-                self._say(held, out)
+                self._emit_text(held, out)
         elif kind is ev.Usage and not event.step:
             self._usage = event
         elif kind is ev.CallEnd:
             self._called = self._called or event.by == "client"
-        self._put(event, out)
+        self._emit(event, out)
 
-    def _say(self, delta: ev.TextDelta, out: list[Any]) -> None:
-        self._said += len(delta.text)
-        self._put(delta, out)
+    def _emit_text(self, delta: ev.TextDelta, out: list[Any]) -> None:
+        self._characters += len(delta.text)
+        self._emit(delta, out)
 
     def _text(self, delta: ev.TextDelta, out: list[Any]) -> str:
         """Let out what is certain; gives the sequence that was met."""
@@ -86,10 +86,10 @@ class StopAtSequences:
         _, sure, met = min(ends) if ends else (0, len(text) - self._overlap(text), "")
         while held and len(held[0].text) <= sure:
             sure -= len(held[0].text)
-            self._say(held.pop(0), out)
+            self._emit_text(held.pop(0), out)
         if held and sure:
             first = held[0]
-            self._say(ev.TextDelta(first.index, first.text[:sure]), out)
+            self._emit_text(ev.TextDelta(first.index, first.text[:sure]), out)
             held[0] = ev.TextDelta(first.index, first.text[sure:], first.logprobs)
         return met
 
@@ -113,5 +113,5 @@ class StopAtSequences:
     def _estimate(self) -> ev.Usage:
         known = self._usage
         asked = known.input if known.input is not None or self._asked is None else self._asked()
-        said = max(known.output or 0, -(-self._said // _CHARACTERS))
+        said = max(known.output or 0, -(-self._characters // _CHARACTERS))
         return ev.Usage(asked, said, known.cached, known.written, exact=False)

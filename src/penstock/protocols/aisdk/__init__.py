@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.aisdk import PENSTOCK
 from penstock.aisdk.decode import ChunkDecoder
 from penstock.codec import Encoder, Protocol
@@ -85,8 +85,8 @@ def build_body(frames: Sequence[Frame]) -> bytes:
     """Builds the body from the encoder's frames, so that stream and body cannot disagree."""
     builder = _ResultBuilder()
     for _, data in frames:
-        part = lenient_fields.as_object(decode_trusted(data))  # unknown parts were passed through as they came
-        if not builder.add(lenient_fields.get_text(part, "type"), part):
+        part = lenient.as_object(decode_trusted(data))  # unknown parts were passed through as they came
+        if not builder.add(lenient.get_text(part, "type"), part):
             return msgspec.json.encode({"error": part.get("error", part.get("reason", "aborted"))})
     return msgspec.json.encode({**builder.result, "content": builder.finish()})
 
@@ -104,7 +104,7 @@ class _ResultBuilder:
 
     def add(self, kind: str, part: Object) -> bool:
         """Adds a part; False if it ends the turn with an error."""
-        error = lenient_fields.get_object(part, "error")
+        error = lenient.get_object(part, "error")
         if kind == "error" and "toolName" in error:
             self._add_call(_refused_call(error))
         elif kind in ("error", "abort"):
@@ -112,7 +112,7 @@ class _ResultBuilder:
         elif kind.startswith(("text-", "reasoning", "redacted-")) and kind != "reasoning-file":
             self._add_text("text" if kind.startswith("text") else "reasoning", part)
         elif kind in ("tool-input-start", "tool-call-streaming-start"):
-            self._add_call({"type": "tool-call"}, lenient_fields.get_text(part, "id", "toolCallId"))
+            self._add_call({"type": "tool-call"}, lenient.get_text(part, "id", "toolCallId"))
         elif kind in ("tool-call", "tool-error"):
             self._add_call(part)
         elif kind in _CONTENT_TYPES:
@@ -129,7 +129,7 @@ class _ResultBuilder:
         return [part for part in self._content if len(part) > 1]
 
     def _add_call(self, part: Object, call: str = "") -> None:
-        call = call or lenient_fields.get_text(part, "toolCallId")
+        call = call or lenient.get_text(part, "toolCallId")
         known = self._calls.get(call)
         if known is None or len(known) > 1:
             self._content.append(part)
@@ -149,15 +149,13 @@ class _ResultBuilder:
             self._blocks[f"{kind} {part['id']}" if "id" in part else f"{kind} at {len(self._content)}"] = block
             self._positions[id(block)], self._texts[id(block)] = len(self._content), []
             self._content.append(block)
-        self._texts[id(block)].append(lenient_fields.get_text(part, "text", "textDelta"))
+        self._texts[id(block)].append(lenient.get_text(part, "text", "textDelta"))
         for key, value in _block_metadata(part).items():
             block.setdefault("providerMetadata", {}).setdefault(key, {}).update(value)
 
     def _resolve_citation(self, part: Object) -> Object:
         """Replaces the id of the text that a source cites by its position in the content."""
-        cite = lenient_fields.get_object(
-            lenient_fields.get_object(lenient_fields.get_object(part, "providerMetadata"), PENSTOCK), "cite"
-        )
+        cite = lenient.get_object(lenient.get_object(lenient.get_object(part, "providerMetadata"), PENSTOCK), "cite")
         block = self._blocks.get(f"text {cite.get('of')}")
         if block is not None:
             cite["of"] = str(self._positions[id(block)])
@@ -181,7 +179,7 @@ def _block_metadata(part: Object) -> Object:
         return {"anthropic": {"signature": part["signature"]}}
     if part["type"] == "redacted-reasoning":
         return {"anthropic": {"redactedData": part["data"]}}
-    return lenient_fields.get_object(part, "providerMetadata")
+    return lenient.get_object(part, "providerMetadata")
 
 
 PROTOCOL = Protocol(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.aisdk import (
     FINISH_WORDS,
     INCOMPLETE_CALL,
@@ -166,7 +166,7 @@ def _error_object(event: ev.Fault) -> Object:
         "retryAfter": event.retry_after,
     }
     known = {key: value for key, value in fields.items() if value}
-    return {**lenient_fields.get_object(sdk_extra(event.extra), "error"), **known}
+    return {**lenient.get_object(sdk_extra(event.extra), "error"), **known}
 
 
 class AisdkEncoder(FullStreamEncoder):

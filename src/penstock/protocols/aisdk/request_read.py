@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import lenient_fields, strict_fields
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import PENSTOCK, SDK, request_settings
 from penstock.aisdk.request_parts import (
     ToolOutput,
@@ -52,20 +53,20 @@ _RESULT = frozenset({"type", "toolCallId", "toolName", "output", "result", "expe
 
 def read_request(body: Object) -> rq.Request:
     """Reads a request from its parsed body."""
-    tools = request_settings.read_tools(strict_fields.as_object(body))
+    tools = request_settings.read_tools(strict.as_object(body))
     reader = _RequestReader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
     messages, marks = reader.read(body)
     asked, spelled = request_settings.read_settings(body)
     options, ours, word = request_settings.read_request_options(body)
     unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
     return rq.Request(
-        strict_fields.get_text(body, "model"),
+        strict.get_text(body, "model"),
         messages,
         tools,
         request_settings.read_choice(body),
         asked,
-        stream=strict_fields.get_flag(body, "stream") or False,
-        usage=strict_fields.get_flag(ours, "usage"),
+        stream=strict.get_flag(body, "stream") or False,
+        usage=strict.get_flag(ours, "usage"),
         options=options,
         extra=build_part_extra(
             NAME,
@@ -98,7 +99,7 @@ class _RequestReader:
             messages.append(rq.Message("user", [rq.Text(prompt)]))
         if prompt is not None:
             marks["prompt"] = "text" if isinstance(prompt, str) else "list"
-        for row in strict_fields.read_objects(body, word, self._message, need=prompt is None):
+        for row in strict.read_objects(body, word, self._message, need=prompt is None):
             messages += row
         return messages, marks
 
@@ -111,14 +112,14 @@ class _RequestReader:
         if isinstance(given, str):
             return [rq.Message("system", _text(given))], {"system": [word, "text", 1]}
         if isinstance(given, dict):
-            return strict_fields.read_object(body, word, self._message), {"system": [word, "message", 1]}
-        rows = [message for row in strict_fields.read_objects(body, word, self._message) for message in row]
+            return strict.read_object(body, word, self._message), {"system": [word, "message", 1]}
+        rows = [message for row in strict.read_objects(body, word, self._message) for message in row]
         return rows, {"system": [word, "list", len(rows)]}
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _message(self, message: Object) -> list[rq.Message]:
-        role = strict_fields.get_choice(message, "role", ROLES)
+        role = strict.get_choice(message, "role", ROLES)
         content = message.get("content")
         parts = self._content(content)
         # a list with one text, or none, must not become a string
@@ -143,17 +144,17 @@ class _RequestReader:
             return _text(content)
         if not isinstance(content, list):
             raise BadRequest("a string or a list of parts", content, "content")
-        return strict_fields.read_each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
+        return strict.read_each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
     def _part(self, part: Object) -> rq.AnyPart:
-        read = self.kinds.get(strict_fields.require_text(part, "type"))
+        read = self.kinds.get(strict.require_text(part, "type"))
         return rq.Opaque(NAME, part["type"], part) if read is None else read(self, part)
 
     def _read_text(self, part: Object) -> rq.Text:
         return read_text(part, _TEXT, NAME)
 
     def _read_reasoning(self, part: Object) -> rq.Reasoning:
-        signature = strict_fields.get_text(part, "signature")  # version 4
+        signature = strict.get_text(part, "signature")  # version 4
         made = read_reasoning(part, _SIGNED, NAME, signed=bool(signature))
         if signature:
             add_extra(made, "anthropic", signature=signature)
@@ -162,7 +163,7 @@ class _RequestReader:
     def _redacted(self, part: Object) -> rq.Reasoning:
         made = rq.Reasoning(form="redacted")
         read_extra_fields(made, part, {"type", "data"}, kind="redacted-reasoning")
-        add_extra(made, "anthropic", redacted=strict_fields.require_text(part, "data"))
+        add_extra(made, "anthropic", redacted=strict.require_text(part, "data"))
         return made
 
     def _image(self, part: Object) -> rq.File:
@@ -177,10 +178,10 @@ class _RequestReader:
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _call(self, part: Object) -> rq.Call:
-        made = rq.Call(strict_fields.require_text(part, "toolCallId"), strict_fields.require_text(part, "toolName"))
+        made = rq.Call(strict.require_text(part, "toolCallId"), strict.require_text(part, "toolName"))
         old = "input" not in part and "args" in part
         word = "args" if old else "input"
-        ran = strict_fields.get_flag(part, "providerExecuted")
+        ran = strict.get_flag(part, "providerExecuted")
         ours = read_extra_fields(made, part, _CALL, old=old, silent=word not in part, unrun=ran is False)
         if ran:
             self._ran.add(made.id)
@@ -193,8 +194,8 @@ class _RequestReader:
         return made
 
     def _result(self, part: Object) -> rq.Result:
-        made = rq.Result(strict_fields.require_text(part, "toolCallId"), strict_fields.get_text(part, "toolName"))
-        output = strict_fields.read_object(part, "output", read_output) if "output" in part else _read_v4_output(part)
+        made = rq.Result(strict.require_text(part, "toolCallId"), strict.get_text(part, "toolName"))
+        output = strict.read_object(part, "output", read_output) if "output" in part else _read_v4_output(part)
         ours = read_extra_fields(made, part, _RESULT, **(output.marks or {}))
         made.content, made.failed = output.content, output.failed or bool(ours.get("failed"))
         made.by = "provider" if made.call in self._ran or ours.get("ran") else "client"
@@ -204,15 +205,13 @@ class _RequestReader:
         return made
 
     def _ask(self, part: Object) -> rq.Ask:
-        made = rq.Ask(strict_fields.get_text(part, "toolCallId"), strict_fields.require_text(part, "approvalId"))
+        made = rq.Ask(strict.get_text(part, "toolCallId"), strict.require_text(part, "approvalId"))
         self._asks[made.id] = made.call
         read_extra_fields(made, part, {"type", "toolCallId", "approvalId"})
         return made
 
     def _answer(self, part: Object) -> rq.Ask:
-        made = rq.Ask(
-            "", strict_fields.require_text(part, "approvalId"), strict_fields.get_flag(part, "approved") or False
-        )
+        made = rq.Ask("", strict.require_text(part, "approvalId"), strict.get_flag(part, "approved") or False)
         made.call = self._asks.get(made.id, "")
         read_extra_fields(made, part, {"type", "approvalId", "approved"})
         return made
@@ -241,17 +240,17 @@ def _read_message_fields(made: rq.Message, message: Object, *, listed: bool) -> 
     if message.keys() <= {"role", "content"} and not listed:
         return
     options_read = read_options(message)
-    made.name = lenient_fields.get_text(options_read.ours, "name")
+    made.name = lenient.get_text(options_read.ours, "name")
     cached = bool(options_read.cache and made.parts and not made.parts[-1].cache)
     if cached:
         made.parts[-1].cache = options_read.cache
     rest = {key: value for key, value in message.items() if key not in ("role", "content", *OPTION_KEYS)}
     made.extra = build_part_extra(NAME, options_read, rest, listed=listed, cached=cached)
-    sizes = lenient_fields.get_list(options_read.ours, "sizes")
+    sizes = lenient.get_list(options_read.ours, "sizes")
     only = made.parts[0] if sizes and len(made.parts) == 1 else None
     if type(only) is rq.Text:
         made.parts = _split_text(only, sizes)
-    for held in lenient_fields.get_list(options_read.ours, "opaques"):
+    for held in lenient.get_list(options_read.ours, "opaques"):
         try:
             place, part = msgspec.convert(held, tuple[int, rq.Opaque])
         except msgspec.ValidationError:
@@ -281,10 +280,10 @@ def _read_v4_output(part: Object) -> ToolOutput:
     """Reads version 4's result: a bare value, and perhaps the content that it stands for."""
     if "result" not in part:
         raise BadRequest("an output", None, "output")
-    failed = strict_fields.get_flag(part, "isError")
+    failed = strict.get_flag(part, "isError")
     marks: Object = {"old": True, "unfailed": failed is False}
     content = value_as_content(part["result"])
     if part.get("experimental_content") is not None:
-        content = strict_fields.read_objects(part, "experimental_content", read_content)
+        content = strict.read_objects(part, "experimental_content", read_content)
         marks["result"] = {"value": part["result"]}
     return ToolOutput(content, failed or False, marks=marks)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.aisdk import PENSTOCK
 from penstock.aisdk.decode import ChunkDecoder
 from penstock.codec import Protocol
@@ -70,12 +70,12 @@ def build_body(frames: Sequence[Frame]) -> bytes:
     for _, data in frames:
         if data == b"[DONE]":
             continue
-        chunk = lenient_fields.as_object(decode_trusted(data))  # unknown chunks were passed through as they came
-        kind = lenient_fields.get_text(chunk, "type")
+        chunk = lenient.as_object(decode_trusted(data))  # unknown chunks were passed through as they came
+        kind = lenient.get_text(chunk, "type")
         if kind in ("error", "abort"):
             return msgspec.json.encode({"error": chunk.get("errorText", chunk.get("reason", "aborted"))})
         message["id"] = chunk.get("messageId", message["id"])
-        message["metadata"].update(lenient_fields.get_object(chunk, "messageMetadata"))
+        message["metadata"].update(lenient.get_object(chunk, "messageMetadata"))
         if kind == "finish":
             message["metadata"]["finishReason"] = chunk["finishReason"]
         builder.add(kind, chunk)
@@ -121,9 +121,7 @@ class _MessageBuilder:
 
     def _resolve_citation(self, chunk: Object) -> Object:
         """Replaces the id of the text that a source cites by its position in the message."""
-        cite = lenient_fields.get_object(
-            lenient_fields.get_object(lenient_fields.get_object(chunk, "providerMetadata"), PENSTOCK), "cite"
-        )
+        cite = lenient.get_object(lenient.get_object(lenient.get_object(chunk, "providerMetadata"), PENSTOCK), "cite")
         position = self._positions.get(f"text {cite.get('of')}")
         if position is not None:
             cite["of"] = str(position)
@@ -138,7 +136,7 @@ class _MessageBuilder:
             self._begin_part(key, {"type": noun, "text": "", "state": "streaming"})
             self._texts[key] = []
         part = self._parts_by_key[key]
-        self._texts[key].append(lenient_fields.get_text(chunk, "delta"))
+        self._texts[key].append(lenient.get_text(chunk, "delta"))
         for provider, fields in chunk.get("providerMetadata", {}).items():
             part.setdefault("providerMetadata", {}).setdefault(provider, {}).update(fields)
         if stage == "end":

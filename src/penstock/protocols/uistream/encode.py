@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock.aisdk import (
     FINISH_WORDS,
     INCOMPLETE_CALL,
@@ -81,7 +81,7 @@ class UiEncoder(ChunkEncoder):
         metadata: Object = {"model": model} if model and self._with_metadata else {}
         if event.created is not None and self._with_metadata:
             metadata["createdAt"] = event.created * 1000
-        metadata.update(lenient_fields.get_object(sdk_extra(event.extra), "messageMetadata"))
+        metadata.update(lenient.get_object(sdk_extra(event.extra), "messageMetadata"))
         # without an id the page creates one
         self._send("start", **({"messageId": id} if id else {}), **({"messageMetadata": metadata} if metadata else {}))
         self._send("start-step")
@@ -113,7 +113,7 @@ class UiEncoder(ChunkEncoder):
         reason, metadata = FINISH_WORDS[event.reason], self._usage_metadata()
         if self._with_metadata and event.raw and event.raw != reason:
             metadata["rawFinishReason"] = event.raw
-        metadata.update(lenient_fields.get_object(sdk_extra(event.extra), "messageMetadata"))
+        metadata.update(lenient.get_object(sdk_extra(event.extra), "messageMetadata"))
         self._flush_calls()
         self._send("finish-step")
         self._send("finish", finishReason=reason, **({"messageMetadata": metadata} if metadata else {}))

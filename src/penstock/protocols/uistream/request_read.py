@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import lenient_fields, strict_fields
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import OPAQUE_TYPE, PENSTOCK, request_settings
 from penstock.aisdk.request_parts import (
     read_custom,
@@ -50,23 +51,23 @@ _WORDS = (METADATA,)
 
 def read_request(body: Object) -> rq.Request:
     """Reads a request from its parsed body."""
-    tools = request_settings.read_tools(strict_fields.as_object(body))
+    tools = request_settings.read_tools(strict.as_object(body))
     reader = _RequestReader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
-    system = strict_fields.get_text(body, "system")
+    system = strict.get_text(body, "system")
     messages = [rq.Message("system", [rq.Text(system)])] if system else []
     messages += reader.read(body)
     asked, spelled = request_settings.read_settings(body)
     options, ours, word = request_settings.read_request_options(body)
     unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
-    streamed = strict_fields.get_flag(body, "stream")
+    streamed = strict.get_flag(body, "stream")
     return rq.Request(
-        strict_fields.get_text(body, "model"),
+        strict.get_text(body, "model"),
         messages,
         tools,
         request_settings.read_choice(body),
         asked,
         stream=streamed is not False,
-        usage=strict_fields.get_flag(ours, "usage"),
+        usage=strict.get_flag(ours, "usage"),
         options=options,
         extra=build_part_extra(
             NAME,
@@ -93,17 +94,15 @@ class _RequestReader:
         self.aside: list[list[Any]] = []
 
     def read(self, body: Object) -> list[rq.Message]:
-        self._count = len(lenient_fields.get_list(body, "messages"))
-        return [
-            message for row in strict_fields.read_objects(body, "messages", self._message, need=True) for message in row
-        ]
+        self._count = len(lenient.get_list(body, "messages"))
+        return [message for row in strict.read_objects(body, "messages", self._message, need=True) for message in row]
 
     def _message(self, message: Object) -> list[rq.Message]:
         self._position += 1
         if message.get("role") == ASIDE:
             self.aside.append([self._position - 1, message])
             return []
-        role = strict_fields.get_choice(message, "role", ROLES)
+        role = strict.get_choice(message, "role", ROLES)
         is_v4 = is_v4_message(message)
         parts = v4_message_parts(message, last=self._position == self._count) if is_v4 else None
         steps = _StepSplitter(role, self._custom)
@@ -112,7 +111,7 @@ class _RequestReader:
             self.aside.append([self._position - 1, message])
             return []
         first = steps.made[0]
-        rest = strict_fields.unknown_fields(message, {"role", "parts", *HEAD})
+        rest = strict.unknown_fields(message, {"role", "parts", *HEAD})
         head = {key: message[key] for key in HEAD if key in message}
         marks: Object = {"head": head, "hidden": steps.hidden, "done": steps.done, "count": len(steps.made)}
         if is_v4:
@@ -146,11 +145,11 @@ class _StepSplitter:
     def read(self, message: Object) -> None:
         states = [
             part.get("state")
-            for part in lenient_fields.get_objects(message, "parts")
+            for part in lenient.get_objects(message, "parts")
             if part.get("type") in ("text", "reasoning")
         ]
         self.done = bool(states) and all(state == "done" for state in states)
-        strict_fields.read_objects(message, "parts", self._part, need=True)
+        strict.read_objects(message, "parts", self._part, need=True)
         self._end()
 
     def _end(self) -> None:
@@ -164,7 +163,7 @@ class _StepSplitter:
         self._begin()
 
     def _part(self, part: Object) -> None:
-        kind = strict_fields.require_text(part, "type")
+        kind = strict.require_text(part, "type")
         self._position += 1
         if kind == "step-start":
             self._hide(part)
@@ -188,7 +187,7 @@ class _StepSplitter:
         inside = _StepSplitter("user", self._custom)
         inside.read(part)
         for message in inside.made:
-            add_extra(message, NAME, _={"steering": strict_fields.unknown_fields(part, {"parts"})})
+            add_extra(message, NAME, _={"steering": strict.unknown_fields(part, {"parts"})})
         self.made += inside.made
 
     def _tool(self, part: Object) -> None:
@@ -211,19 +210,19 @@ class _StepSplitter:
 
     def _source(self, part: Object) -> rq.Source:
         made = rq.Source(
-            strict_fields.get_text(part, "url"),
-            strict_fields.get_text(part, "title"),
-            id=strict_fields.get_text(part, "sourceId"),
-            media=strict_fields.get_text(part, "mediaType"),
-            filename=strict_fields.get_text(part, "filename"),
+            strict.get_text(part, "url"),
+            strict.get_text(part, "title"),
+            id=strict.get_text(part, "sourceId"),
+            media=strict.get_text(part, "mediaType"),
+            filename=strict.get_text(part, "filename"),
         )
         known = {"type", "url", "title", "sourceId", "mediaType", "filename"}
         read_extra_fields(made, part, known, _WORDS, NAME)
         return made
 
     def _opaque(self, part: Object) -> rq.Opaque | rq.Result:
-        data = strict_fields.get_object(part, "data")
-        protocol, kind = strict_fields.get_text(data, "protocol"), strict_fields.get_text(data, "kind")
+        data = strict.get_object(part, "data")
+        protocol, kind = strict.get_text(data, "protocol"), strict.get_text(data, "kind")
         if (protocol, kind) == ORPHAN:
             try:
                 return msgspec.convert(data.get("data"), rq.Result)
@@ -258,24 +257,24 @@ def is_v4_message(message: Object) -> bool:
     """True if only version 4 writes a message like this."""
     if not isinstance(message.get("parts"), list) or message.get("experimental_attachments"):
         return True
-    return any(_is_v4_part(part) for part in lenient_fields.get_objects(message, "parts"))
+    return any(_is_v4_part(part) for part in lenient.get_objects(message, "parts"))
 
 
 def _is_v4_part(part: Object) -> bool:
-    kind = lenient_fields.get_text(part, "type")
+    kind = lenient.get_text(part, "type")
     return kind in V4_KINDS or (kind == "reasoning" and "details" in part) or (kind == "file" and "data" in part)
 
 
 def v4_message_parts(message: Object, *, last: bool) -> list[Object]:
     """Returns the parts of a version 4 message. In the last message (`last`) the text comes before the calls."""
-    attached = strict_fields.read_objects(message, "experimental_attachments", _v4_attachment)
+    attached = strict.read_objects(message, "experimental_attachments", _v4_attachment)
     if message.get("parts") is not None:
-        return [*_insert_steps(strict_fields.read_objects(message, "parts", _v4_part)), *attached]
+        return [*_insert_steps(strict.read_objects(message, "parts", _v4_part)), *attached]
     content = message.get("content")
     if not isinstance(content, str | None):
         raise BadRequest("a string", content, "content")
     text: list[Object] = [{"type": "text", "text": content}] if content else []
-    calls = [part for row in strict_fields.read_objects(message, "toolInvocations", _v4_tool_part) for part in row]
+    calls = [part for row in strict.read_objects(message, "toolInvocations", _v4_tool_part) for part in row]
     return (
         [*text, *_insert_steps([calls]), *attached]
         if last or not calls
@@ -296,44 +295,42 @@ def _insert_steps(rows: Iterable[list[Object]]) -> list[Object]:
             called = False
             step = at if tool else step + 1
         called = called or tool
-        made.append(strict_fields.unknown_fields(part, {"step"}) if tool else part)
+        made.append(strict.unknown_fields(part, {"step"}) if tool else part)
     return made
 
 
 def _v4_part(part: Object) -> list[Object]:
     kind = part.get("type")
     if kind == "tool-invocation":
-        return strict_fields.read_object(part, "toolInvocation", _v4_tool_part)
+        return strict.read_object(part, "toolInvocation", _v4_tool_part)
     if kind == "reasoning" and "details" in part:
-        return strict_fields.read_objects(part, "details", _v4_reasoning)
+        return strict.read_objects(part, "details", _v4_reasoning)
     if kind == "source":
-        source = strict_fields.get_object(part, "source")
+        source = strict.get_object(part, "source")
         known = {"sourceType", "id", "url", "title", "providerMetadata"}
-        beside = {
-            key: source[key] for key in ("title", "providerMetadata") if key in source
-        } | strict_fields.unknown_fields(source, known)
+        beside = {key: source[key] for key in ("title", "providerMetadata") if key in source} | strict.unknown_fields(
+            source, known
+        )
         return [{"type": "source-url", "sourceId": source.get("id"), "url": source.get("url"), **beside}]
     if kind == "file" and "data" in part:
-        media = strict_fields.get_text(part, "mimeType")
+        media = strict.get_text(part, "mimeType")
         return [
             {
                 "type": "file",
                 "mediaType": media,
-                "url": f"data:{media};base64,{strict_fields.require_text(part, 'data')}",
+                "url": f"data:{media};base64,{strict.require_text(part, 'data')}",
             }
         ]
     return [part]
 
 
 def _v4_tool_part(given: Object) -> list[Object]:
-    state = _STATES.get(
-        strict_fields.get_text(given, "state"), "output-available" if "result" in given else "input-available"
-    )
+    state = _STATES.get(strict.get_text(given, "state"), "output-available" if "result" in given else "input-available")
     part: Object = {
-        "type": f"tool-{strict_fields.require_text(given, 'toolName')}",
-        "toolCallId": strict_fields.require_text(given, "toolCallId"),
+        "type": f"tool-{strict.require_text(given, 'toolName')}",
+        "toolCallId": strict.require_text(given, "toolCallId"),
         "state": state,
-        "step": strict_fields.get_integer(given, "step") or 0,
+        "step": strict.get_integer(given, "step") or 0,
         **({"input": given["args"]} if "args" in given else {}),
     }
     return [{**part, "output": given.get("result")} if state == "output-available" else part]
@@ -341,20 +338,20 @@ def _v4_tool_part(given: Object) -> list[Object]:
 
 def _v4_reasoning(detail: Object) -> Object:
     if detail.get("type") == "redacted":
-        state: Object = {"redactedData": strict_fields.require_text(detail, "data")}
+        state: Object = {"redactedData": strict.require_text(detail, "data")}
     else:
-        signature = strict_fields.get_text(detail, "signature")
+        signature = strict.get_text(detail, "signature")
         state = {"signature": signature} if signature else {}
     metadata = {"providerMetadata": {"anthropic": state}} if state else {}
-    return {"type": "reasoning", "text": strict_fields.get_text(detail, "text"), **metadata}
+    return {"type": "reasoning", "text": strict.get_text(detail, "text"), **metadata}
 
 
 def _v4_attachment(given: Object) -> Object:
-    media = strict_fields.get_text(given, "contentType")
+    media = strict.get_text(given, "contentType")
     name = {"filename": given["name"]} if given.get("name") else {}
     return {
         "type": "file",
-        "url": strict_fields.require_text(given, "url"),
+        "url": strict.require_text(given, "url"),
         **({"mediaType": media} if media else {}),
         **name,
     }

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock import lenient_fields, strict_fields
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.aisdk import SDK
 from penstock.aisdk.request_parts import (
     DENIED_TEXT,
@@ -86,16 +87,16 @@ class ToolPart:
         self.results: list[rq.AnyPart] = []
         self.call = self._call(custom)
         if part.get("approval") is not None:
-            strict_fields.read_object(part, "approval", self._approval)
+            strict.read_object(part, "approval", self._approval)
         if self.whole:
             self._result()
 
     def _call(self, custom: frozenset[str]) -> rq.Call:
         part = self._part
         dynamic = part["type"] == "dynamic-tool"
-        name = strict_fields.require_text(part, "toolName") if dynamic else part["type"].removeprefix("tool-")
-        made = rq.Call(strict_fields.require_text(part, "toolCallId"), name)
-        ran = strict_fields.get_flag(part, "providerExecuted")
+        name = strict.require_text(part, "toolName") if dynamic else part["type"].removeprefix("tool-")
+        made = rq.Call(strict.require_text(part, "toolCallId"), name)
+        ran = strict.get_flag(part, "providerExecuted")
         word = "input" if part.get("input") is not None or "rawInput" not in part else "rawInput"
         ours = read_extra_fields(
             made,
@@ -119,29 +120,27 @@ class ToolPart:
         return made
 
     def _approval(self, given: Object) -> None:
-        ask = rq.Ask(self.call.id, strict_fields.require_text(given, "id"))
-        rest = {
-            _ASKED.get(key, key): said for key, said in strict_fields.unknown_fields(given, {"id", *_ANSWERED}).items()
-        }
+        ask = rq.Ask(self.call.id, strict.require_text(given, "id"))
+        rest = {_ASKED.get(key, key): said for key, said in strict.unknown_fields(given, {"id", *_ANSWERED}).items()}
         if rest:
             ask.extra = {SDK: {"rest": rest}}
         self.asks.append(ask)
-        approved = strict_fields.get_flag(given, "approved")
+        approved = strict.get_flag(given, "approved")
         if approved is not None:
             answer = rq.Ask(self.call.id, ask.id, approved)
             if given.get("reason") is not None:
-                answer.extra = {SDK: {"rest": {"reason": strict_fields.get_text(given, "reason")}}}
+                answer.extra = {SDK: {"rest": {"reason": strict.get_text(given, "reason")}}}
             self.answers.append(answer)
 
     def _result(self) -> None:
         part, made = self._part, rq.Result(self.call.id, self.call.name, by=self.call.by)
         options_read = read_options(part, (RESULT,))
-        reason = lenient_fields.get_text(lenient_fields.get_object(part, "approval"), "reason")
+        reason = lenient.get_text(lenient.get_object(part, "approval"), "reason")
         refused = any(type(answer) is rq.Ask and answer.approved is False for answer in self.answers)
         if self._state == "output-available":
             self._output(made, options_read.ours)
         elif self._state == "output-error":
-            made.content, made.failed = [rq.Text(strict_fields.get_text(part, "errorText"))], True
+            made.content, made.failed = [rq.Text(strict.get_text(part, "errorText"))], True
         elif self._state == "output-denied" or (self._state == "approval-responded" and refused):
             made.content, made.failed = [rq.Text(reason or DENIED_TEXT)], True
         else:
@@ -155,16 +154,16 @@ class ToolPart:
         self.results.append(made)
 
     def _output(self, made: rq.Result, ours: Object) -> None:
-        made.partial = strict_fields.get_flag(self._part, "preliminary") or False
+        made.partial = strict.get_flag(self._part, "preliminary") or False
         made.failed = bool(ours.get("failed"))
         if ours.get("content"):
-            made.content = strict_fields.read_object(self._part, "output", _read_content_output)
+            made.content = strict.read_object(self._part, "output", _read_content_output)
         else:
             made.content = value_as_content(self._part.get("output"))
 
 
 def _read_content_output(output: Object) -> list[rq.ResultPart]:
-    return strict_fields.read_objects(output, "value", read_content, need=True)
+    return strict.read_objects(output, "value", read_content, need=True)
 
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────

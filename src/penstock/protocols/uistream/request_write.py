@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from penstock import lenient_fields
+from penstock import lenient_fields as lenient
 from penstock import request as rq
 from penstock.aisdk import OPAQUE_TYPE, PENSTOCK, SDK, request_settings
 from penstock.aisdk.request_parts import reasoning_fields, split_sdk_runs, write_custom, write_file
@@ -195,7 +195,7 @@ class Writer(RequestDraft):
     def _ask(self, ask: rq.Ask) -> bool:
         """Writes a request for approval, or its answer, into its call's part. Always True."""
         part = self._calls.get(ask.call) or next(
-            (part for part in self._calls.values() if lenient_fields.get_object(part, "approval").get("id") == ask.id),
+            (part for part in self._calls.values() if lenient.get_object(part, "approval").get("id") == ask.id),
             None,
         )
         if part is None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock import lenient_fields, strict_fields
+from penstock import lenient_fields as lenient
 from penstock import request as rq
+from penstock import strict_fields as strict
 from penstock.diagnostics import Diagnostics
 from penstock.errors import BadRequest
 from penstock.jsontext import as_json
@@ -58,26 +59,26 @@ _RESULT = frozenset({"kind", "callId", "content", "isError", "$mid"})
 def read_request(body: Object) -> rq.Request:
     """A request from its parsed body."""
     notes = Diagnostics("vscode request")
-    version = strict_fields.get_integer(strict_fields.as_object(body), "version")
+    version = strict.get_integer(strict.as_object(body), "version")
     if version is not None and version > VERSION:
         notes.add("version", f"version {version} of the wire form is newer than this reader")
-    tools = strict_fields.read_objects(body, "tools", request_settings.read_tool)
+    tools = strict.read_objects(body, "tools", request_settings.read_tool)
     reader = _Reader(frozenset(tool.name for tool in tools if tool.kind == "custom"), notes)
-    rows = strict_fields.read_objects(body, "messages", reader.message, need=True)
+    rows = strict.read_objects(body, "messages", reader.message, need=True)
     asked, own, marks = request_settings.read_settings(body)
     nulls = {key: None for key in body if key in _KNOWN and body[key] is None}
-    streamed = strict_fields.get_flag(body, "stream")
+    streamed = strict.get_flag(body, "stream")
     return rq.Request(
-        strict_fields.get_text(body, "model"),
+        strict.get_text(body, "model"),
         extract_markers(reader.named([message for row in rows for message in row])),
         tools,
         request_settings.read_choice(body),
         asked,
         stream=streamed is not False,
-        options=strict_fields.get_object(body, "providerOptions"),
+        options=strict.get_object(body, "providerOptions"),
         extra=build_extra(
             NAME,
-            {**strict_fields.unknown_fields(body, _KNOWN), **own},
+            {**strict.unknown_fields(body, _KNOWN), **own},
             **marks,
             also=nulls,
             bare=reader.bare,
@@ -113,7 +114,7 @@ class _Reader:
         own = {key: value for key, value in message.items() if key not in ("role", "content", "name")}
         spelled = {"host": host, "role": role if isinstance(role, str) else "", "text": isinstance(content, str)}
         extra = build_extra(NAME, own, **spelled, marker=marker(host))
-        return apart(rq.Message(ROLES[role], [], strict_fields.get_text(message, "name"), extra), units)
+        return apart(rq.Message(ROLES[role], [], strict.get_text(message, "name"), extra), units)
 
     def _units(self, message: Object) -> tuple[list[list[rq.AnyPart]], list[list[Any]]]:
         """Content in units, the parts that one element became (a run of thinking is one); and what is the host's."""
@@ -121,7 +122,7 @@ class _Reader:
         host: list[list[Any]] = []
         given: list[Thought] = []
         run: list[Object] = []
-        elements = strict_fields.read_objects(message, "content", lambda part: part, need=True)
+        elements = strict.read_objects(message, "content", lambda part: part, need=True)
         for place, part in enumerate(elements):
             kind = kind_of(part)
             if "kind" in part:
@@ -157,8 +158,8 @@ class _Reader:
     def _text(self, part: Object) -> list[rq.AnyPart]:
         if len(part) == 1 and "value" in part:
             return [rq.Text(part["value"])]
-        made = rq.Text(strict_fields.require_text(part, "value"), strict_fields.get_flag(part, "refusal") or False)
-        made.extra = build_extra(NAME, strict_fields.unknown_fields(part, _TEXT), mid=part.get("$mid"))
+        made = rq.Text(strict.require_text(part, "value"), strict.get_flag(part, "refusal") or False)
+        made.extra = build_extra(NAME, strict.unknown_fields(part, _TEXT), mid=part.get("$mid"))
         return [made]
 
     def _data(self, part: Object) -> list[rq.AnyPart]:
@@ -168,15 +169,15 @@ class _Reader:
         return [*read_tree(part, part.get("value"))]
 
     def _call(self, part: Object) -> list[rq.AnyPart]:
-        made = rq.Call(strict_fields.require_text(part, "callId"), strict_fields.require_text(part, "name"))
+        made = rq.Call(strict.require_text(part, "callId"), strict.require_text(part, "name"))
         self._names[made.id] = made.name
         given = part.get("input")
         own = {key: value for key, value in part.items() if key not in _CALL or value is None}
-        told = strict_fields.get_object(part, "extra")
-        state = strict_fields.pick_provider_state(told)
+        told = strict.get_object(part, "extra")
+        state = strict.pick_provider_state(told)
         odd = told if told != state else None
         made.extra = {**state, **(build_extra(NAME, own, silent=given is None, state=odd) or {})} or None
-        only = lenient_fields.get_text(lenient_fields.as_object(given), "input")
+        only = lenient.get_text(lenient.as_object(given), "input")
         if made.name in self._custom and given == {"input": only}:
             made.json, made.form = only, "text"
         elif given is not None:
@@ -185,7 +186,7 @@ class _Reader:
 
     def _result(self, part: Object) -> list[rq.AnyPart]:
         content = part.get("content")
-        made = rq.Result(strict_fields.require_text(part, "callId"))
+        made = rq.Result(strict.require_text(part, "callId"))
         host: list[list[Any]] = []
         if isinstance(content, str):
             made.content = [rq.Text(content)]
@@ -193,10 +194,10 @@ class _Reader:
             made.content = self._contents(content, host)  # pyright: ignore[reportUnknownArgumentType]
         else:
             raise BadRequest("a list of parts", content, "content")
-        made.failed = strict_fields.get_flag(part, "isError") or False
+        made.failed = strict.get_flag(part, "isError") or False
         made.extra = build_extra(
             NAME,
-            strict_fields.unknown_fields(part, _RESULT),
+            strict.unknown_fields(part, _RESULT),
             unfailed=part.get("isError") is False,
             text=isinstance(content, str),
             host=host,
@@ -208,7 +209,7 @@ class _Reader:
         units: list[list[rq.ResultPart]] = []
         for place, part in enumerate(content):
             try:
-                whole = {"value": part} if isinstance(part, str) else strict_fields.as_object(part)
+                whole = {"value": part} if isinstance(part, str) else strict.as_object(part)
                 if kind_of(whole) != "data" or not take(whole, place, units, host):
                     units.append(self._content(whole, string=isinstance(part, str)))
             except BadRequest as error:
@@ -249,7 +250,7 @@ HINTS = {"ephemeral": "5m", "1h": "1h"}  # the host knows the first; the other i
 
 def take(part: Object, place: int, units: Sequence[Sequence[rq.Part]], host: list[list[Any]]) -> bool:
     """Whether a data part is the host's; if so, it is dealt with."""
-    mime = strict_fields.require_text(part, "mimeType")
+    mime = strict.require_text(part, "mimeType")
     if "/" in mime and not ours(mime):
         return False
     word = text_in(read_bytes(part)[0]) if mime == CACHE else None

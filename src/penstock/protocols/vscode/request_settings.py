@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import request as rq
-from penstock import strict_fields
+from penstock import strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.markers import free_text_schema, parse_free_text_schema
 from penstock.request_writer import add_missing, drop_empty, split_extra
@@ -28,29 +28,29 @@ _FORMATS: dict[str, rq.FormatKind] = {"text": "text", "json_object": "json", "js
 
 
 def _table(source: Object, key: str) -> Object | None:
-    return strict_fields.get_object(source, key) or None
+    return strict.get_object(source, key) or None
 
 
 def _format(source: Object, key: str) -> rq.Format | None:
-    return strict_fields.read_object(source, key, _form) if source.get(key) is not None else None
+    return strict.read_object(source, key, _form) if source.get(key) is not None else None
 
 
 def _form(given: Object) -> rq.Format:
-    kind = strict_fields.get_choice(given, "type", _FORMATS)
-    about = strict_fields.get_object(given, "json_schema")
+    kind = strict.get_choice(given, "type", _FORMATS)
+    about = strict.get_object(given, "json_schema")
     return rq.Format(
         kind,
-        strict_fields.get_text(about, "name"),
+        strict.get_text(about, "name"),
         _table(about, "schema"),
-        strict_fields.get_text(about, "description"),
-        strict_fields.get_flag(about, "strict"),
+        strict.get_text(about, "description"),
+        strict.get_flag(about, "strict"),
     )
 
 
 # our field → how it is read, and its spellings
 FIELDS: dict[str, tuple[Callable[[Object, str], Any], tuple[str, ...]]] = {
     "max_output": (
-        strict_fields.get_integer,
+        strict.get_integer,
         (
             "max_tokens",
             "maxTokens",
@@ -59,27 +59,27 @@ FIELDS: dict[str, tuple[Callable[[Object, str], Any], tuple[str, ...]]] = {
             "max_completion_tokens",
         ),
     ),
-    "temperature": (strict_fields.get_number, ("temperature",)),
-    "top_p": (strict_fields.get_number, ("top_p", "topP")),
-    "top_k": (strict_fields.get_integer, ("top_k", "topK")),
-    "stop": (strict_fields.get_strings, ("stop", "stop_sequences", "stopSequences")),
-    "seed": (strict_fields.get_integer, ("seed",)),
-    "frequency_penalty": (strict_fields.get_number, ("frequency_penalty", "frequencyPenalty")),
-    "presence_penalty": (strict_fields.get_number, ("presence_penalty", "presencePenalty")),
-    "choices": (strict_fields.get_integer, ("n",)),
-    "logprobs": (strict_fields.get_flag, ("logprobs",)),
-    "top_logprobs": (strict_fields.get_integer, ("top_logprobs",)),
+    "temperature": (strict.get_number, ("temperature",)),
+    "top_p": (strict.get_number, ("top_p", "topP")),
+    "top_k": (strict.get_integer, ("top_k", "topK")),
+    "stop": (strict.get_strings, ("stop", "stop_sequences", "stopSequences")),
+    "seed": (strict.get_integer, ("seed",)),
+    "frequency_penalty": (strict.get_number, ("frequency_penalty", "frequencyPenalty")),
+    "presence_penalty": (strict.get_number, ("presence_penalty", "presencePenalty")),
+    "choices": (strict.get_integer, ("n",)),
+    "logprobs": (strict.get_flag, ("logprobs",)),
+    "top_logprobs": (strict.get_integer, ("top_logprobs",)),
     "format": (_format, ("response_format",)),
-    "parallel_calls": (strict_fields.get_flag, ("parallel_tool_calls", "parallelToolCalls")),
-    "effort": (strict_fields.get_text, ("reasoning_effort", EFFORT)),
-    "budget": (strict_fields.get_integer, ("thinking_budget", "thinkingBudget")),
-    "thoughts": (strict_fields.get_flag, ("include_thoughts", "includeThoughts")),
-    "verbosity": (strict_fields.get_text, ("verbosity",)),
-    "tier": (strict_fields.get_text, ("service_tier",)),
-    "user": (strict_fields.get_text, ("user",)),
+    "parallel_calls": (strict.get_flag, ("parallel_tool_calls", "parallelToolCalls")),
+    "effort": (strict.get_text, ("reasoning_effort", EFFORT)),
+    "budget": (strict.get_integer, ("thinking_budget", "thinkingBudget")),
+    "thoughts": (strict.get_flag, ("include_thoughts", "includeThoughts")),
+    "verbosity": (strict.get_text, ("verbosity",)),
+    "tier": (strict.get_text, ("service_tier",)),
+    "user": (strict.get_text, ("user",)),
     "metadata": (_table, ("metadata",)),
-    "cache_key": (strict_fields.get_text, ("prompt_cache_key",)),
-    "store": (strict_fields.get_flag, ("store",)),
+    "cache_key": (strict.get_text, ("prompt_cache_key",)),
+    "store": (strict.get_flag, ("store",)),
 }
 _WORDS = {word: field for field, (_, words) in FIELDS.items() for word in words}
 
@@ -87,8 +87,8 @@ _WORDS = {word: field for field, (_, words) in FIELDS.items() for word in words}
 def read_settings(body: Object) -> tuple[rq.Settings, Object, Object]:
     """The settings; options and configuration without a word; how the others were spelled."""
     options, chosen = (
-        strict_fields.get_object(body, "modelOptions"),
-        strict_fields.get_object(body, "modelConfiguration"),
+        strict.get_object(body, "modelOptions"),
+        strict.get_object(body, "modelConfiguration"),
     )
     asked, words = rq.Settings(), dict[str, str]()
     for word, value in options.items():
@@ -99,9 +99,9 @@ def read_settings(body: Object) -> tuple[rq.Settings, Object, Object]:
         setattr(asked, field, _within("modelOptions", FIELDS[field][0], options, word))
     picked = chosen.get(EFFORT) is not None
     if picked:
-        asked.effort = _within("modelConfiguration", strict_fields.get_text, chosen, EFFORT)
+        asked.effort = _within("modelConfiguration", strict.get_text, chosen, EFFORT)
     left = {key: value for key, value in options.items() if key not in words.values()}
-    rest = strict_fields.unknown_fields(chosen, {EFFORT}) if picked else chosen
+    rest = strict.unknown_fields(chosen, {EFFORT}) if picked else chosen
     unusual = {field: word for field, word in words.items() if word != FIELDS[field][1][0]}
     marks = drop_empty(
         words=unusual, one=isinstance(options.get(words.get("stop", "")), str), effort=words.get("effort", "")
@@ -140,9 +140,9 @@ def write_settings(asked: rq.Settings, own: Object, marks: Object) -> Object:
 def _write_format(form: rq.Format) -> Object:
     if form.kind != "schema":
         return {"type": "json_object" if form.kind == "json" else "text"}
-    strict = {} if form.strict is None else {"strict": form.strict}
+    strictness = {} if form.strict is None else {"strict": form.strict}
     about = drop_empty(name=form.name, schema=form.schema, description=form.description)
-    return {"type": "json_schema", "json_schema": {**about, **strict}}
+    return {"type": "json_schema", "json_schema": {**about, **strictness}}
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -152,14 +152,14 @@ _TOOL = frozenset({"name", "description", "inputSchema", "strict"})
 
 def read_tool(tool: Object) -> rq.Tool:
     """A tool of the host's: always a function, unless its schema shows that it stands for one of free text."""
-    schema = strict_fields.get_object(tool, "inputSchema")
-    name, description = strict_fields.require_text(tool, "name"), strict_fields.get_text(tool, "description")
-    extra = build_extra(NAME, strict_fields.unknown_fields(tool, _TOOL), also=strict_fields.empty_fields(tool, _TOOL))
+    schema = strict.get_object(tool, "inputSchema")
+    name, description = strict.require_text(tool, "name"), strict.get_text(tool, "description")
+    extra = build_extra(NAME, strict.unknown_fields(tool, _TOOL), also=strict.empty_fields(tool, _TOOL))
     grammar = parse_free_text_schema(schema)
     if grammar is not None:
         return rq.Tool(name, description, grammar or None, "custom", extra=extra)
     given = schema if isinstance(tool.get("inputSchema"), dict) else None
-    return rq.Tool(name, description, given, strict=strict_fields.get_flag(tool, "strict"), extra=extra)
+    return rq.Tool(name, description, given, strict=strict.get_flag(tool, "strict"), extra=extra)
 
 
 def write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import request as rq
-from penstock import strict_fields
+from penstock import strict_fields as strict
 from penstock.markers import NativeSupport, embed_markers, input_as_object
 from penstock.protocols.vscode import request_settings
 from penstock.protocols.vscode.request_parts import CACHE, base64_of, kind_of, write_data, write_source
@@ -162,19 +162,14 @@ class Writer(RequestDraft):
         if call.json or not marks.get("silent"):
             made["input"] = given
         self._report(call.extra)
-        state = strict_fields.pick_provider_state(
-            {key: fields for key, fields in (call.extra or {}).items() if key != NAME}
-        )
+        state = strict.pick_provider_state({key: fields for key, fields in (call.extra or {}).items() if key != NAME})
         return [{**made, **drop_empty(extra=marks.get("state") or state)}]
 
     def _report(self, extra: Extra | None) -> None:
         """Say what of others' data is not carried: all that is no state."""
         if extra is not None:
             self.split_extra(
-                {
-                    key: strict_fields.unknown_fields(fields, strict_fields.PROVIDER_STATE.keys())
-                    for key, fields in extra.items()
-                }
+                {key: strict.unknown_fields(fields, strict.PROVIDER_STATE.keys()) for key, fields in extra.items()}
             )
 
     def _result(self, result: rq.Result) -> list[Object]:
